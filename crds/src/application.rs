@@ -1,0 +1,364 @@
+//! `ActorApplication`: what the user asks for.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use kube::{CustomResource, KubeSchema, core::Rule};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object_name, rate};
+
+/// An application of message-passing actors that Cairn places onto the devices of the cluster.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "ActorApplication",
+    namespaced,
+    doc = "An application of message-passing actors that Cairn places onto the devices of the cluster.",
+    plural = "actorapplications",
+    shortname = "actorapp",
+    category = "cairn",
+    status = "ActorApplicationStatus",
+    derive = "PartialEq",
+    validation = name_rule(),
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether every actor has a place and runs.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Placed","type":"string","description":"Actors with a place, of those wanted.","jsonPath":".status.actors.placedOfWanted"}"#,
+    printcolumn = r#"{"name":"Running","type":"integer","description":"Actors whose pod runs.","jsonPath":".status.actors.running"}"#,
+    printcolumn = r#"{"name":"Optimal","type":"boolean","description":"Whether the placement is proven to be the best.","jsonPath":".status.optimal"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","description":"Where the application is on its way.","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.actors.all(a, !has(a.with) || a.with.all(g, self.actors.exists(b, b.name == g)))")
+        .message("each name in with must be a group of spec.actors: correct the name or remove it"),
+    validation = Rule::new("self.actors.all(a, !has(a.avoid) || a.avoid.all(g, self.actors.exists(b, b.name == g)))")
+        .message("each name in avoid must be a group of spec.actors: correct the name or remove it"),
+    validation = Rule::new("!has(self.channels) || self.channels.all(c, self.actors.exists(a, a.name == c.from))")
+        .message("from of each channel must be a group of spec.actors: correct the name or remove the channel"),
+    validation = Rule::new("!has(self.channels) || self.channels.all(c, self.actors.exists(a, a.name == c.to))")
+        .message("to of each channel must be a group of spec.actors: correct the name or remove the channel"),
+    validation = Rule::new("!has(self.channels) || self.channels.all(c, c.pattern != 'OneToOne' \
+        || self.actors.filter(a, a.name == c.from).all(a, self.actors.exists(b, b.name == c.to && b.replicas == a.replicas)))")
+        .message("a channel of pattern OneToOne needs the same number of replicas in from and to: make them equal or use AllToAll")
+)]
+pub struct ActorApplicationSpec {
+    /// The policy that says what a good placement is; absent: the operator's default policy.
+    ///
+    /// The name of a ConfigMap labelled `cairn.dev/policy: "true"` in the operator's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = object_name())]
+    pub policy: Option<String>,
+
+    /// The groups of identical actors, at most 256, each with a name of its own.
+    #[schemars(length(min = 1, max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub actors: Vec<ActorGroup>,
+
+    /// The traffic that is expected between groups, at most 512 channels; measured traffic wins over it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 512))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub channels: Vec<Channel>,
+
+    /// Whether to keep deciding and reporting but change nothing; default false.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+fn name_rule() -> Rule {
+    Rule::new("self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message(
+            "the name of an ActorApplication must have at most 30 characters: lower-case letters, digits \
+             and '-', starting with a letter; pods and the service of the application are named after it",
+        )
+}
+
+/// A group of identical actors, named `<group>-0`, `<group>-1`, and so on.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.avoid) || !self.avoid.exists(g, g == self.name)")
+        .message("a group cannot avoid itself: to keep its own actors apart use spread: node"),
+    validation = Rule::new("!has(self.avoid) || !has(self.with) || !self.avoid.exists(g, self.with.exists(w, w == g))")
+        .message("a group cannot be with and avoid the same group: remove it from one of the two")
+)]
+pub struct ActorGroup {
+    /// The name of the group: a DNS label of at most 24 characters.
+    #[schemars(length(min = 1, max = 24))]
+    #[x_kube(validation = dns_label())]
+    pub name: String,
+
+    /// How many actors the group has, from 0 to 10,000; default 1.
+    #[serde(default = "common::one")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub replicas: i32,
+
+    /// Messages that reach each actor from outside the application, as a rate such as `30/s`; default none.
+    ///
+    /// A decimal number, `/`, and the unit `s`, `m` or `h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 3, max = 24))]
+    #[x_kube(validation = rate())]
+    pub arrivals: Option<String>,
+
+    /// How many bytes travel when one actor moves, such as `64Mi`; default 0, a stateless actor.
+    #[serde(default = "common::no_bytes")]
+    #[schemars(schema_with = "common::byte_quantity")]
+    pub state_bytes: Quantity,
+
+    /// The ways to run one actor, at most one per kind of device; it runs on these kinds only.
+    #[schemars(length(min = 1, max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["kind".into()]))]
+    pub implementations: Vec<Implementation>,
+
+    /// Keeps the group's actors apart: each on another `unit`, `numa` domain, `node` or `zone`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<SpreadLevel>,
+
+    /// Groups whose actors all run on the same node as every actor of this group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 24)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub with: Vec<String>,
+
+    /// Groups that this group shares no node with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 24)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub avoid: Vec<String>,
+
+    /// The only place where the group's actors may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin_to: Option<Pin>,
+}
+
+/// One way to run an actor: on which kind of device, how fast, and with which pod.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.template.spec.nodeName)")
+        .message("the template must not set nodeName: Cairn chooses the node; to hold a group on one node use pinTo"),
+    validation = Rule::new("!has(self.template.spec.schedulerName)")
+        .message("the template must not set schedulerName: Cairn places the actor and kube-scheduler binds its pod"),
+    validation = Rule::new("self.template.spec.containers.size() == 1 || self.template.spec.containers.exists(c, c.name == 'actor')")
+        .message("the template must have one container, or one that is named actor: it is the one that gets the device")
+)]
+pub struct Implementation {
+    /// The kind of device: `cpu`, `gpu`, `fpga`, `npu`, or any DNS label that a `DevicePool` offers.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = dns_label())]
+    pub kind: String,
+
+    /// The time to process one message on a unit of speed 1, such as `20ms`; measured times win over it.
+    ///
+    /// A decimal number above zero and the unit `us`, `ms` or `s`.
+    #[schemars(length(min = 2, max = 24))]
+    #[x_kube(validation = duration())]
+    pub service_time: String,
+
+    /// The pod that runs the actor on this kind, as in a Deployment.
+    ///
+    /// Cairn adds the node, the pool's resource and its own labels. With several containers, the one
+    /// named `actor` gets the device. `nodeName` and `schedulerName` must stay unset.
+    #[schemars(schema_with = "crate::template::pod_template")]
+    pub template: PodTemplateSpec,
+}
+
+/// How far apart the actors of a group must be.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum SpreadLevel {
+    /// No two on one computing unit.
+    Unit,
+    /// No two in one NUMA domain.
+    Numa,
+    /// No two on one node.
+    Node,
+    /// No two in one zone.
+    Zone,
+}
+
+/// The only place where the actors of a group may run.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// The name of the node.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = object_name())]
+    pub node: String,
+}
+
+/// The traffic that is expected from the actors of one group to those of another.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.pattern != 'Ring' || self.from == self.to")
+        .message("a channel of pattern Ring goes from a group to itself: set to to the same group as from")
+)]
+pub struct Channel {
+    /// The group that sends.
+    #[schemars(length(min = 1, max = 24))]
+    pub from: String,
+
+    /// The group that receives.
+    #[schemars(length(min = 1, max = 24))]
+    pub to: String,
+
+    /// Messages that each sender sends over this channel in all, as a rate such as `60/s`.
+    ///
+    /// They are shared evenly among its receivers. A decimal number, `/`, and the unit `s`, `m` or `h`.
+    #[schemars(length(min = 3, max = 24))]
+    #[x_kube(validation = rate())]
+    pub rate: String,
+
+    /// The size of one message, such as `32Ki`; default 0.
+    #[serde(default = "common::no_bytes")]
+    #[schemars(schema_with = "common::byte_quantity")]
+    pub message_bytes: Quantity,
+
+    /// Who receives from whom: `AllToAll` (everyone but itself), `OneToOne` (equal indices) or `Ring` (the next).
+    pub pattern: Pattern,
+
+    /// The expected annoyance per window of each pair when it is apart, a count; default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub drag: i64,
+}
+
+/// Who receives from whom on a channel.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+pub enum Pattern {
+    /// Each sender reaches every actor of the other group except itself.
+    AllToAll,
+    /// Each sender reaches the actor with the same index; both groups have equally many.
+    OneToOne,
+    /// Each actor reaches the next one of its own group, the last one the first.
+    Ring,
+}
+
+/// What Cairn reports about an application.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActorApplicationStatus {
+    /// The generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Where the application is on its way: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ApplicationPhase>,
+
+    /// The name of the `Placement` that is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+
+    /// How many actors are wanted, placed and running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actors: Option<ActorCounts>,
+
+    /// The value of each objective for the placement in force, by the name of its criterion.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objective: BTreeMap<String, i64>,
+
+    /// Whether the placement is proven to be the best; absent before the first decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimal: Option<bool>,
+
+    /// How far the placement can be from the best, in percent of the first level that is not proven, rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_percent: Option<i64>,
+
+    /// When an actor of the application last moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_moved: Option<Time>,
+
+    /// What holds for the application now, `Ready` first of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// How many actors an application has, by how far they are.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActorCounts {
+    /// Actors that the spec asks for.
+    pub wanted: i32,
+    /// Actors that have a place.
+    pub placed: i32,
+    /// Actors whose pod runs.
+    pub running: i32,
+    /// Placed and wanted in one word for tables, as in `8/8`.
+    pub placed_of_wanted: String,
+}
+
+impl ActorCounts {
+    /// Counts with their printable form.
+    pub fn new(wanted: i32, placed: i32, running: i32) -> Self {
+        Self { wanted, placed, running, placed_of_wanted: format!("{placed}/{wanted}") }
+    }
+}
+
+/// Where an application is on its way.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+pub enum ApplicationPhase {
+    /// Nothing is decided yet.
+    #[default]
+    Pending,
+    /// A placement is being carried out.
+    Placing,
+    /// Every actor runs where it was placed.
+    Running,
+    /// Some actors have no place or do not run; the conditions say which and why.
+    Degraded,
+    /// The application is paused: decisions are reported and nothing changes.
+    Paused,
+    /// The application cannot be planned; the conditions say why and what to do.
+    Failed,
+}

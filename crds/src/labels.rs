@@ -1,0 +1,14 @@
+//! The labels and annotations that Cairn puts on what it makes, and the one that it looks for.
+
+/// Label of Instances and pods: the name of their application.
+pub const APPLICATION: &str = "cairn.dev/application";
+/// Label of Instances and pods: the group of their actor.
+pub const ACTOR_GROUP: &str = "cairn.dev/actor-group";
+/// Label of Instances and pods: the short name of their actor, as in `crop-0`.
+pub const ACTOR: &str = "cairn.dev/actor";
+/// Label of pods: the name of their Instance.
+pub const INSTANCE: &str = "cairn.dev/instance";
+/// Annotation of pods: the unit they were placed on, as in `node-0/gpu-1` (a `/` is no label value).
+pub const UNIT: &str = "cairn.dev/unit";
+/// Label of the ConfigMaps that hold a policy; its value is `"true"`.
+pub const POLICY: &str = "cairn.dev/policy";

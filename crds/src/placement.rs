@@ -1,0 +1,281 @@
+//! `Placement`: the decision for one application, as an object that people can read, diff and roll back.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::{Condition, Time};
+
+/// Where the actors of one application run, what that costs, and why.
+///
+/// The lists are atomic for server-side apply: keyed by actor, the bookkeeping of 1,000 assignments
+/// would be larger than the assignments.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "Placement",
+    namespaced,
+    doc = "Where the actors of one application run, what that costs, and why: the decision. One per application, owned by it.",
+    plural = "placements",
+    shortname = "plc",
+    category = "cairn",
+    status = "PlacementStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Application","type":"string","description":"The application that is placed.","jsonPath":".spec.application"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","description":"How far the decision is carried out.","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Strategy","type":"string","description":"The strategy that found it.","jsonPath":".spec.strategy"}"#,
+    printcolumn = r#"{"name":"Optimal","type":"boolean","description":"Whether it is proven to be the best.","jsonPath":".spec.optimal"}"#,
+    printcolumn = r#"{"name":"Objective","type":"string","description":"Its value at each level, highest first.","jsonPath":".spec.objectiveSummary"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementSpec {
+    /// The name of the `ActorApplication` that is placed, in the same namespace; immutable.
+    #[schemars(length(min = 1, max = 30))]
+    #[x_kube(
+        validation = Rule::new("self == oldSelf")
+            .message("application is immutable: a Placement belongs to one application for its whole life")
+    )]
+    pub application: String,
+
+    /// The generation of the application's spec that the decision was made for.
+    #[schemars(range(min = 0))]
+    pub application_generation: i64,
+
+    /// The name of the policy that judged it.
+    #[schemars(length(min = 1, max = 253))]
+    pub policy: String,
+
+    /// The digest of the snapshot that it was planned from, such as `sha256:…`.
+    #[schemars(length(min = 1, max = 128))]
+    pub snapshot_digest: String,
+
+    /// The name of the strategy that found it.
+    #[schemars(length(min = 1, max = 63))]
+    pub strategy: String,
+
+    /// The seed that the strategy was given.
+    pub seed: i64,
+
+    /// The effort that the strategy spent, in its own finished pieces; with the seed, it replays the decision.
+    #[schemars(range(min = 0))]
+    pub effort: i64,
+
+    /// What ended the search: `proof`, `effort` or `deadline`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<StoppedBy>,
+
+    /// The window that work and messages are counted over, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub window_microseconds: Option<i64>,
+
+    /// The levels that were compared, highest priority first, each with its criteria joined by `+`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub levels: Vec<String>,
+
+    /// The value of each objective, by the name of its criterion.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub objective: BTreeMap<String, i64>,
+
+    /// The values by level in one word for tables, highest priority first, as in `[0, 59040, 21]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub objective_summary: Option<String>,
+
+    /// The proven lower bound of each level, by its name as in `levels`; a level without a proof is absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub bound: BTreeMap<String, i64>,
+
+    /// Whether the placement is proven to be the best.
+    #[serde(default)]
+    pub optimal: bool,
+
+    /// How far it can be from the best, in percent of the first level that is not proven, rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub gap_percent: Option<i64>,
+
+    /// Where each actor runs, sorted by actor, at most 5,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub assignments: Vec<Assignment>,
+
+    /// The actors that have no place, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub unplaced: Vec<Unplaced>,
+
+    /// What changes against what ran before, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub moves: Vec<Move>,
+}
+
+/// Where one actor runs.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assignment {
+    /// The short name of the actor, such as `crop-0`.
+    #[schemars(length(min = 1, max = 63))]
+    pub actor: String,
+
+    /// The computing unit, such as `node-0/gpu-1`.
+    #[schemars(length(min = 1, max = 384))]
+    pub unit: String,
+
+    /// The node of the unit.
+    #[schemars(length(min = 1, max = 253))]
+    pub node: String,
+
+    /// The `DevicePool` of the unit.
+    #[schemars(length(min = 1, max = 253))]
+    pub pool: String,
+}
+
+/// An actor without a place.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unplaced {
+    /// The short name of the actor, such as `crop-0`.
+    #[schemars(length(min = 1, max = 63))]
+    pub actor: String,
+
+    /// Why it has no place, in plain words, the reason that rules out most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 1024)))]
+    pub reasons: Vec<String>,
+}
+
+/// A change of place.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Move {
+    /// The short name of the actor, such as `crop-0`.
+    #[schemars(length(min = 1, max = 63))]
+    pub actor: String,
+
+    /// The unit that it leaves; absent when it ran nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 384))]
+    pub from: Option<String>,
+
+    /// The unit that it goes to.
+    #[schemars(length(min = 1, max = 384))]
+    pub to: String,
+
+    /// Why it moves, in plain words.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+}
+
+/// What ended a search.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum StoppedBy {
+    /// The answer was proven to be the best.
+    Proof,
+    /// The effort that it was given was used up.
+    Effort,
+    /// The time that it was given was used up.
+    Deadline,
+}
+
+/// How far a decision is carried out, and what got in its way.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementStatus {
+    /// The generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PlacementPhase>,
+
+    /// What the scheduler or admission refused: facts for the next plan, each until its time has passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub refusals: Vec<Refusal>,
+
+    /// What holds for the decision now, `Ready` first of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// How far a decision is carried out.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+pub enum PlacementPhase {
+    /// It is decided and nothing is done yet.
+    #[default]
+    Planned,
+    /// Instances are being started, moved or stopped.
+    Applying,
+    /// Every actor that has a place runs there.
+    Applied,
+    /// A newer decision has taken its place.
+    Superseded,
+    /// It could not be carried out; the conditions say why.
+    Failed,
+}
+
+/// An actor that a node did not take.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The short name of the actor, such as `crop-0`.
+    #[schemars(length(min = 1, max = 63))]
+    pub actor: String,
+
+    /// The node that did not take it.
+    #[schemars(length(min = 1, max = 253))]
+    pub node: String,
+
+    /// What the scheduler or admission said.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+
+    /// When the refusal is forgotten and the node may be tried again.
+    pub until: Time,
+}

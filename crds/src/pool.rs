@@ -1,0 +1,278 @@
+//! `DevicePool`: what the administrator allows.
+
+use k8s_openapi::api::core::v1::{EnvVar, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::{Condition, dns_label, object_name, positive_rational, share};
+
+/// A pool of like devices that applications may use, and how a pod asks for one of them.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "DevicePool",
+    doc = "A pool of like devices that applications may use, and how a pod asks for one of them.",
+    plural = "devicepools",
+    shortname = "devpool",
+    category = "cairn",
+    status = "DevicePoolStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Kind","type":"string","description":"The kind of device that implementations name.","jsonPath":".spec.kind"}"#,
+    printcolumn = r#"{"name":"Units","type":"integer","description":"Computing units found.","jsonPath":".status.units"}"#,
+    printcolumn = r#"{"name":"Healthy","type":"integer","description":"Units that can take an actor.","jsonPath":".status.healthy"}"#,
+    printcolumn = r#"{"name":"Allocated","type":"integer","description":"Units that host an actor.","jsonPath":".status.allocated"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the pool is well.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(format!("{UNIT} != 'Device' || has(self.resource)"))
+        .message("a pool of unit Device needs resource.devicePlugin, as in nvidia.com/gpu: it is how a pod asks for one device"),
+    validation = Rule::new(format!("{UNIT} != 'NumaDomain' || has(self.resource) && self.resource.devicePlugin.contains('{{index}}')"))
+        .message("a pool of unit NumaDomain needs a resource per domain: resource.devicePlugin with {index} in it, as in cairn.dev/numa-{index}"),
+    validation = Rule::new(format!("{UNIT} == 'NumaDomain' || !has(self.resource) || !self.resource.devicePlugin.contains('{{index}}')"))
+        .message("{index} in resource.devicePlugin stands for a NUMA domain: use it with unit NumaDomain only"),
+    validation = Rule::new(format!("{UNIT} != 'Node' || !has(self.resource)"))
+        .message("a pool of unit Node uses the cores of its nodes and needs no resource: remove resource or set unit to Device"),
+    validation = Rule::new(format!("{UNIT} != 'Node' || !has(self.devices)"))
+        .message("a pool of unit Node has no devices to match: remove devices, and choose nodes with nodeSelector")
+)]
+pub struct DevicePoolSpec {
+    /// The kind of device that implementations name: `cpu`, `gpu`, `fpga`, `npu` or any DNS label; immutable.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(
+        validation = dns_label(),
+        validation = Rule::new("self == oldSelf")
+            .message("kind is immutable: make another pool for the other kind")
+    )]
+    pub kind: String,
+
+    /// The nodes that the pool draws from; absent: all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::template::label_selector")]
+    #[x_kube(
+        validation = Rule::new("!has(self.matchExpressions) || self.matchExpressions.all(e, \
+            (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))")
+            .message("in nodeSelector the operators In and NotIn need values, Exists and DoesNotExist take none")
+    )]
+    pub node_selector: Option<LabelSelector>,
+
+    /// Which devices of the nodes belong to the pool, matched on `NodeTopology`; absent: every device of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<DeviceMatch>,
+
+    /// What counts as one computing unit: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, else `Device`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitKind>,
+
+    /// How a pod asks for one unit; needed for `Device` and `NumaDomain`, absent for `Node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<PoolResource>,
+
+    /// How many servers work side by side in one unit, a count.
+    ///
+    /// Absent: 1 for `Device`; for `Node` the allocatable cores less what foreign pods request, fractions
+    /// included; for `NumaDomain` its share of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_536))]
+    pub lanes: Option<i32>,
+
+    /// How fast a unit is relative to `serviceTime`, a number above zero such as `"1"`, `"0.5"` or `"3/2"`; default `"1"`.
+    ///
+    /// An A100 and a T4 are two pools of one kind with two speeds.
+    #[serde(default = "default_speed")]
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(validation = positive_rational())]
+    pub speed: String,
+
+    /// The share of a unit's time that may be planned, above 0 and at most 1; default `"0.9"`.
+    #[serde(default = "default_utilization")]
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(validation = share())]
+    pub utilization_target: String,
+
+    /// Whether actors may share a unit; default: one actor for `Device`, no limit for `NumaDomain` and `Node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
+
+    /// A bound on the instances in the pool; absent: as many as its units take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<InstanceLimit>,
+
+    /// What every pod that is placed in the pool gets on top of its own template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_defaults: Option<PodDefaults>,
+}
+
+/// The unit in force: the field, or its default by kind.
+const UNIT: &str = "(has(self.unit) ? self.unit : (self.kind == 'cpu' ? 'Node' : 'Device'))";
+
+fn default_speed() -> String {
+    "1".to_owned()
+}
+
+fn default_utilization() -> String {
+    "0.9".to_owned()
+}
+
+impl DevicePoolSpec {
+    /// A pool of a kind with everything else at its default.
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            node_selector: None,
+            devices: None,
+            unit: None,
+            resource: None,
+            lanes: None,
+            speed: default_speed(),
+            utilization_target: default_utilization(),
+            sharing: None,
+            instances: None,
+            pod_defaults: None,
+        }
+    }
+
+    /// What counts as one computing unit: the field, or `Node` for `cpu` and `Device` for every other kind.
+    pub fn unit(&self) -> UnitKind {
+        self.unit.unwrap_or(if self.kind == "cpu" { UnitKind::Node } else { UnitKind::Device })
+    }
+
+    /// How many instances one unit takes at most; `None` where nothing limits it.
+    pub fn max_instances_per_unit(&self) -> Option<i32> {
+        match (&self.sharing, self.unit()) {
+            (Some(sharing), _) => Some(sharing.max_instances),
+            (None, UnitKind::Device) => Some(1),
+            (None, UnitKind::NumaDomain | UnitKind::Node) => None,
+        }
+    }
+}
+
+/// Which devices belong to a pool.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceMatch {
+    /// The vendor as `NodeTopology` gives it, such as `nvidia`; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub vendor: Option<String>,
+
+    /// The model as `NodeTopology` gives it, where `*` stands for any text, such as `*A100*`; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub model: Option<String>,
+}
+
+/// What counts as one computing unit.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+pub enum UnitKind {
+    /// One device, such as a GPU.
+    Device,
+    /// The cores and the memory of one NUMA domain.
+    NumaDomain,
+    /// All cores of a node.
+    Node,
+}
+
+/// How a pod asks for one unit.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolResource {
+    /// The extended resource of a device plugin, such as `nvidia.com/gpu`.
+    ///
+    /// For unit `NumaDomain` it contains `{index}`, which stands for the number of the domain, as in
+    /// `cairn.dev/numa-{index}`.
+    #[schemars(length(min = 3, max = 128))]
+    #[x_kube(
+        validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9{]([-A-Za-z0-9_.{}]*[A-Za-z0-9}])?$')")
+            .message("must be the name of an extended resource: a domain, '/', and a name, as in nvidia.com/gpu"),
+        validation = Rule::new("!self.replace('{index}', '').matches('[{}]')")
+            .message("the only placeholder in a resource name is {index}, the number of the NUMA domain")
+    )]
+    pub device_plugin: String,
+}
+
+/// Whether actors may share a unit.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sharing {
+    /// How many instances one unit takes at most, 1 or more.
+    ///
+    /// Above 1, the device plugin must offer each device that many times.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_instances: i32,
+}
+
+/// A bound on the instances in a pool.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceLimit {
+    /// How many instances the whole pool takes at most; 0 closes it to new ones.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub max: i32,
+}
+
+/// What every pod that is placed in a pool gets on top of its own template.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodDefaults {
+    /// Tolerations added to those of the template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Vec<Toleration>,
+
+    /// The runtime class, where the template names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = object_name())]
+    pub runtime_class_name: Option<String>,
+
+    /// Environment variables of the container that gets the device, where the template does not set them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub env: Vec<EnvVar>,
+}
+
+/// What Cairn reports about a pool.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevicePoolStatus {
+    /// The generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// How many computing units the pool has.
+    #[serde(default)]
+    pub units: i32,
+
+    /// How many of them can take an actor.
+    #[serde(default)]
+    pub healthy: i32,
+
+    /// How many of them host at least one actor.
+    #[serde(default)]
+    pub allocated: i32,
+
+    /// What holds for the pool now, `Ready` first of all; `Ambiguous` and `Overlap` name what is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,234 @@
+//! `NodeTopology`: what a node has. In HiCR's terms, its Topology.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::Condition;
+
+/// The devices of one node and the links between them, as the node agent found them.
+///
+/// It has the name of the Node and is owned by it.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "NodeTopology",
+    doc = "The devices of one node and the links between them, as the node agent found them. It has the name of the Node.",
+    plural = "nodetopologies",
+    shortname = "nodetopo",
+    category = "cairn",
+    status = "NodeTopologyStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Devices","type":"string","description":"How many devices of which type.","jsonPath":".status.devices"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the agent of the node reports.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.devices) || self.devices.all(d, !has(d.parent) || d.parent != d.id && self.devices.exists(p, p.id == d.parent))")
+        .message("parent of each device must be the id of another device of spec.devices"),
+    validation = Rule::new("!has(self.links) || has(self.devices) && self.links.all(l, self.devices.exists(d, d.id == l.source))")
+        .message("source of each link must be the id of a device of spec.devices"),
+    validation = Rule::new("!has(self.links) || has(self.devices) && self.links.all(l, self.devices.exists(d, d.id == l.destination))")
+        .message("destination of each link must be the id of a device of spec.devices")
+)]
+pub struct NodeTopologySpec {
+    /// The devices of the node, sorted by id, at most 256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["id".into()]))]
+    pub devices: Vec<Device>,
+
+    /// The links between devices, sorted by source, destination and kind, at most 1,024.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub links: Vec<Link>,
+}
+
+/// One device of a node.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Device {
+    /// The name of the device, unique on its node and stable over restarts, such as `gpu-0`.
+    #[schemars(length(min = 1, max = 128))]
+    pub id: String,
+
+    /// What the device is: `NUMA Domain`, `GPU`, `FPGA`, `NPU`, or another type.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64))]
+    pub type_: String,
+
+    /// Who made the device, such as `nvidia`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub vendor: Option<String>,
+
+    /// The maker's name for the model, such as `NVIDIA A100-SXM4-40GB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub model: Option<String>,
+
+    /// The address on the PCI bus, such as `0000:3b:00.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub pci_bus_id: Option<String>,
+
+    /// The driver and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub driver: Option<String>,
+
+    /// How well the device is: `ok`, `degraded`, `lost` or `unknown`; default `ok`.
+    #[serde(default)]
+    pub health: Health,
+
+    /// The number of the NUMA domain that the device is attached to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 4095))]
+    pub numa_node: Option<i32>,
+
+    /// The id of the device that this one is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub parent: Option<String>,
+
+    /// What can compute on the device, by type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub compute_resources: Vec<ComputeResource>,
+
+    /// The memories of the device, in the order in which HiCR lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub memory_spaces: Vec<MemorySpace>,
+}
+
+/// How well a device is.
+#[derive(
+    JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    Serialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Health {
+    /// It works.
+    #[default]
+    Ok,
+    /// It works, with errors or at reduced speed; it keeps what runs and takes nothing new.
+    Degraded,
+    /// It was there and is gone.
+    Lost,
+    /// The agent cannot tell.
+    Unknown,
+}
+
+/// Units of computation of one type on a device.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComputeResource {
+    /// The type, such as `Core` or `Streaming Multiprocessor`.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64))]
+    pub type_: String,
+
+    /// How many there are.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub count: i32,
+}
+
+/// One memory of a device.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemorySpace {
+    /// The type, such as `RAM` or `Device RAM`.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64))]
+    pub type_: String,
+
+    /// Its size in bytes.
+    #[schemars(range(min = 0))]
+    pub size_bytes: i64,
+}
+
+/// A link between two devices of the node; ours, HiCR has none.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// The id of the device at one end.
+    #[schemars(length(min = 1, max = 128))]
+    pub source: String,
+
+    /// The id of the device at the other end.
+    #[schemars(length(min = 1, max = 128))]
+    pub destination: String,
+
+    /// What the link is, such as `NVLink`, `PCIe` or `Interconnect`.
+    #[schemars(length(min = 1, max = 64))]
+    pub kind: String,
+
+    /// What the link carries in one direction, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub bandwidth_bytes_per_second: Option<i64>,
+
+    /// The latency relative to local memory, which is 10, as ACPI's SLIT gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub relative_latency: Option<i32>,
+}
+
+/// What is known about the report itself.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTopologyStatus {
+    /// The generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// How many devices of which type there are, for tables, as in `2 GPU, 2 NUMA Domain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<String>,
+
+    /// What holds for the report now, `Ready` first of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+impl NodeTopologySpec {
+    /// How many devices of which type there are, sorted by type, as in `2 GPU, 2 NUMA Domain`.
+    ///
+    /// Devices that are lost or degraded are named as such: `1 GPU (1 lost), 2 NUMA Domain`.
+    pub fn summary(&self) -> String {
+        let mut by_type = std::collections::BTreeMap::<&str, (usize, usize, usize)>::new();
+        for device in &self.devices {
+            let (all, degraded, lost) = by_type.entry(&device.type_).or_default();
+            *all += 1;
+            *degraded += usize::from(device.health == Health::Degraded);
+            *lost += usize::from(device.health == Health::Lost);
+        }
+        let words = by_type.into_iter().map(|(type_, (all, degraded, lost))| match (degraded, lost) {
+            (0, 0) => format!("{all} {type_}"),
+            (degraded, 0) => format!("{all} {type_} ({degraded} degraded)"),
+            (0, lost) => format!("{all} {type_} ({lost} lost)"),
+            (degraded, lost) => format!("{all} {type_} ({degraded} degraded, {lost} lost)"),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
