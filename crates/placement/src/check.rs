@@ -1,0 +1,372 @@
+//! What a snapshot file must keep to: names that exist, numbers in range, no contradictions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::file::{Constraint, Places, SnapshotFile, VERSION};
+use crate::index::kind_cost;
+
+/// The largest number, and the largest sum, that a snapshot may hold: 2^53, exact in every JSON reader.
+pub const LARGEST: u64 = 1 << 53;
+
+/// The most actors that one snapshot may have.
+pub const MOST_ACTORS: usize = 20_000;
+
+/// The most edges (messages, annoyance and interference together) that one snapshot may have.
+pub const MOST_EDGES: usize = 200_000;
+
+/// Why a snapshot is refused: where in the file, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct SnapshotError {
+    /// Where, as in `units[0].capacity`; `.` is the whole file.
+    pub path: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl SnapshotError {
+    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), problem: problem.into() }
+    }
+}
+
+/// Refuses names that do not exist, numbers out of range, contradictions.
+pub(crate) fn check(file: &SnapshotFile) -> Result<(), SnapshotError> {
+    if file.version != VERSION {
+        let problem = format!("version {} is not known; this program reads version {VERSION}", file.version);
+        return Err(SnapshotError::new("version", problem));
+    }
+    if file.actors.len() > MOST_ACTORS {
+        let problem = format!("{} actors; at most {MOST_ACTORS} can be planned at once", file.actors.len());
+        return Err(SnapshotError::new("actors", problem));
+    }
+    let edges = file.messages.len() + file.annoyance.len() + file.interference.len();
+    if edges > MOST_EDGES {
+        let problem = format!("{edges} edges; at most {MOST_EDGES} can be planned at once");
+        return Err(SnapshotError::new("messages", problem));
+    }
+    if let Some(program) = file.policy.as_ref().and_then(|policy| policy.program.as_ref()) {
+        let lines = program.lines().count();
+        let problem = format!("this version runs no policy programs ({lines} lines here); remove the field");
+        return Err(SnapshotError::new("policy.program", problem));
+    }
+    let names = Names::new(file)?;
+    check_numbers(file)?;
+    check_units_and_actors(file, &names)?;
+    check_edges(file, &names)?;
+    check_exchange_cost(file, &names)?;
+    check_constraints(file, &names)?;
+    check_sums(file)
+}
+
+struct Names<'a> {
+    actors: BTreeSet<&'a str>,
+    units: BTreeMap<&'a str, usize>,
+    nodes: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn new(file: &'a SnapshotFile) -> Result<Self, SnapshotError> {
+        let unique = |path: &str, ids: Vec<&'a str>| -> Result<BTreeSet<&'a str>, SnapshotError> {
+            let mut seen = BTreeSet::new();
+            for (position, id) in ids.into_iter().enumerate() {
+                let at = || format!("{path}[{position}].id");
+                if id.is_empty() {
+                    return Err(SnapshotError::new(at(), "is empty; give it a name"));
+                }
+                if !seen.insert(id) {
+                    return Err(SnapshotError::new(at(), format!("`{id}` is used twice; ids are unique")));
+                }
+            }
+            Ok(seen)
+        };
+        unique("units", file.units.iter().map(|unit| unit.id.as_str()).collect())?;
+        let nodes = unique("nodes", file.nodes.iter().map(|node| node.id.as_str()).collect())?;
+        Ok(Self {
+            actors: unique("actors", file.actors.iter().map(|actor| actor.id.as_str()).collect())?,
+            units: file
+                .units
+                .iter()
+                .enumerate()
+                .map(|(position, unit)| (unit.id.as_str(), position))
+                .collect(),
+            nodes: nodes.into_iter().chain(file.units.iter().map(|unit| unit.node.as_str())).collect(),
+        })
+    }
+
+    fn actor(&self, path: impl Fn() -> String, id: &str) -> Result<(), SnapshotError> {
+        if self.actors.contains(id) {
+            return Ok(());
+        }
+        Err(SnapshotError::new(path(), format!("there is no actor `{id}`; add it or correct the name")))
+    }
+
+    fn unit(&self, path: impl Fn() -> String, id: &str) -> Result<usize, SnapshotError> {
+        let missing =
+            || SnapshotError::new(path(), format!("there is no unit `{id}`; add it or correct the name"));
+        self.units.get(id).copied().ok_or_else(missing)
+    }
+}
+
+/// Every number of the file by its path, for the range check.
+fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
+    let fits = |path: &dyn Fn() -> String, value: u64| {
+        if value <= LARGEST {
+            return Ok(());
+        }
+        Err(SnapshotError::new(
+            path(),
+            format!("{value} is above 2^53; use a smaller number or a coarser unit"),
+        ))
+    };
+    let all = |path: &dyn Fn() -> String, quantities: &BTreeMap<String, u64>| {
+        quantities.iter().try_for_each(|(name, value)| fits(&|| format!("{}.{name}", path()), *value))
+    };
+    for (i, node) in file.nodes.iter().enumerate() {
+        all(&|| format!("nodes[{i}].provides"), &node.provides)?;
+    }
+    for (i, unit) in file.units.iter().enumerate() {
+        fits(&|| format!("units[{i}].capacity"), unit.capacity)?;
+        all(&|| format!("units[{i}].provides"), &unit.provides)?;
+        fits(&|| format!("units[{i}].slots"), unit.slots.unwrap_or(0))?;
+    }
+    for (i, actor) in file.actors.iter().enumerate() {
+        all(&|| format!("actors[{i}].requires"), &actor.requires)?;
+        fits(&|| format!("actors[{i}].moveCost"), actor.move_cost)?;
+        for (kind, runs_on) in &actor.runs_on {
+            fits(&|| format!("actors[{i}].runsOn.{kind}.work"), runs_on.work)?;
+            all(&|| format!("actors[{i}].runsOn.{kind}.requires"), &runs_on.requires)?;
+            all(&|| format!("actors[{i}].runsOn.{kind}.nodeRequires"), &runs_on.node_requires)?;
+        }
+    }
+    for (i, message) in file.messages.iter().enumerate() {
+        fits(&|| format!("messages[{i}].count"), message.count)?;
+    }
+    for (list, drags) in [("annoyance", &file.annoyance), ("interference", &file.interference)] {
+        for (i, pair) in drags.iter().enumerate() {
+            fits(&|| format!("{list}[{i}].drag"), pair.drag)?;
+        }
+    }
+    let cost = &file.exchange_cost;
+    for (kind, row) in &cost.kinds {
+        all(&|| format!("exchangeCost.kinds.{kind}"), row)?;
+    }
+    let others = [
+        ("otherKind", cost.other_kind.unwrap_or(0)),
+        ("otherNuma", cost.other_numa),
+        ("otherNode", cost.other_node),
+        ("otherZone", cost.other_zone),
+    ];
+    for (name, value) in others {
+        fits(&|| format!("exchangeCost.{name}"), value)?;
+    }
+    for (i, pair) in cost.pairs.iter().enumerate() {
+        fits(&|| format!("exchangeCost.pairs[{i}].cost"), pair.cost)?;
+    }
+    for (i, constraint) in file.constraints.iter().enumerate() {
+        match constraint {
+            Constraint::Prefer { weight, .. } => fits(&|| format!("constraints[{i}].weight"), *weight)?,
+            Constraint::Reserve { quantity, .. } => {
+                fits(&|| format!("constraints[{i}].quantity"), *quantity)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_units_and_actors(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    for (i, unit) in file.units.iter().enumerate() {
+        for (field, text) in [("kind", &unit.kind), ("node", &unit.node)] {
+            if text.is_empty() {
+                return Err(SnapshotError::new(format!("units[{i}].{field}"), "is empty; give it a name"));
+            }
+        }
+        if unit.capacity == 0 {
+            let problem = "is 0; a unit can do at least 1 in a window, leave out units that can do nothing";
+            return Err(SnapshotError::new(format!("units[{i}].capacity"), problem));
+        }
+    }
+    for (i, actor) in file.actors.iter().enumerate() {
+        let current = || format!("actors[{i}].current");
+        let unit = actor.current.as_ref().map(|id| names.unit(current, id)).transpose()?;
+        if !actor.fixed {
+            continue;
+        }
+        let Some(unit) = unit else {
+            return Err(SnapshotError::new(
+                current(),
+                "is absent; a fixed actor needs the unit that it stays on",
+            ));
+        };
+        let kind = &file.units[unit].kind;
+        if !actor.runs_on.contains_key(kind) {
+            let problem = format!(
+                "is a {kind}, and `runsOn` does not list that kind; a fixed actor needs its work there"
+            );
+            return Err(SnapshotError::new(current(), problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_edges(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    for (i, message) in file.messages.iter().enumerate() {
+        names.actor(|| format!("messages[{i}].from"), &message.from)?;
+        names.actor(|| format!("messages[{i}].to"), &message.to)?;
+    }
+    for (list, drags) in [("annoyance", &file.annoyance), ("interference", &file.interference)] {
+        for (i, pair) in drags.iter().enumerate() {
+            names.actor(|| format!("{list}[{i}].a"), &pair.a)?;
+            names.actor(|| format!("{list}[{i}].b"), &pair.b)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    let cost = &file.exchange_cost;
+    for (a, row) in &cost.kinds {
+        for (b, value) in row {
+            let other = cost.kinds.get(b).and_then(|row| row.get(a));
+            if other.is_some_and(|other| other != value) {
+                let problem = format!(
+                    "{a} to {b} costs {value}, {b} to {a} something else; costs are symmetric, give one"
+                );
+                return Err(SnapshotError::new(format!("exchangeCost.kinds.{a}.{b}"), problem));
+            }
+        }
+    }
+    let kinds: BTreeSet<&str> = file.units.iter().map(|unit| unit.kind.as_str()).collect();
+    for a in &kinds {
+        for b in kinds.iter().filter(|b| *b >= a) {
+            if kind_cost(cost, a, b).is_none() {
+                let problem = format!("no cost for {a} to {b}; list the pair or give `otherKind`");
+                return Err(SnapshotError::new("exchangeCost.kinds", problem));
+            }
+        }
+    }
+    let mut seen = BTreeMap::new();
+    for (i, pair) in cost.pairs.iter().enumerate() {
+        let a = names.unit(|| format!("exchangeCost.pairs[{i}].a"), &pair.a)?;
+        let b = names.unit(|| format!("exchangeCost.pairs[{i}].b"), &pair.b)?;
+        let at = format!("exchangeCost.pairs[{i}]");
+        if a == b {
+            return Err(SnapshotError::new(at, "a unit costs nothing to itself; remove the pair"));
+        }
+        if seen.insert((a.min(b), a.max(b)), pair.cost).is_some_and(|cost| cost != pair.cost) {
+            return Err(SnapshotError::new(at, "the pair was given before with another cost; give one"));
+        }
+    }
+    Ok(())
+}
+
+fn check_constraints(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    let mut pins = BTreeMap::new();
+    for (i, constraint) in file.constraints.iter().enumerate() {
+        let actors_exist = |actors: &[String]| {
+            let known =
+                |(j, actor): (usize, &String)| names.actor(|| format!("constraints[{i}].actors[{j}]"), actor);
+            actors.iter().enumerate().try_for_each(known)
+        };
+        let actor_exists = |actor: &str| names.actor(|| format!("constraints[{i}].actor"), actor);
+        let unit_exists = |unit: &str| names.unit(|| format!("constraints[{i}].unit"), unit);
+        match constraint {
+            Constraint::Apart { actors, .. } | Constraint::Together { actors, .. } => actors_exist(actors)?,
+            Constraint::Pin { actor, unit, .. } => {
+                actor_exists(actor)?;
+                unit_exists(unit)?;
+                if let Some(other) = pins.insert(actor, unit)
+                    && other != unit
+                {
+                    let problem = format!("`{actor}` is pinned to `{other}` and to `{unit}`; keep one");
+                    return Err(SnapshotError::new(format!("constraints[{i}].unit"), problem));
+                }
+            }
+            Constraint::Only { actors, places, .. } | Constraint::Never { actors, places, .. } => {
+                actors_exist(actors)?;
+                check_places(i, places, file, names)?;
+            }
+            Constraint::Prefer { actor, unit, .. } => {
+                actor_exists(actor)?;
+                unit_exists(unit)?;
+            }
+            Constraint::Reserve { unit, .. } => {
+                unit_exists(unit)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_places(i: usize, places: &Places, file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    match places {
+        Places::Units(units) => units.iter().enumerate().try_for_each(|(j, unit)| {
+            names.unit(|| format!("constraints[{i}].units[{j}]"), unit).map(|_| ())
+        }),
+        Places::Nodes(nodes) => nodes.iter().enumerate().try_for_each(|(j, node)| {
+            if names.nodes.contains(node.as_str()) {
+                return Ok(());
+            }
+            let problem = format!("there is no node `{node}`; add it or correct the name");
+            Err(SnapshotError::new(format!("constraints[{i}].nodes[{j}]"), problem))
+        }),
+        Places::Zones(zones) => zones.iter().enumerate().try_for_each(|(j, zone)| {
+            if file.units.iter().any(|unit| unit.zone.as_ref() == Some(zone)) {
+                return Ok(());
+            }
+            let problem = format!("no unit is in zone `{zone}`; correct the name or remove it");
+            Err(SnapshotError::new(format!("constraints[{i}].zones[{j}]"), problem))
+        }),
+    }
+}
+
+/// Refuses worlds in which a criterion or a load could pass 2^53.
+fn check_sums(file: &SnapshotFile) -> Result<(), SnapshotError> {
+    let fits = |path: &str, what: &str, sum: u128| {
+        if sum <= u128::from(LARGEST) {
+            return Ok(());
+        }
+        Err(SnapshotError::new(
+            path,
+            format!("{what} can add up to {sum}, above 2^53; use smaller numbers or a coarser unit"),
+        ))
+    };
+    let cost = &file.exchange_cost;
+    let dearest_kind = cost.kinds.values().flat_map(BTreeMap::values).copied().chain(cost.other_kind).max();
+    let by_class = u128::from(dearest_kind.unwrap_or(0).max(1))
+        + u128::from(cost.other_numa)
+        + u128::from(cost.other_node)
+        + u128::from(cost.other_zone);
+    let dearest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
+    let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
+    let messages = sum(&mut file.messages.iter().map(|message| message.count));
+    let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
+    let moves = sum(&mut file.actors.iter().map(|actor| actor.move_cost));
+    let preferences = sum(&mut file.constraints.iter().map(|constraint| match constraint {
+        Constraint::Prefer { weight, .. } => *weight,
+        _ => 0,
+    }));
+    let costs = messages.saturating_mul(dearest);
+    fits("messages", "communication", costs)?;
+    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences))?;
+    let work =
+        |actor: &crate::file::Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
+    fits("actors", "work", sum(&mut file.actors.iter().map(work)))?;
+    let mut resources: BTreeMap<&str, u128> = BTreeMap::new();
+    for actor in &file.actors {
+        let of_kinds =
+            actor.runs_on.values().flat_map(|runs_on| runs_on.requires.iter().chain(&runs_on.node_requires));
+        for (resource, quantity) in actor.requires.iter().chain(of_kinds) {
+            *resources.entry(resource).or_default() += u128::from(*quantity);
+        }
+    }
+    for constraint in &file.constraints {
+        if let Constraint::Reserve { resource, quantity, .. } = constraint {
+            *resources.entry(resource).or_default() += u128::from(*quantity);
+        }
+    }
+    resources
+        .into_iter()
+        .try_for_each(|(resource, total)| fits("actors", &format!("what needs `{resource}`"), total))
+}

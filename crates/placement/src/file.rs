@@ -1,0 +1,544 @@
+//! The snapshot file: the plain data of one world, as it is read and written.
+//!
+//! All quantities are integers, durations are in microseconds. Unknown fields are refused with their path.
+//! [`Snapshot`](crate::Snapshot) is the same data after it has been checked and indexed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Criterion;
+
+/// The version of the format that this crate writes; it reads this one.
+pub const VERSION: u32 = 1;
+
+/// One world as plain data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SnapshotFile {
+    /// The version of the format.
+    pub version: u32,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The application being planned, as `namespace/name`.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
+    /// The window, in microseconds, that work and capacities count for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_microseconds: Option<u64>,
+    /// What the units of a node share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+    /// The computing units.
+    #[serde(default)]
+    pub units: Vec<Unit>,
+    /// The actors.
+    #[serde(default)]
+    pub actors: Vec<Actor>,
+    /// Directed messages per window; both directions of a pair add up, messages to oneself are ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
+    /// Drag that counts when two actors are on different units (APO, M3).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub annoyance: Vec<Drag>,
+    /// Drag that counts when two actors share a unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interference: Vec<Drag>,
+    /// What it costs to exchange one message between two units.
+    #[serde(default)]
+    pub exchange_cost: ExchangeCost,
+    /// Hard rules, and preferences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<Constraint>,
+    /// The policy that the numbers were made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// Levels of criteria, the most important first; the criteria of one level are added.
+    #[serde(default)]
+    pub objectives: Levels,
+}
+
+/// What all units of a node share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Unique name.
+    pub id: String,
+    /// The zone; unknown differs from every other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Labels, for policies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Countable resources that are left for actors; one that is not listed is not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provides: BTreeMap<String, u64>,
+}
+
+/// A computing unit: what one actor, or several, can run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Unit {
+    /// Unique name.
+    pub id: String,
+    /// The kind of device.
+    pub kind: String,
+    /// The node that it is part of.
+    pub node: String,
+    /// The zone; unknown differs from every other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The NUMA domain within the node; unknown differs from every other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<String>,
+    /// The pool that offers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Work that it can do in one window, at least 1.
+    pub capacity: u64,
+    /// At most so many actors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u64>,
+    /// Countable resources, hard limits; one that is not listed is not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provides: BTreeMap<String, u64>,
+    /// Watts added at full load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<u64>,
+    /// Watts of an idle unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_watts: Option<u64>,
+}
+
+/// An actor: placed on exactly one unit, or on none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Actor {
+    /// Unique name, `namespace/application/actor`.
+    pub id: String,
+    /// The group of identical actors that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// What it needs on each kind that it can run on.
+    pub runs_on: BTreeMap<String, RunsOn>,
+    /// Resources of the unit that it needs on any kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requires: BTreeMap<String, u64>,
+    /// Labels, for policies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What it costs to move it once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub move_cost: u64,
+    /// It belongs to another application and stays at `current`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
+    /// The unit that it runs on now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+}
+
+/// What an actor needs on one kind: written as a number when it is work alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunsOn {
+    /// Work per window.
+    pub work: u64,
+    /// Resources of the unit, beside those of the actor.
+    pub requires: BTreeMap<String, u64>,
+    /// Resources of the node.
+    pub node_requires: BTreeMap<String, u64>,
+}
+
+/// Messages of one window in one direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// How many in one window.
+    pub count: u64,
+}
+
+/// A drag between two actors, per window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drag {
+    /// One actor.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// How strong; dimensionless.
+    pub drag: u64,
+}
+
+/// The cost of one message between two units: 0 on the same unit, else kinds plus what differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ExchangeCost {
+    /// Cost by pair of kinds, symmetric; either order may be given.
+    #[serde(default)]
+    pub kinds: BTreeMap<String, BTreeMap<String, u64>>,
+    /// For pairs of kinds that are not listed; the same kind then costs 1. Without it a missing pair is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_kind: Option<u64>,
+    /// Added between two NUMA domains of one node.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_numa: u64,
+    /// Added between two nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_node: u64,
+    /// Added, on top of `other_node`, between two zones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_zone: u64,
+    /// The whole cost of a pair of units, where it is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<PairCost>,
+}
+
+/// The exchange cost of one pair of units; replaces every class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairCost {
+    /// One unit.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// Cost of one message.
+    pub cost: u64,
+}
+
+/// How near is near: the scope of `apart` and `together`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Scope {
+    /// The same computing unit.
+    Unit,
+    /// The same NUMA domain of the same node.
+    Numa,
+    /// The same node.
+    Node,
+    /// The same zone.
+    Zone,
+}
+
+/// A rule about where actors may be; binds placed actors only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", try_from = "RawConstraint")]
+pub enum Constraint {
+    /// All on different ones.
+    Apart {
+        /// Different what.
+        on: Scope,
+        /// The actors.
+        actors: Vec<String>,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// All on the same one.
+    Together {
+        /// The same what.
+        on: Scope,
+        /// The actors.
+        actors: Vec<String>,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// On this unit only.
+    Pin {
+        /// The actor.
+        actor: String,
+        /// The unit.
+        unit: String,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// On these only.
+    Only {
+        /// The actors.
+        actors: Vec<String>,
+        /// Where: exactly one of units, nodes, zones.
+        #[serde(flatten)]
+        places: Places,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Not on these.
+    Never {
+        /// The actors.
+        actors: Vec<String>,
+        /// Where: exactly one of units, nodes, zones.
+        #[serde(flatten)]
+        places: Places,
+        /// What runs there now may stay.
+        #[serde(rename = "exceptCurrent", skip_serializing_if = "std::ops::Not::not")]
+        except_current: bool,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Costs its weight, in the criterion `policy`, when the actor is placed elsewhere.
+    Prefer {
+        /// The actor.
+        actor: String,
+        /// The unit.
+        unit: String,
+        /// What it costs to be elsewhere.
+        weight: u64,
+    },
+    /// Keeps so much of a unit's resource free.
+    Reserve {
+        /// The unit.
+        unit: String,
+        /// The resource.
+        resource: String,
+        /// How much stays free.
+        quantity: u64,
+    },
+}
+
+/// A set of places: units, nodes or zones, exactly one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Places {
+    /// Units by name.
+    Units(Vec<String>),
+    /// Nodes by name.
+    Nodes(Vec<String>),
+    /// Zones by name.
+    Zones(Vec<String>),
+}
+
+/// The policy that a snapshot was made with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// The text of its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+/// Levels of criteria: a criterion by itself, or several that are added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels(pub Vec<Vec<Criterion>>);
+
+impl Default for Levels {
+    /// Overload, then communication and the price of moves, then annoyance.
+    fn default() -> Self {
+        use Criterion::{Annoyance, Communication, Migration, Overload};
+        Self(vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]])
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Serialize for RunsOn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.requires.is_empty() && self.node_requires.is_empty() {
+            return serializer.serialize_u64(self.work);
+        }
+        RunsOnObject {
+            work: self.work,
+            requires: self.requires.clone(),
+            node_requires: self.node_requires.clone(),
+        }
+        .serialize(serializer)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RunsOnObject {
+    work: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    requires: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    node_requires: BTreeMap<String, u64>,
+}
+
+impl<'de> Deserialize<'de> for RunsOn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrObject;
+        impl<'de> Visitor<'de> for NumberOrObject {
+            type Value = RunsOn;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("work per window, or an object {work, requires, nodeRequires}")
+            }
+            fn visit_u64<E: de::Error>(self, work: u64) -> Result<RunsOn, E> {
+                Ok(RunsOn { work, ..RunsOn::default() })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RunsOn, A::Error> {
+                let RunsOnObject { work, requires, node_requires } =
+                    RunsOnObject::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RunsOn { work, requires, node_requires })
+            }
+        }
+        deserializer.deserialize_any(NumberOrObject)
+    }
+}
+
+/// Every field that some constraint has: which of them belong together is checked in one place.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct RawConstraint {
+    #[serde(rename = "type")]
+    kind: String,
+    on: Option<Scope>,
+    actors: Option<Vec<String>>,
+    actor: Option<String>,
+    unit: Option<String>,
+    units: Option<Vec<String>>,
+    nodes: Option<Vec<String>>,
+    zones: Option<Vec<String>>,
+    except_current: Option<bool>,
+    weight: Option<u64>,
+    resource: Option<String>,
+    quantity: Option<u64>,
+    reason: Option<String>,
+    max: Option<u64>,
+}
+
+impl TryFrom<RawConstraint> for Constraint {
+    type Error = String;
+
+    fn try_from(mut raw: RawConstraint) -> Result<Self, String> {
+        let kind = std::mem::take(&mut raw.kind);
+        let need = |field: &str| format!("a constraint of type `{kind}` needs `{field}`");
+        let reason = raw.reason.take();
+        let constraint = match kind.as_str() {
+            "apart" | "together" => {
+                let on = raw.on.take().ok_or_else(|| need("on"))?;
+                let actors = raw.actors.take().ok_or_else(|| need("actors"))?;
+                match kind.as_str() {
+                    "apart" => Constraint::Apart { on, actors, reason },
+                    _ => Constraint::Together { on, actors, reason },
+                }
+            }
+            "pin" => Constraint::Pin {
+                actor: raw.actor.take().ok_or_else(|| need("actor"))?,
+                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
+                reason,
+            },
+            "only" | "never" => {
+                let actors = raw.actors.take().ok_or_else(|| need("actors"))?;
+                let places = match (raw.units.take(), raw.nodes.take(), raw.zones.take()) {
+                    (Some(units), None, None) => Places::Units(units),
+                    (None, Some(nodes), None) => Places::Nodes(nodes),
+                    (None, None, Some(zones)) => Places::Zones(zones),
+                    _ => return Err(need("units`, `nodes` or `zones") + ", exactly one of them"),
+                };
+                match kind.as_str() {
+                    "only" => Constraint::Only { actors, places, reason },
+                    _ => Constraint::Never {
+                        actors,
+                        places,
+                        except_current: raw.except_current.take().unwrap_or(false),
+                        reason,
+                    },
+                }
+            }
+            "prefer" => Constraint::Prefer {
+                actor: raw.actor.take().ok_or_else(|| need("actor"))?,
+                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
+                weight: raw.weight.take().ok_or_else(|| need("weight"))?,
+            },
+            "reserve" => Constraint::Reserve {
+                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
+                resource: raw.resource.take().ok_or_else(|| need("resource"))?,
+                quantity: raw.quantity.take().ok_or_else(|| need("quantity"))?,
+            },
+            "powerCap" => return Err("`powerCap` is not obeyed by this version; leave it out".into()),
+            "" => return Err("a constraint needs `type`".into()),
+            other => {
+                return Err(format!(
+                    "`{other}` is no type of constraint; use one of apart, together, pin, only, never, prefer, reserve"
+                ));
+            }
+        };
+        match raw.left_over() {
+            Some(field) => Err(format!("a constraint of type `{kind}` has no field `{field}`; remove it")),
+            None => Ok(constraint),
+        }
+    }
+}
+
+impl RawConstraint {
+    /// The name of a field that was given but not taken.
+    fn left_over(&self) -> Option<&'static str> {
+        let given = [
+            ("on", self.on.is_some()),
+            ("actors", self.actors.is_some()),
+            ("actor", self.actor.is_some()),
+            ("unit", self.unit.is_some()),
+            ("units", self.units.is_some()),
+            ("nodes", self.nodes.is_some()),
+            ("zones", self.zones.is_some()),
+            ("exceptCurrent", self.except_current.is_some()),
+            ("weight", self.weight.is_some()),
+            ("resource", self.resource.is_some()),
+            ("quantity", self.quantity.is_some()),
+            ("max", self.max.is_some()),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+}
+
+impl Serialize for Levels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Level<'a> {
+            One(Criterion),
+            Sum(&'a [Criterion]),
+        }
+        serializer.collect_seq(self.0.iter().map(|level| match level.as_slice() {
+            [one] => Level::One(*one),
+            sum => Level::Sum(sum),
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Levels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Level(Vec<Criterion>);
+        impl<'de> Deserialize<'de> for Level {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct NameOrList;
+                impl<'de> Visitor<'de> for NameOrList {
+                    type Value = Level;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a criterion, or a list of criteria that are added")
+                    }
+                    fn visit_str<E: de::Error>(self, name: &str) -> Result<Level, E> {
+                        name.parse().map(|criterion| Level(vec![criterion])).map_err(E::custom)
+                    }
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<Level, A::Error> {
+                        let mut level = Vec::new();
+                        while let Some(criterion) = names.next_element()? {
+                            level.push(criterion);
+                        }
+                        Ok(Level(level))
+                    }
+                }
+                deserializer.deserialize_any(NameOrList)
+            }
+        }
+        Ok(Levels(Vec::<Level>::deserialize(deserializer)?.into_iter().map(|level| level.0).collect()))
+    }
+}

@@ -1,0 +1,235 @@
+//! The one way from a snapshot to a decision.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Assignment, Budget, Cost, Judge, JudgeError, Objectives, Rule, Snapshot, SnapshotError, SolveError,
+    StoppedBy, Strategy, Violation,
+};
+
+/// A decision: where every actor goes, what that costs, what moves, and what has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where every actor goes, by position.
+    pub assignment: Assignment,
+    /// What it costs.
+    pub cost: Cost,
+    /// What has no place, and why.
+    pub unplaced: Vec<Unplaced>,
+    /// What runs now and goes elsewhere.
+    pub moves: Vec<Move>,
+    /// Proven lower bounds by key of the level.
+    pub bound: BTreeMap<String, i64>,
+    /// No lawful assignment is better.
+    pub optimal: bool,
+    /// Which strategy was asked.
+    pub strategy: &'static str,
+    /// The seed that it was given.
+    pub seed: u64,
+    /// The effort that replays it.
+    pub effort: u64,
+    /// What ended the search.
+    pub stopped_by: StoppedBy,
+}
+
+/// An actor without a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// Its position.
+    pub actor: usize,
+    /// What keeps it out, in plain words.
+    pub reasons: Vec<String>,
+}
+
+/// An actor that leaves its unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Its position.
+    pub actor: usize,
+    /// The unit that it leaves.
+    pub from: usize,
+    /// The unit that it goes to.
+    pub to: usize,
+    /// Why, in plain words.
+    pub reason: String,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+pub enum PlanError {
+    /// The search failed.
+    #[error("{strategy} found no answer")]
+    Solve {
+        /// Whose search.
+        strategy: &'static str,
+        /// What went wrong.
+        #[source]
+        source: SolveError,
+    },
+    /// The answer breaks rules; it is never applied.
+    #[error(
+        "{strategy} proposed what is not lawful: {}; this is a defect, report it with the snapshot",
+        list(violations)
+    )]
+    Unlawful {
+        /// Whose answer.
+        strategy: &'static str,
+        /// What it breaks.
+        violations: Vec<Violation>,
+    },
+    /// The policy could not be asked.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+    /// The policy derived a constraint that does not fit the snapshot.
+    #[error("the policy derived a constraint that does not fit")]
+    Derived(#[from] SnapshotError),
+}
+
+fn list(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Asks `strategy` for a placement, has it judged, and turns the difference to now into moves.
+///
+/// The plan is never worse, lexicographically, than what runs now where that is lawful; and no actor moves that
+/// could as well have stayed.
+///
+/// # Errors
+/// When the search fails, or proposes what the checker or the judge refuses.
+pub fn plan(
+    snapshot: &Snapshot,
+    strategy: &dyn Strategy,
+    judge: &dyn Judge,
+    budget: &Budget,
+) -> Result<Plan, PlanError> {
+    let derived = judge.derive(snapshot)?;
+    let widened;
+    let snapshot = if derived.is_empty() {
+        snapshot
+    } else {
+        widened = snapshot.with_constraints(derived)?;
+        &widened
+    };
+    let name = strategy.name();
+    let answer =
+        strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
+    let (violations, cost) = assess(snapshot, judge, &answer.assignment)?;
+    if !violations.is_empty() {
+        return Err(PlanError::Unlawful { strategy: name, violations });
+    }
+    let proposed = (answer.assignment, cost);
+    let (assignment, cost) = take_back_idle_moves(snapshot, judge, never_worse(snapshot, judge, proposed)?)?;
+    let bound = bounds(snapshot, &cost, answer.bound, answer.optimal);
+    Ok(Plan {
+        unplaced: snapshot.unplaced(&assignment),
+        moves: snapshot.moves(&assignment),
+        optimal: answer.optimal || is_bounded(snapshot, &cost, &bound),
+        bound,
+        assignment,
+        cost,
+        strategy: name,
+        seed: budget.seed,
+        effort: answer.effort,
+        stopped_by: answer.stopped_by,
+    })
+}
+
+/// What checker and judge say, and the exact cost with the judge's penalty in it.
+fn assess(
+    snapshot: &Snapshot,
+    judge: &dyn Judge,
+    assignment: &Assignment,
+) -> Result<(Vec<Violation>, Cost), JudgeError> {
+    let mut violations = snapshot.violations(assignment);
+    if !violations.is_empty() {
+        return Ok((violations, Cost::default()));
+    }
+    let judgement = judge.judge(snapshot, assignment)?;
+    let of_policy = |says| Violation { rule: Rule::Policy, says: format!("policy: {says}") };
+    violations.extend(judgement.violations.into_iter().map(of_policy));
+    Ok((violations, Cost { policy: judgement.penalty, ..snapshot.cost(assignment) }))
+}
+
+/// What runs now, if it is lawful and not worse than what was proposed.
+fn never_worse(
+    snapshot: &Snapshot,
+    judge: &dyn Judge,
+    proposed: (Assignment, Cost),
+) -> Result<(Assignment, Cost), JudgeError> {
+    let incumbent = snapshot.incumbent();
+    let (violations, cost) = assess(snapshot, judge, &incumbent)?;
+    let keep = violations.is_empty() && cost.vector(snapshot) <= proposed.1.vector(snapshot);
+    Ok(if keep { (incumbent, cost) } else { proposed })
+}
+
+/// Sends back to its unit every actor whose move gains nothing.
+fn take_back_idle_moves(
+    snapshot: &Snapshot,
+    judge: &dyn Judge,
+    (mut assignment, mut cost): (Assignment, Cost),
+) -> Result<(Assignment, Cost), JudgeError> {
+    loop {
+        let mut changed = false;
+        for moved in snapshot.moves(&assignment) {
+            assignment[moved.actor] = Some(moved.from);
+            let (violations, without) = assess(snapshot, judge, &assignment)?;
+            if violations.is_empty() && without.vector(snapshot) <= cost.vector(snapshot) {
+                cost = without;
+                changed = true;
+            } else {
+                assignment[moved.actor] = Some(moved.to);
+            }
+        }
+        if !changed {
+            return Ok((assignment, cost));
+        }
+    }
+}
+
+/// The strategy's bounds, and for a level whose every criterion is 0 its own value: nothing is below 0.
+fn bounds(
+    snapshot: &Snapshot,
+    cost: &Cost,
+    given: BTreeMap<String, i64>,
+    optimal: bool,
+) -> BTreeMap<String, i64> {
+    let mut bound = given;
+    for level in snapshot.objectives().levels() {
+        let value: i64 = level.iter().map(|criterion| cost.of(*criterion)).sum();
+        if optimal || value == 0 {
+            bound.insert(Objectives::key(level), value);
+        }
+    }
+    bound
+}
+
+/// Whether everything has a place and every level stands at its bound.
+fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -> bool {
+    cost.unplaced == 0
+        && snapshot.objectives().levels().iter().all(|level| {
+            let value: i64 = level.iter().map(|criterion| cost.of(*criterion)).sum();
+            bound.get(&Objectives::key(level)) == Some(&value)
+        })
+}
+
+impl Snapshot {
+    /// What runs now and is elsewhere in `assignment`, by position of the actor.
+    pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
+        let moved = |actor: usize| {
+            let (from, to) = (self.current(actor)?, assignment[actor]?);
+            (from != to).then(|| Move {
+                actor,
+                from,
+                to,
+                reason: self.why_moved(actor, from, to, assignment),
+            })
+        };
+        (0..self.actors()).filter_map(moved).collect()
+    }
+
+    /// What has no place in `assignment`, and why.
+    pub fn unplaced(&self, assignment: &Assignment) -> Vec<Unplaced> {
+        let without = (0..self.actors()).filter(|actor| assignment[*actor].is_none());
+        without.map(|actor| Unplaced { actor, reasons: self.why_unplaced(actor, assignment) }).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Why an actor moves, and what keeps one out, in plain words.
+
+use std::collections::BTreeMap;
+
+use crate::state::State;
+use crate::{Assignment, Cost, Objectives, Snapshot};
+
+impl Snapshot {
+    /// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
+    pub fn why_unplaced(&self, actor: usize, assignment: &Assignment) -> Vec<String> {
+        let kinds: Vec<&str> = self.file().actors[actor].runs_on.keys().map(String::as_str).collect();
+        let mut lines: Vec<String> = kinds
+            .iter()
+            .filter(|kind| !self.file().units.iter().any(|unit| unit.kind == **kind))
+            .map(|kind| format!("there is no unit of kind {kind}"))
+            .collect();
+        if kinds.is_empty() {
+            lines.push("it has no implementation".to_owned());
+        }
+        let state = State::of(self, assignment);
+        let mut causes: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+        for unit in 0..self.units() {
+            let given = &self.file().units[unit];
+            if self.implementation(actor, unit).is_some() {
+                let cause = self.why_not(actor, unit, &state);
+                causes.entry((&given.kind, cause)).or_default().push(&given.id);
+            }
+        }
+        lines.extend(causes.into_iter().map(|((kind, cause), units)| match units.as_slice() {
+            [unit] => format!("{unit}: {cause}"),
+            many => format!("{} units of kind {kind}: {cause}", many.len()),
+        }));
+        lines
+    }
+
+    /// The first thing that keeps the actor off a unit of a kind that it can run on.
+    fn why_not(&self, actor: usize, unit: usize, state: &State) -> String {
+        let index = &self.index;
+        let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
+        if let Some(rule) = broken.into_iter().find(|rule| !index.obeys(actor, unit, rule)) {
+            return self.says(rule.constraint);
+        }
+        if let Some(relation) = state.broken_relation(actor, unit) {
+            return self.says(index.relations[relation].constraint);
+        }
+        if let Some(slots) = self.file().units[unit].slots
+            && !state.has_slot(unit)
+        {
+            return if slots == 1 {
+                "it is taken".to_owned()
+            } else {
+                format!("all {slots} slots are taken")
+            };
+        }
+        match state.missing(actor, unit) {
+            Some((of_node, resource, needed, left)) => {
+                let place = if of_node { "node" } else { "unit" };
+                let left = left.max(0);
+                format!("the {place} has {left} {resource} left, it needs {needed}")
+            }
+            None => "others were preferred there".to_owned(),
+        }
+    }
+
+    /// Why an actor leaves a unit: that it may not stay, or what staying would cost.
+    pub(crate) fn why_moved(&self, actor: usize, from: usize, to: usize, assignment: &Assignment) -> String {
+        if self.implementation(actor, from).is_none() {
+            return format!("it has no implementation for {} any more", self.file().units[from].kind);
+        }
+        let mut state = State::of(self, assignment);
+        state.take(actor);
+        if !state.admits(actor, from) {
+            return format!(
+                "it may not stay on {}: {}",
+                self.unit_id(from),
+                self.why_not(actor, from, &state)
+            );
+        }
+        let (stay, go) = (state.price(actor, from), state.price(actor, to));
+        let levels = self.objectives().levels();
+        let decisive = levels.iter().zip(stay.iter().zip(&go)).find(|(_, (stay, go))| stay != go);
+        match decisive {
+            Some((level, (stay, go))) => {
+                format!("{} of the whole would be {} higher if it stayed", Objectives::key(level), stay - go)
+            }
+            None => "it makes room for others".to_owned(),
+        }
+    }
+}
+
+impl Cost {
+    /// The vector in words, `unplaced` left out when it is 0.
+    pub fn in_words(&self, snapshot: &Snapshot) -> String {
+        let levels = snapshot.objectives().levels().iter();
+        let mut words: Vec<String> = levels
+            .map(|level| {
+                let value: i64 = level.iter().map(|criterion| self.of(*criterion)).sum();
+                format!("{} {value}", Objectives::key(level))
+            })
+            .collect();
+        if self.unplaced > 0 {
+            words.insert(0, format!("unplaced {}", self.unplaced));
+        }
+        words.join(", ")
+    }
+}

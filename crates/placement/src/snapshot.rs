@@ -1,0 +1,163 @@
+//! One world, checked and indexed; immutable.
+
+use crate::SnapshotError;
+use crate::check::check;
+use crate::file::{Constraint, SnapshotFile};
+use crate::index::{Edge, Implementation, Index, kind_cost};
+use crate::objectives::Objectives;
+
+/// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
+///
+/// Actors and units are named by their position in the file throughout; ids are for people.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    file: SnapshotFile,
+    objectives: Objectives,
+    pub(crate) index: Index,
+}
+
+/// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
+pub type Assignment = Vec<Option<usize>>;
+
+impl Snapshot {
+    /// Reads a snapshot file.
+    ///
+    /// # Errors
+    /// What is not JSON, has an unknown field, a name that does not exist, or a number out of range.
+    pub fn read(json: &str) -> Result<Self, SnapshotError> {
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|e| SnapshotError::new(e.path().to_string(), e.inner().to_string()))?;
+        reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
+        Self::new(file)
+    }
+
+    /// Checks and indexes plain data.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
+        check(&file)?;
+        let has_penalties = file.constraints.iter().any(|c| matches!(c, Constraint::Prefer { .. }));
+        let objectives = Objectives::new(&file.objectives, has_penalties)
+            .map_err(|problem| SnapshotError::new("objectives", problem))?;
+        let index = Index::new(&file);
+        Ok(Self { file, objectives, index })
+    }
+
+    /// The same world with constraints added that a policy derived from it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::new`].
+    pub fn with_constraints(&self, derived: Vec<Constraint>) -> Result<Self, SnapshotError> {
+        let mut file = self.file.clone();
+        file.constraints.extend(derived);
+        Self::new(file)
+    }
+
+    /// The file's text: one line of JSON that [`Snapshot::read`] takes back unchanged.
+    pub fn write(&self) -> String {
+        serde_json::to_string(&self.file).expect("plain data with text keys always serializes")
+    }
+
+    /// The plain data.
+    pub fn file(&self) -> &SnapshotFile {
+        &self.file
+    }
+
+    /// The levels that placements are compared by.
+    pub fn objectives(&self) -> &Objectives {
+        &self.objectives
+    }
+
+    /// How many actors there are.
+    pub fn actors(&self) -> usize {
+        self.file.actors.len()
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> usize {
+        self.file.units.len()
+    }
+
+    /// The id of an actor.
+    pub fn actor_id(&self, actor: usize) -> &str {
+        &self.file.actors[actor].id
+    }
+
+    /// The id of a unit.
+    pub fn unit_id(&self, unit: usize) -> &str {
+        &self.file.units[unit].id
+    }
+
+    /// The position of the actor of this id.
+    pub fn actor(&self, id: &str) -> Option<usize> {
+        self.index.actor_by_id.get(id).copied()
+    }
+
+    /// The position of the unit of this id.
+    pub fn unit(&self, id: &str) -> Option<usize> {
+        self.index.unit_by_id.get(id).copied()
+    }
+
+    /// Whether the actor belongs to another application and stays where it is.
+    pub fn is_fixed(&self, actor: usize) -> bool {
+        self.file.actors[actor].fixed
+    }
+
+    /// Where the actor runs now.
+    pub fn current(&self, actor: usize) -> Option<usize> {
+        self.index.current[actor]
+    }
+
+    /// The price of moving the actor once.
+    pub fn move_cost(&self, actor: usize) -> i64 {
+        i64::try_from(self.file.actors[actor].move_cost).expect("numbers above 2^53 are refused on input")
+    }
+
+    /// Units that the actor may be on as far as the actor alone decides, ascending.
+    pub fn candidates(&self, actor: usize) -> &[usize] {
+        &self.index.candidate_sets[self.index.candidate_set[actor]]
+    }
+
+    /// Which actors have equal candidates: equal numbers mean equal [`Snapshot::candidates`].
+    pub fn candidate_set(&self, actor: usize) -> usize {
+        self.index.candidate_set[actor]
+    }
+
+    /// What the actor needs on the unit's kind, `None` if it cannot run there.
+    pub fn implementation(&self, actor: usize, unit: usize) -> Option<&Implementation> {
+        self.index.implementations[actor][self.index.unit_kind[unit]].as_ref()
+    }
+
+    /// The actor's ties to others, peers ascending.
+    pub fn edges(&self, actor: usize) -> &[Edge] {
+        &self.index.edges[actor]
+    }
+
+    /// Work that a unit can do in one window.
+    pub fn capacity(&self, unit: usize) -> i64 {
+        self.index.capacity[unit]
+    }
+
+    /// Cost of one message between two units; 0 on the same one.
+    pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
+        self.index.exchange_cost(a, b)
+    }
+
+    /// Cost of one message between two different units by kinds and places, overrides of pairs left aside.
+    pub fn class_cost(&self, a: usize, b: usize) -> i64 {
+        self.index.class_cost(a, b)
+    }
+
+    /// The cost of a pair of kinds, in either order.
+    pub fn kind_cost(&self, a: &str, b: &str) -> i64 {
+        let cost = kind_cost(&self.file.exchange_cost, a, b).unwrap_or(0);
+        i64::try_from(cost).expect("numbers above 2^53 are refused on input")
+    }
+
+    /// Where everything is now: fixed actors and what runs; the rest has no place.
+    pub fn incumbent(&self) -> Assignment {
+        self.index.current.clone()
+    }
+}

@@ -1,0 +1,224 @@
+//! An assignment under construction, with the sums that make a single step cheap to judge.
+//!
+//! Strategies share it; the checker does not.
+
+use std::collections::BTreeMap;
+
+use crate::{Assignment, Criterion, Snapshot};
+
+/// What a placed actor adds to each criterion, except overload.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ties {
+    communication: i64,
+    annoyance: i64,
+    interference: i64,
+}
+
+/// An assignment with loads, remaining resources and overloads kept up to date.
+pub(crate) struct State<'a> {
+    snapshot: &'a Snapshot,
+    pub assignment: Assignment,
+    load: Vec<i64>,
+    hosted: Vec<u64>,
+    unit_left: Vec<Vec<i64>>,
+    node_left: Vec<Vec<i64>>,
+    /// How many units have each overload.
+    overloads: BTreeMap<i64, usize>,
+    /// By relation and place: how many of its actors are there.
+    relation_places: Vec<BTreeMap<usize, usize>>,
+    preferences: BTreeMap<usize, Vec<(usize, i64)>>,
+}
+
+impl<'a> State<'a> {
+    /// Fixed actors at their places, nobody else anywhere.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let units = snapshot.units();
+        let mut state = Self {
+            snapshot,
+            assignment: vec![None; snapshot.actors()],
+            load: vec![0; units],
+            hosted: vec![0; units],
+            unit_left: snapshot.index.unit_provides.clone(),
+            node_left: snapshot.index.node_provides.clone(),
+            overloads: BTreeMap::from([(0, units)]),
+            relation_places: vec![BTreeMap::new(); snapshot.index.relations.len()],
+            preferences: preferences(snapshot),
+        };
+        for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
+            let home = snapshot.current(actor).expect("a fixed actor without a place is refused on input");
+            state.put(actor, home);
+        }
+        state
+    }
+
+    /// A whole assignment.
+    pub fn of(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
+        let mut state = Self::new(snapshot);
+        for (actor, place) in assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
+            if let Some(unit) = *place {
+                state.put(actor, unit);
+            }
+        }
+        state
+    }
+
+    /// Whether the actor, which has no place now, may lawfully be put on the unit.
+    pub fn admits(&self, actor: usize, unit: usize) -> bool {
+        let index = &self.snapshot.index;
+        self.snapshot.implementation(actor, unit).is_some()
+            && self.has_slot(unit)
+            && self.missing(actor, unit).is_none()
+            && index.rules_of[actor].iter().all(|&rule| index.obeys(actor, unit, &index.rules[rule]))
+            && self.broken_relation(actor, unit).is_none()
+    }
+
+    /// Whether the unit has a slot left.
+    pub fn has_slot(&self, unit: usize) -> bool {
+        self.snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
+    }
+
+    /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
+    /// is needed, how much is left.
+    pub fn missing(&self, actor: usize, unit: usize) -> Option<(bool, &str, i64, i64)> {
+        let index = &self.snapshot.index;
+        let needs = self.snapshot.implementation(actor, unit)?;
+        let short = |of_node: bool, needs: &[(usize, i64)], left: &[i64]| {
+            let (resource, needed) = *needs.iter().find(|(resource, needed)| *needed > left[*resource])?;
+            Some((of_node, index.resources[resource].as_str(), needed, left[resource]))
+        };
+        short(false, &needs.requires, &self.unit_left[unit])
+            .or_else(|| short(true, &needs.node_requires, &self.node_left[index.unit_node[unit]]))
+    }
+
+    /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
+    pub fn broken_relation(&self, actor: usize, unit: usize) -> Option<usize> {
+        let index = &self.snapshot.index;
+        index.relations_of[actor].iter().copied().find(|&relation| {
+            let (given, places) = (&index.relations[relation], &self.relation_places[relation]);
+            let here = places.contains_key(&index.place(given.scope, unit));
+            if given.apart { here } else { !(places.is_empty() || (here && places.len() == 1)) }
+        })
+    }
+
+    /// Puts an actor without a place on a unit.
+    pub fn put(&mut self, actor: usize, unit: usize) {
+        self.change(actor, unit, 1);
+        self.assignment[actor] = Some(unit);
+    }
+
+    /// Takes an actor off its unit, and says which that was.
+    pub fn take(&mut self, actor: usize) -> Option<usize> {
+        let unit = self.assignment[actor].take()?;
+        self.change(actor, unit, -1);
+        Some(unit)
+    }
+
+    fn change(&mut self, actor: usize, unit: usize, sign: i64) {
+        let index = &self.snapshot.index;
+        if let Some(needs) = self.snapshot.implementation(actor, unit) {
+            let before = self.overload(unit);
+            self.load[unit] += sign * needs.work;
+            let after = self.overload(unit);
+            if before != after {
+                move_count(&mut self.overloads, before, after);
+            }
+            for &(resource, quantity) in &needs.requires {
+                self.unit_left[unit][resource] -= sign * quantity;
+            }
+            for &(resource, quantity) in &needs.node_requires {
+                self.node_left[index.unit_node[unit]][resource] -= sign * quantity;
+            }
+        }
+        self.hosted[unit] = self.hosted[unit].saturating_add_signed(sign);
+        for &relation in &index.relations_of[actor] {
+            let place = index.place(index.relations[relation].scope, unit);
+            let count = self.relation_places[relation].entry(place).or_default();
+            *count = count.saturating_add_signed(isize::try_from(sign).expect("sign is 1 or -1"));
+            if *count == 0 {
+                self.relation_places[relation].remove(&place);
+            }
+        }
+    }
+
+    fn overload(&self, unit: usize) -> i64 {
+        (self.load[unit] - self.snapshot.capacity(unit)).max(0)
+    }
+
+    /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
+    fn spread_with(&self, actor: usize, unit: usize) -> i64 {
+        let before = self.overload(unit);
+        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+        let after = (self.load[unit] + work - self.snapshot.capacity(unit)).max(0);
+        let alone = self.overloads.get(&before) == Some(&1);
+        // With the unit's own value taken out when it was the only one, and its new value put in.
+        let least =
+            self.overloads.keys().find(|o| !(alone && **o == before)).map_or(after, |o| after.min(*o));
+        let most =
+            self.overloads.keys().rev().find(|o| !(alone && **o == before)).map_or(after, |o| after.max(*o));
+        most - least
+    }
+
+    /// The vector's levels that the actor decides if it were on `unit`: overload of the whole, the rest its own.
+    ///
+    /// Two results for the same state and actor compare as the vectors of the whole would.
+    pub fn price(&self, actor: usize, unit: usize) -> Vec<i64> {
+        let ties = self.ties(actor, unit);
+        let snapshot = self.snapshot;
+        let moved = snapshot.current(actor).is_some_and(|current| current != unit);
+        let of = |criterion: &Criterion| match criterion {
+            Criterion::Overload => self.spread_with(actor, unit),
+            Criterion::Communication => ties.communication,
+            Criterion::Annoyance => ties.annoyance,
+            Criterion::Interference => ties.interference,
+            Criterion::Migration => i64::from(moved) * snapshot.move_cost(actor),
+            Criterion::Policy => self.preferences.get(&actor).map_or(0, |wishes| {
+                wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
+            }),
+        };
+        snapshot.objectives().levels().iter().map(|level| level.iter().map(of).sum()).collect()
+    }
+
+    fn ties(&self, actor: usize, unit: usize) -> Ties {
+        let mut ties = Ties::default();
+        for edge in self.snapshot.edges(actor) {
+            let Some(other) = self.assignment[edge.peer] else { continue };
+            if other == unit {
+                ties.interference += edge.interference;
+            } else {
+                ties.communication += edge.rate * self.snapshot.exchange_cost(unit, other);
+                ties.annoyance += edge.annoyance;
+            }
+        }
+        ties
+    }
+
+    /// Work of the unit over its capacity, in thousandths: for choosing among equals.
+    pub fn fullness_with(&self, actor: usize, unit: usize) -> i64 {
+        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+        let thousandths =
+            i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.capacity(unit));
+        i64::try_from(thousandths).unwrap_or(i64::MAX)
+    }
+}
+
+fn move_count(counts: &mut BTreeMap<i64, usize>, from: i64, to: i64) {
+    if let Some(count) = counts.get_mut(&from) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&from);
+        }
+    }
+    *counts.entry(to).or_default() += 1;
+}
+
+fn preferences(snapshot: &Snapshot) -> BTreeMap<usize, Vec<(usize, i64)>> {
+    let mut wishes: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
+    for constraint in &snapshot.file().constraints {
+        if let crate::file::Constraint::Prefer { actor, unit, weight } = constraint {
+            let weight = i64::try_from(*weight).expect("numbers above 2^53 are refused on input");
+            let wish = (snapshot.index.unit_by_id[unit], weight);
+            wishes.entry(snapshot.index.actor_by_id[actor]).or_default().push(wish);
+        }
+    }
+    wishes
+}

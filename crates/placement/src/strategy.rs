@@ -1,0 +1,83 @@
+//! The one seam between whoever plans and every way to search.
+
+use std::collections::BTreeMap;
+
+use crate::{Assignment, Snapshot};
+
+/// Searches for a placement. The name is a metric label, an event text and the name of its file.
+pub trait Strategy: Send + Sync {
+    /// Short, stable name.
+    fn name(&self) -> &'static str;
+
+    /// One sentence for people who choose.
+    fn summary(&self) -> &'static str;
+
+    /// Searches within `budget`: effort and seed first, `stop` as the safety net.
+    ///
+    /// # Errors
+    /// Only when there is no answer at all; a search that is cut short answers with the best it has.
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError>;
+}
+
+/// How much a search may spend.
+#[derive(Clone, Copy)]
+pub struct Budget<'a> {
+    /// Pieces of work that may be finished (what a piece is, the strategy says); `None` leaves it to the strategy.
+    pub effort: Option<u64>,
+    /// Decides between equals.
+    pub seed: u64,
+    /// Asked between pieces; true ends the search with the best answer so far.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Budget<'static> {
+    /// A budget that only effort ends.
+    pub fn effort(effort: Option<u64>, seed: u64) -> Self {
+        Self { effort, seed, stop: &|| false }
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Where everything goes.
+    pub assignment: Assignment,
+    /// Proven lower bounds by key of the level; absent where none is known.
+    pub bound: BTreeMap<String, i64>,
+    /// No lawful assignment is better.
+    pub optimal: bool,
+    /// Pieces of work finished when the answer was found: with the same seed it replays the answer.
+    pub effort: u64,
+    /// What ended the search.
+    pub stopped_by: StoppedBy,
+}
+
+/// What ended a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum StoppedBy {
+    /// It had done all that it does, or all that it was allowed.
+    Effort,
+    /// `stop` said so.
+    Deadline,
+    /// The answer is proven.
+    Proof,
+}
+
+/// Why a search has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SolveError {
+    /// The solver contradicts the exact arithmetic; its answer is not used.
+    #[error(
+        "the solver's costs {reported} differ from the exact {exact}; this is a defect, report it with the snapshot"
+    )]
+    Mismatch {
+        /// What the solver said.
+        reported: String,
+        /// What is so.
+        exact: String,
+    },
+    /// The program could not be run.
+    #[error("{0}")]
+    Solver(String),
+}
