@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use kube::{CustomResource, KubeSchema, core::Rule};
+use kube::core::{Message, Rule};
+use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,17 +33,11 @@ use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.actors.all(a, !has(a.with) || a.with.all(g, self.actors.exists(b, b.name == g)))")
-        .message("each name in with must be a group of spec.actors: correct the name or remove it"),
-    validation = Rule::new("self.actors.all(a, !has(a.avoid) || a.avoid.all(g, self.actors.exists(b, b.name == g)))")
-        .message("each name in avoid must be a group of spec.actors: correct the name or remove it"),
-    validation = Rule::new("!has(self.channels) || self.channels.all(c, self.actors.exists(a, a.name == c.from))")
-        .message("from of each channel must be a group of spec.actors: correct the name or remove the channel"),
-    validation = Rule::new("!has(self.channels) || self.channels.all(c, self.actors.exists(a, a.name == c.to))")
-        .message("to of each channel must be a group of spec.actors: correct the name or remove the channel"),
-    validation = Rule::new("!has(self.channels) || self.channels.all(c, c.pattern != 'OneToOne' \
-        || self.actors.filter(a, a.name == c.from).all(a, self.actors.exists(b, b.name == c.to && b.replicas == a.replicas)))")
-        .message("a channel of pattern OneToOne needs the same number of replicas in from and to: make them equal or use AllToAll")
+    validation = known_groups_in_group("with"),
+    validation = known_groups_in_group("avoid"),
+    validation = known_group_in_channel("from"),
+    validation = known_group_in_channel("to"),
+    validation = equal_replicas()
 )]
 pub struct ActorApplicationSpec {
     /// The policy that says what a good placement is; absent: the operator's default policy.
@@ -69,12 +64,50 @@ pub struct ActorApplicationSpec {
     pub paused: bool,
 }
 
+/// The name goes into labels, into host names and, later, into a Service, which must start with a letter.
 fn name_rule() -> Rule {
     Rule::new("self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message(
-            "the name of an ActorApplication must have at most 30 characters: lower-case letters, digits \
-             and '-', starting with a letter; pods and the service of the application are named after it",
+            "the name of an ActorApplication has at most 30 characters: lower-case letters, digits and '-', \
+             starting with a letter and ending with a letter or digit, because its pods are named after it",
         )
+}
+
+/// `with` and `avoid` name groups that exist.
+fn known_groups_in_group(field: &str) -> Rule {
+    Rule::new(format!(
+        "self.actors.all(a, !has(a.{field}) || a.{field}.all(g, self.actors.exists(b, b.name == g)))"
+    ))
+    .message(Message::Message(format!(
+        "each name in {field} must be a group of spec.actors: correct the name or remove it"
+    )))
+    .field_path(".actors")
+}
+
+/// `from` and `to` of a channel name groups that exist.
+///
+/// `sets.contains` looks at each pair once; a nested `exists` costs ten times as much and would bring
+/// 512 channels over 256 groups above what the API server spends on one rule. A message that quotes the
+/// wrong name is beyond that limit by far: CEL does not know how long a string out of a list can be.
+fn known_group_in_channel(end: &str) -> Rule {
+    Rule::new(format!(
+        "!has(self.channels) || sets.contains(self.actors.map(a, a.name), self.channels.map(c, c.{end}))"
+    ))
+    .message(Message::Message(format!(
+        "{end} of each channel must be a group of spec.actors: correct the name or remove the channel"
+    )))
+    .field_path(".channels")
+}
+
+/// Groups that are paired index by index are equally large. Lists of one number, or of none for an unknown group.
+fn equal_replicas() -> Rule {
+    let replicas = |end| format!("self.actors.map(a, a.name == c.{end}, a.replicas)");
+    let unequal = format!("c.pattern == 'OneToOne' && {} != {}", replicas("from"), replicas("to"));
+    Rule::new(format!("!has(self.channels) || !self.channels.exists(c, {unequal})"))
+        .message(
+            "a channel of pattern OneToOne needs as many replicas in from as in to: make them equal or use AllToAll",
+        )
+        .field_path(".channels")
 }
 
 /// A group of identical actors, named `<group>-0`, `<group>-1`, and so on.
@@ -82,9 +115,11 @@ fn name_rule() -> Rule {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.avoid) || !self.avoid.exists(g, g == self.name)")
-        .message("a group cannot avoid itself: to keep its own actors apart use spread: node"),
+        .message("a group cannot avoid itself: to keep its own actors apart use spread: node")
+        .field_path(".avoid"),
     validation = Rule::new("!has(self.avoid) || !has(self.with) || !self.avoid.exists(g, self.with.exists(w, w == g))")
-        .message("a group cannot be with and avoid the same group: remove it from one of the two")
+        .message("a group cannot be with a group and avoid it: remove the name from one of the two")
+        .field_path(".avoid")
 )]
 pub struct ActorGroup {
     /// The name of the group: a DNS label of at most 24 characters.
@@ -115,7 +150,7 @@ pub struct ActorGroup {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["kind".into()]))]
     pub implementations: Vec<Implementation>,
 
-    /// Keeps the group's actors apart: each on another `unit`, `numa` domain, `node` or `zone`.
+    /// How the group's actors are kept apart: each on another `unit`, `numa` domain, `node` or `zone`; absent: they may share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<SpreadLevel>,
 
@@ -141,11 +176,14 @@ pub struct ActorGroup {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.template.spec.nodeName)")
-        .message("the template must not set nodeName: Cairn chooses the node; to hold a group on one node use pinTo"),
+        .message("the template must not set nodeName, because Cairn chooses the node: to hold a group on one node use pinTo")
+        .field_path(".template.spec.nodeName"),
     validation = Rule::new("!has(self.template.spec.schedulerName)")
-        .message("the template must not set schedulerName: Cairn places the actor and kube-scheduler binds its pod"),
+        .message("the template must not set schedulerName: Cairn places the actor and kube-scheduler binds its pod")
+        .field_path(".template.spec.schedulerName"),
     validation = Rule::new("self.template.spec.containers.size() == 1 || self.template.spec.containers.exists(c, c.name == 'actor')")
-        .message("the template must have one container, or one that is named actor: it is the one that gets the device")
+        .message("the template must have one container, or several of which one is named actor, because that one gets the device")
+        .field_path(".template.spec.containers")
 )]
 pub struct Implementation {
     /// The kind of device: `cpu`, `gpu`, `fpga`, `npu`, or any DNS label that a `DevicePool` offers.
@@ -168,7 +206,7 @@ pub struct Implementation {
     pub template: PodTemplateSpec,
 }
 
-/// How far apart the actors of a group must be.
+/// How the group's actors are kept apart: each on another `unit`, `numa` domain, `node` or `zone`; absent: they may share.
 #[derive(
     JsonSchema,
     Clone,
@@ -211,7 +249,8 @@ pub struct Pin {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.pattern != 'Ring' || self.from == self.to")
-        .message("a channel of pattern Ring goes from a group to itself: set to to the same group as from")
+        .message("a channel of pattern Ring goes from a group to itself: name the same group in from and to")
+        .field_path(".to")
 )]
 pub struct Channel {
     /// The group that sends.
@@ -331,7 +370,7 @@ impl ActorCounts {
     }
 }
 
-/// Where an application is on its way.
+/// Where the application is on its way: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
 #[derive(
     JsonSchema,
     Clone,

@@ -28,13 +28,13 @@ pub(crate) fn object_name() -> Rule {
 /// Messages per time: `30/s`, `0.5/m`, `100/h`.
 pub(crate) fn rate() -> Rule {
     Rule::new("self.matches('^[0-9]{1,9}([.][0-9]{1,6})?/(s|m|h)$')")
-        .message("must be a rate: a number, '/', and one of s, m, h, as in 30/s or 0.5/m")
+        .message("must be a rate, a number, '/', and one of s, m, h, as in 30/s or 0.5/m")
 }
 
 /// A positive duration: `20ms`, `35us`, `1.5s`.
 pub(crate) fn duration() -> Rule {
     Rule::new("self.matches('^[0-9]{1,9}([.][0-9]{1,6})?(us|ms|s)$') && self.matches('[1-9]')")
-        .message("must be a duration above zero: a number and one of us, ms, s, as in 20ms or 1.5s")
+        .message("must be a duration above zero, a number and one of us, ms, s, as in 20ms or 1.5s")
 }
 
 /// A rational above zero: `1`, `0.5`, `3/2`.
@@ -63,6 +63,7 @@ pub(crate) fn byte_quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 0,
+        "nullable": false, // a null is pruned and becomes the default; it would reach us otherwise
         "pattern": "^[0-9]{1,15}([.][0-9]{1,3})?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
     })
 }

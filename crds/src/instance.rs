@@ -132,7 +132,7 @@ pub struct InstanceStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Where an instance is in its life.
+/// Where the instance is in its life: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
 #[derive(
     JsonSchema,
     Clone,

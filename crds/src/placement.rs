@@ -179,7 +179,7 @@ pub struct Move {
     pub reason: String,
 }
 
-/// What ended a search.
+/// What ended the search: `proof`, `effort` or `deadline`.
 #[derive(
     JsonSchema,
     Clone,
@@ -230,7 +230,7 @@ pub struct PlacementStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far a decision is carried out.
+/// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.
 #[derive(
     JsonSchema,
     Clone,

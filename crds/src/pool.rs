@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{EnvVar, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,16 +30,13 @@ use crate::common::{Condition, dns_label, object_name, positive_rational, share}
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new(format!("{UNIT} != 'Device' || has(self.resource)"))
-        .message("a pool of unit Device needs resource.devicePlugin, as in nvidia.com/gpu: it is how a pod asks for one device"),
-    validation = Rule::new(format!("{UNIT} != 'NumaDomain' || has(self.resource) && self.resource.devicePlugin.contains('{{index}}')"))
-        .message("a pool of unit NumaDomain needs a resource per domain: resource.devicePlugin with {index} in it, as in cairn.dev/numa-{index}"),
-    validation = Rule::new(format!("{UNIT} == 'NumaDomain' || !has(self.resource) || !self.resource.devicePlugin.contains('{{index}}')"))
-        .message("{index} in resource.devicePlugin stands for a NUMA domain: use it with unit NumaDomain only"),
-    validation = Rule::new(format!("{UNIT} != 'Node' || !has(self.resource)"))
-        .message("a pool of unit Node uses the cores of its nodes and needs no resource: remove resource or set unit to Device"),
-    validation = Rule::new(format!("{UNIT} != 'Node' || !has(self.devices)"))
-        .message("a pool of unit Node has no devices to match: remove devices, and choose nodes with nodeSelector")
+    validation = needs_resource(),
+    validation = needs_indexed_resource(),
+    validation = index_is_for_domains(),
+    validation = nodes_need_no("resource", "a pool of unit Node uses the cores of its nodes and needs no resource: \
+        remove resource, or set unit to Device"),
+    validation = nodes_need_no("devices", "a pool of unit Node has no devices to match: \
+        remove devices, and choose its nodes by nodeSelector")
 )]
 pub struct DevicePoolSpec {
     /// The kind of device that implementations name: `cpu`, `gpu`, `fpga`, `npu` or any DNS label; immutable.
@@ -56,7 +54,8 @@ pub struct DevicePoolSpec {
     #[x_kube(
         validation = Rule::new("!has(self.matchExpressions) || self.matchExpressions.all(e, \
             (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))")
-            .message("in nodeSelector the operators In and NotIn need values, Exists and DoesNotExist take none")
+            .message("in a selector the operators In and NotIn need values, Exists and DoesNotExist take none")
+            .field_path(".matchExpressions")
     )]
     pub node_selector: Option<LabelSelector>,
 
@@ -109,6 +108,41 @@ pub struct DevicePoolSpec {
 
 /// The unit in force: the field, or its default by kind.
 const UNIT: &str = "(has(self.unit) ? self.unit : (self.kind == 'cpu' ? 'Node' : 'Device'))";
+
+fn needs_resource() -> Rule {
+    Rule::new(format!("{UNIT} != 'Device' || has(self.resource)"))
+        .message(
+            "a pool of unit Device needs resource.devicePlugin, as in nvidia.com/gpu, because it is how a \
+             pod asks for one device",
+        )
+        .field_path(".resource")
+}
+
+fn needs_indexed_resource() -> Rule {
+    let indexed = "has(self.resource) && self.resource.devicePlugin.contains('{index}')";
+    Rule::new(format!("{UNIT} != 'NumaDomain' || {indexed}"))
+        .message(
+            "a pool of unit NumaDomain needs a resource for each domain: set resource.devicePlugin with \
+             {index} in it, as in cairn.dev/numa-{index}",
+        )
+        .field_path(".resource")
+}
+
+fn index_is_for_domains() -> Rule {
+    let plain = "!has(self.resource) || !self.resource.devicePlugin.contains('{index}')";
+    Rule::new(format!("{UNIT} == 'NumaDomain' || {plain}"))
+        .message(
+            "{index} in resource.devicePlugin stands for the number of a NUMA domain: use it with unit \
+             NumaDomain only",
+        )
+        .field_path(".resource")
+}
+
+fn nodes_need_no(field: &str, message: &str) -> Rule {
+    Rule::new(format!("{UNIT} != 'Node' || !has(self.{field})"))
+        .message(message)
+        .field_path(format!(".{field}"))
+}
 
 fn default_speed() -> String {
     "1".to_owned()
@@ -166,7 +200,7 @@ pub struct DeviceMatch {
     pub model: Option<String>,
 }
 
-/// What counts as one computing unit.
+/// What counts as one computing unit: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, else `Device`.
 #[derive(
     JsonSchema,
     Clone,
@@ -203,7 +237,7 @@ pub struct PoolResource {
         validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9{]([-A-Za-z0-9_.{}]*[A-Za-z0-9}])?$')")
             .message("must be the name of an extended resource: a domain, '/', and a name, as in nvidia.com/gpu"),
         validation = Rule::new("!self.replace('{index}', '').matches('[{}]')")
-            .message("the only placeholder in a resource name is {index}, the number of the NUMA domain")
+            .message("the only placeholder in the name of a resource is {index}, the number of the NUMA domain")
     )]
     pub device_plugin: String,
 }

@@ -38,7 +38,7 @@ pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let expressions = &mut properties["matchExpressions"];
     expressions["maxItems"] = json!(64);
     let expression = &mut expressions["items"]["properties"];
-    expression["operator"]["enum"] = json!(["In", "NotIn", "Exists", "DoesNotExist"]);
+    expression["operator"]["enum"] = json!(["DoesNotExist", "Exists", "In", "NotIn"]);
     expression["values"]["maxItems"] = json!(64);
     Schema::try_from(schema).expect("a schema that was an object is still one")
 }

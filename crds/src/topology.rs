@@ -1,5 +1,6 @@
 //! `NodeTopology`: what a node has. In HiCR's terms, its Topology.
 
+use kube::core::{Message, Rule};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,14 +26,7 @@ use crate::common::Condition;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("!has(self.devices) || self.devices.all(d, !has(d.parent) || d.parent != d.id && self.devices.exists(p, p.id == d.parent))")
-        .message("parent of each device must be the id of another device of spec.devices"),
-    validation = Rule::new("!has(self.links) || has(self.devices) && self.links.all(l, self.devices.exists(d, d.id == l.source))")
-        .message("source of each link must be the id of a device of spec.devices"),
-    validation = Rule::new("!has(self.links) || has(self.devices) && self.links.all(l, self.devices.exists(d, d.id == l.destination))")
-        .message("destination of each link must be the id of a device of spec.devices")
-)]
+#[x_kube(validation = links_need_devices(), validation = known_parent(), validation = known_end("source"), validation = known_end("destination"))]
 pub struct NodeTopologySpec {
     /// The devices of the node, sorted by id, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -45,6 +39,35 @@ pub struct NodeTopologySpec {
     #[schemars(length(max = 1024))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub links: Vec<Link>,
+}
+
+/// Links join devices.
+fn links_need_devices() -> Rule {
+    Rule::new("!has(self.links) || self.links.size() == 0 || has(self.devices)")
+        .message("spec.links needs spec.devices: list the devices that the links join")
+        .field_path(".links")
+}
+
+/// A device is a part of a device that exists.
+fn known_parent() -> Rule {
+    Rule::new(
+        "!has(self.devices) || sets.contains(self.devices.map(d, d.id), \
+         self.devices.map(d, has(d.parent), d.parent))",
+    )
+    .message("parent of each device must be the id of a device in spec.devices: correct it or leave it out")
+    .field_path(".devices")
+}
+
+/// A link joins devices that exist.
+fn known_end(end: &str) -> Rule {
+    Rule::new(format!(
+        "!has(self.links) || !has(self.devices) \
+         || sets.contains(self.devices.map(d, d.id), self.links.map(l, l.{end}))"
+    ))
+    .message(Message::Message(format!(
+        "{end} of each link must be the id of a device in spec.devices: correct it or remove the link"
+    )))
+    .field_path(".links")
 }
 
 /// One device of a node.

@@ -1,0 +1,108 @@
+//! Every rule of every kind refuses its bad example with the words it promises, and accepts its good one.
+
+mod cases;
+mod schema;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kube_cel::Validator;
+use serde_json::Value;
+
+use cases::{Case, Examples, change};
+
+/// The schema of a kind as the API server gets it.
+fn schema_of(kind: &str) -> Value {
+    let definition =
+        crds::all().into_iter().find(|definition| definition.spec.names.singular.as_deref() == Some(kind));
+    let definition = definition.unwrap_or_else(|| panic!("tests/rules/{kind}.yaml has the name of no kind"));
+    let version = definition.spec.versions[0].schema.clone().expect("a schema");
+    serde_json::to_value(version.open_api_v3_schema.expect("a schema")).expect("a schema is JSON")
+}
+
+/// What the API server says: the schema first, and the CEL rules of an object that fits it.
+///
+/// Returns the field, the words, and the rule that spoke; an empty one where it was the schema.
+fn refusals(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<[String; 3]> {
+    let new = kube_cel::apply_defaults(schema, new);
+    let old = old.map(|old| kube_cel::apply_defaults(schema, old));
+    let found = schema::violations(schema, &new);
+    if !found.is_empty() {
+        return found.into_iter().map(|(at, says)| [at, says, String::new()]).collect();
+    }
+    let errors = Validator::new().validate(schema, &new, old.as_ref()).err().into_iter().flatten();
+    errors.map(|error| [error.field_path, error.message, error.rule]).collect()
+}
+
+fn examples() -> Vec<(String, Examples)> {
+    cases::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rules")).into_iter().collect()
+}
+
+fn before(base: &Value, case: &Case) -> Option<Value> {
+    case.old.as_ref().map(|changes| change(base, changes))
+}
+
+#[test]
+fn what_is_refused_is_refused_in_these_words() {
+    let mut wrong = Vec::new();
+    for (kind, examples) in examples() {
+        let schema = schema_of(&kind);
+        for case in &examples.cases {
+            let old = before(&examples.base, case);
+            let found = refusals(&schema, &change(&examples.base, &case.refused), old.as_ref());
+            let found: Vec<_> = found.iter().map(|[at, says, _]| (at.as_str(), says.as_str())).collect();
+            if found != [(case.at.as_str(), case.says.as_str())] {
+                wrong.push(format!("{kind}, {}:\n  {found:#?}", case.rule));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_accepted_is_accepted() {
+    for (kind, examples) in examples() {
+        let schema = schema_of(&kind);
+        assert_eq!(refusals(&schema, &examples.base, None), [[""; 3]; 0], "{kind}: base");
+        for case in &examples.cases {
+            let old = before(&examples.base, case);
+            let found = refusals(&schema, &change(&examples.base, &case.accepted), old.as_ref());
+            assert_eq!(found, [[""; 3]; 0], "{kind}, {}", case.rule);
+        }
+    }
+}
+
+#[test]
+fn every_rule_of_every_schema_has_an_example() {
+    let (mut rules, mut shown, mut refused) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for (kind, examples) in examples() {
+        let schema = schema_of(&kind);
+        collect_rules(&kind, &schema, &mut rules);
+        for case in &examples.cases {
+            let old = before(&examples.base, case);
+            let found = refusals(&schema, &change(&examples.base, &case.refused), old.as_ref());
+            shown.extend(found.into_iter().map(|[_, _, rule]| (kind.clone(), rule)));
+            refused += 1;
+        }
+    }
+    let missing: Vec<_> = rules.difference(&shown).collect();
+    assert!(missing.is_empty(), "rules without an example in tests/rules/: {missing:#?}");
+    assert_eq!(examples().len(), crds::all().len(), "one file of examples for each kind");
+    assert!(refused >= 30, "only {refused} refused manifests");
+}
+
+/// All CEL rules of a schema, by kind.
+fn collect_rules(kind: &str, schema: &Value, rules: &mut BTreeSet<(String, String)>) {
+    match schema {
+        Value::Object(keywords) => {
+            for rule in
+                keywords.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten()
+            {
+                rules.insert((kind.to_owned(), rule["rule"].as_str().unwrap_or_default().to_owned()));
+            }
+            keywords.values().for_each(|inner| collect_rules(kind, inner, rules));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| collect_rules(kind, inner, rules)),
+        _ => {}
+    }
+}
