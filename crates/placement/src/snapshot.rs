@@ -140,6 +140,31 @@ impl Snapshot {
         self.index.capacity[unit]
     }
 
+    /// The names of resources; [`Implementation`] speaks of them by position.
+    pub fn resources(&self) -> &[String] {
+        &self.index.resources
+    }
+
+    /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
+    pub fn unit_provides(&self, unit: usize) -> &[i64] {
+        &self.index.unit_provides[unit]
+    }
+
+    /// The names of nodes, also of those that only units speak of.
+    pub fn nodes(&self) -> &[String] {
+        &self.index.nodes
+    }
+
+    /// The position of a unit's node.
+    pub fn node_of(&self, unit: usize) -> usize {
+        self.index.unit_node[unit]
+    }
+
+    /// What a node provides of each resource.
+    pub fn node_provides(&self, node: usize) -> &[i64] {
+        &self.index.node_provides[node]
+    }
+
     /// Cost of one message between two units; 0 on the same one.
     pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
         self.index.exchange_cost(a, b)
