@@ -1,1 +1,21 @@
-//! .
+//! Answer Set Programming behind the placement seam: facts, programs, budgets, the sandboxed solver.
+//!
+//! [`Asp`] is a [`Strategy`](placement::Strategy). It writes a [`Snapshot`](placement::Snapshot) as facts, adds the
+//! rules of `policies/`, and has clingo search in a process of its own. Every model that comes back is priced again in
+//! exact arithmetic; a difference is an error, and the answer is not used.
+//!
+//! This is the only crate that links clingo. An executable that uses [`Asp::new`] calls [`run_child_if_asked`] first in
+//! `main`.
+
+mod child;
+pub mod engine;
+mod facts;
+mod process;
+mod program;
+mod room;
+mod scale;
+mod strategy;
+mod symbols;
+
+pub use child::{Limits, run_child_if_asked};
+pub use strategy::Asp;

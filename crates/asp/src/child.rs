@@ -1,0 +1,178 @@
+//! The solver process: the caller's own executable started again, one job on standard input, one JSON line per model
+//! on standard output.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::process::exit;
+
+use clingo::Symbol;
+use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{self, Model, Outcome, Task};
+use crate::program::RULES;
+
+/// The argument that makes an executable the solver; no part of any command line that people use.
+pub(crate) const ARGUMENT: &str = "--cairn-internal-solver";
+
+/// What a solver process may use at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Address space, in MiB.
+    pub memory_mib: u64,
+    /// Processor time, in seconds.
+    pub cpu_seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory_mib: 1024, cpu_seconds: 60 }
+    }
+}
+
+/// What the solver process is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The process that waits for the answer; without it nobody would.
+    pub parent: u32,
+    pub limits: Limits,
+    pub seed: u64,
+    pub conflicts: u64,
+    /// So many models are wanted.
+    pub models: u64,
+    pub facts: String,
+    /// Symbols of the actors that are placed, in the order of the answer.
+    pub actors: Vec<String>,
+    /// Symbols of the units, in the order that the answer speaks of.
+    pub units: Vec<String>,
+}
+
+/// What the solver process says, one on each line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Line {
+    /// A model: for each actor of the job the position of its unit, and the minimized sums.
+    Model { places: Vec<Option<usize>>, sums: Vec<i64> },
+    /// The last line of a search that ended by itself.
+    End(Outcome),
+    /// The last line of a search that could not be done.
+    Failed(String),
+}
+
+/// Turns the process into a solver if that is what it was started for, and then never returns.
+///
+/// Call it first in `main`, before anything reads arguments, opens files or starts threads.
+pub fn run_child_if_asked() {
+    if std::env::args_os().nth(1).is_none_or(|argument| argument != ARGUMENT) {
+        return;
+    }
+    match serve() {
+        Ok(()) => exit(0),
+        Err(problem) => {
+            eprintln!("{problem}");
+            exit(1);
+        }
+    }
+}
+
+/// Why the solver process ends early; its parent reads it from standard error.
+#[derive(Debug, thiserror::Error)]
+enum ChildError {
+    #[error("cannot limit the solver process: {0}")]
+    Limit(#[from] rustix::io::Errno),
+    #[error("the process that asked is gone")]
+    Orphan,
+    #[error("cannot read the job: {0}")]
+    Job(#[from] serde_json::Error),
+    #[error("cannot tell the answer: {0}")]
+    Tell(#[from] io::Error),
+}
+
+fn serve() -> Result<(), ChildError> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let job: Job = serde_json::from_reader(io::BufReader::new(io::stdin().lock()))?;
+    // The parent may have died before the signal was set.
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
+    if parent != Some(job.parent) {
+        return Err(ChildError::Orphan);
+    }
+    limit(&job.limits)?;
+    let last = match solve(&job) {
+        Ok(outcome) => Line::End(outcome),
+        Err(problem) => Line::Failed(problem),
+    };
+    tell(&last)?;
+    Ok(())
+}
+
+fn limit(limits: &Limits) -> Result<(), rustix::io::Errno> {
+    let at_most = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
+    setrlimit(Resource::Core, at_most(0))?;
+    setrlimit(Resource::As, at_most(limits.memory_mib.saturating_mul(1 << 20)))?;
+    setrlimit(Resource::Cpu, at_most(limits.cpu_seconds))
+}
+
+fn tell(line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&text)?;
+    out.flush()
+}
+
+/// Searches, and tells every model as it comes.
+fn solve(job: &Job) -> Result<Outcome, String> {
+    let reader = Reader::new(job)?;
+    let program: Vec<&str> = RULES.iter().copied().chain([job.facts.as_str()]).collect();
+    let task = Task { program: &program, seed: job.seed, conflicts: job.conflicts };
+    let (mut told, mut problem) = (0, None);
+    let outcome = engine::run(&task, |model| {
+        told += 1;
+        let line = reader.read(&model);
+        match line.and_then(|line| tell(&line).map_err(|e| e.to_string())) {
+            Ok(()) if told < job.models => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(()),
+            Err(e) => {
+                problem = Some(e);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    match problem {
+        Some(problem) => Err(problem),
+        None => outcome.map_err(|e| e.to_string()),
+    }
+}
+
+/// From symbols back to positions; only looked up in, never walked.
+struct Reader {
+    actors: HashMap<Symbol, usize>,
+    units: HashMap<Symbol, usize>,
+}
+
+impl Reader {
+    fn new(job: &Job) -> Result<Self, String> {
+        Ok(Self { actors: positions(&job.actors)?, units: positions(&job.units)? })
+    }
+
+    fn read(&self, model: &Model) -> Result<Line, String> {
+        let mut places = vec![None; self.actors.len()];
+        for atom in &model.atoms {
+            let arguments = atom.arguments().map_err(|e| e.to_string())?;
+            let [actor, unit] = arguments.as_slice() else { continue };
+            // Fixed actors are shown too, and are not asked for.
+            if let (Some(&actor), Some(&unit)) = (self.actors.get(actor), self.units.get(unit)) {
+                places[actor] = Some(unit);
+            }
+        }
+        Ok(Line::Model { places, sums: model.cost.clone() })
+    }
+}
+
+fn positions(names: &[String]) -> Result<HashMap<Symbol, usize>, String> {
+    let symbol = |(position, name): (usize, &String)| {
+        let symbol = clingo::parse_term(name).map_err(|e| format!("{name} is no symbol: {e}"))?;
+        Ok((symbol, position))
+    };
+    names.iter().enumerate().map(symbol).collect()
+}

@@ -1,0 +1,89 @@
+//! clingo, in this process: one program, one search, every model handed out.
+
+use std::ops::ControlFlow;
+
+use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
+
+/// What to solve.
+#[derive(Clone, Debug)]
+pub struct Task<'a> {
+    /// The program, in pieces.
+    pub program: &'a [&'a str],
+    /// Decides between equals.
+    pub seed: u64,
+    /// Conflicts after which the search gives up.
+    pub conflicts: u64,
+}
+
+/// One model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// The atoms that the program shows.
+    pub atoms: Vec<Symbol>,
+    /// The minimized sums, highest priority first.
+    pub cost: Vec<i64>,
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Outcome {
+    /// The last model is optimal.
+    Proven,
+    /// The conflicts were spent, or whoever took the models wanted no more.
+    Stopped,
+    /// There is no model.
+    Unsatisfiable,
+}
+
+/// Why a program could not be run; clingo says more on standard error.
+#[derive(Debug, thiserror::Error)]
+#[error("clingo: {0}")]
+pub struct EngineError(#[from] clingo::ClingoError);
+
+/// Runs a program; `found` gets each model, each better than the one before, and says whether to go on.
+///
+/// # Errors
+/// When clingo refuses the program, or runs out of memory.
+pub fn run(task: &Task, mut found: impl FnMut(Model) -> ControlFlow<()>) -> Result<Outcome, EngineError> {
+    let seed = task.seed % (1 << 31);
+    let arguments = vec![
+        format!("--seed={seed}"),
+        format!("--solve-limit={}", task.conflicts),
+        "--opt-mode=opt".to_owned(),
+        "--heuristic=Domain".to_owned(),
+        "--warn=none".to_owned(),
+        "0".to_owned(),
+    ];
+    let mut control = clingo::control(arguments)?;
+    for piece in task.program {
+        control.add("base", &[], piece)?;
+    }
+    control.ground(&[Part::new("base", Vec::new())?])?;
+    let mut search = control.solve(SolveMode::YIELD, &[])?;
+    let outcome = search_on(&mut search, &mut found);
+    // The handle has no `Drop`: whatever happened, it is closed.
+    search.close()?;
+    Ok(outcome?)
+}
+
+fn search_on(
+    search: &mut SolveHandle,
+    found: &mut dyn FnMut(Model) -> ControlFlow<()>,
+) -> Result<Outcome, clingo::ClingoError> {
+    loop {
+        search.resume()?;
+        let Some(model) = search.model()? else { break };
+        let model = Model { atoms: model.symbols(ShowType::SHOWN)?, cost: model.cost()? };
+        if found(model).is_break() {
+            return Ok(Outcome::Stopped);
+        }
+    }
+    let result = search.get()?;
+    Ok(if result.contains(SolveResult::UNSATISFIABLE) {
+        Outcome::Unsatisfiable
+    } else if result.contains(SolveResult::EXHAUSTED) {
+        Outcome::Proven
+    } else {
+        Outcome::Stopped
+    })
+}

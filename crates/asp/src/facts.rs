@@ -1,0 +1,345 @@
+//! A snapshot as facts: sorted text made of escaped symbols, and the way back from a model to an assignment.
+
+use std::collections::BTreeMap;
+
+use placement::file::{Constraint, Scope};
+use placement::{Assignment, Cost, Criterion, Snapshot};
+
+use crate::room::Rooms;
+use crate::symbols::{actor, string};
+
+/// A snapshot as a program sees it.
+pub(crate) struct Encoded<'a> {
+    snapshot: &'a Snapshot,
+    /// Facts, one on a line, sorted.
+    pub facts: String,
+    /// Actors that can be elsewhere, by position in the snapshot.
+    movable: Vec<usize>,
+    /// Symbols of `movable`.
+    pub actors: Vec<String>,
+    /// Symbols of all units.
+    pub units: Vec<String>,
+    /// By component of the vector: what fixed actors cost among themselves, which the program leaves out.
+    settled: Vec<i64>,
+}
+
+impl<'a> Encoded<'a> {
+    /// Writes the facts of a snapshot whose numbers fit, with an assignment to start from.
+    pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
+        let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+        let mut writer = Writer {
+            snapshot,
+            actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
+            units: (0..snapshot.units()).map(|position| string(snapshot.unit_id(position))).collect(),
+            lines: Vec::new(),
+        };
+        writer.levels();
+        writer.units();
+        writer.actors(&movable, start);
+        writer.edges();
+        writer.exchange_costs();
+        writer.limits();
+        writer.constraints();
+        let settled = settled(snapshot);
+        let Writer { actors, units, mut lines, .. } = writer;
+        lines.sort_unstable();
+        lines.dedup();
+        let actors = movable.iter().map(|&position| actors[position].clone()).collect();
+        Self { snapshot, facts: lines.concat(), movable, actors, units, settled }
+    }
+
+    /// The assignment that a model stands for: by position in `actors`, the position of a unit.
+    pub fn assignment(&self, places: &[Option<usize>]) -> Option<Assignment> {
+        let known = |place: &Option<usize>| place.is_none_or(|unit| unit < self.units.len());
+        if places.len() != self.movable.len() || !places.iter().all(known) {
+            return None;
+        }
+        let snapshot = self.snapshot;
+        let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+        let mut assignment: Assignment = (0..snapshot.actors()).map(home).collect();
+        for (&actor, &place) in self.movable.iter().zip(places) {
+            assignment[actor] = place;
+        }
+        Some(assignment)
+    }
+
+    /// The vector that the program's sums stand for: without the point on each level, with what is settled.
+    pub fn vector(&self, sums: &[i64]) -> Vec<i64> {
+        let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
+        sums.iter().zip(settled).map(|(sum, settled)| sum - 1 + settled).collect()
+    }
+}
+
+/// The exact vector of an assignment, the penalties of `prefer` included.
+pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+    let policy = snapshot.preferences_missed(assignment);
+    Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
+}
+
+/// What fixed actors cost among themselves: everything but overload, when nobody else is placed.
+fn settled(snapshot: &Snapshot) -> Vec<i64> {
+    let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+    let alone: Assignment = (0..snapshot.actors()).map(home).collect();
+    let policy = snapshot.preferences_missed(&alone);
+    let cost = Cost { policy, unplaced: 0, overload: 0, migration: 0, ..snapshot.cost(&alone) };
+    cost.vector(snapshot)
+}
+
+struct Writer<'a> {
+    snapshot: &'a Snapshot,
+    actors: Vec<String>,
+    units: Vec<String>,
+    lines: Vec<String>,
+}
+
+impl Writer<'_> {
+    fn fact(&mut self, name: &str, terms: &[&dyn std::fmt::Display]) {
+        let terms: Vec<String> = terms.iter().map(ToString::to_string).collect();
+        self.lines.push(format!("{name}({}).\n", terms.join(",")));
+    }
+
+    fn aims_at(&self, criterion: Criterion) -> bool {
+        self.snapshot.objectives().names(criterion)
+    }
+
+    fn levels(&mut self) {
+        let levels = self.snapshot.objectives().levels().to_vec();
+        self.fact("level", &[&"unplaced", &(levels.len() + 1)]);
+        for (position, level) in levels.iter().enumerate() {
+            for criterion in level {
+                self.fact("level", &[criterion, &(levels.len() - position)]);
+            }
+        }
+    }
+
+    fn units(&mut self) {
+        let snapshot = self.snapshot;
+        for (position, unit) in snapshot.file().units.iter().enumerate() {
+            let symbol = self.units[position].clone();
+            self.fact("cu", &[&symbol]);
+            self.fact("cu_kind", &[&symbol, &string(&unit.kind)]);
+            self.fact("cu_node", &[&symbol, &string(&unit.node)]);
+            if let Some(zone) = &unit.zone {
+                self.fact("cu_zone", &[&symbol, &string(zone)]);
+            }
+            if let Some(numa) = &unit.numa {
+                self.fact("cu_numa", &[&symbol, &string(numa)]);
+            }
+        }
+    }
+
+    fn actors(&mut self, movable: &[usize], start: &Assignment) {
+        let snapshot = self.snapshot;
+        let mut sets = BTreeMap::new();
+        for &actor in movable {
+            let symbol = self.actors[actor].clone();
+            let set = snapshot.candidate_set(actor);
+            sets.entry(set).or_insert(actor);
+            self.fact("actor", &[&symbol]);
+            self.fact("of_set", &[&symbol, &set]);
+            match start[actor] {
+                Some(unit) => self.fact("start", &[&symbol, &self.units[unit].clone()]),
+                None => self.fact("start_nowhere", &[&symbol]),
+            }
+            if let Some(unit) = snapshot.current(actor)
+                && self.aims_at(Criterion::Migration)
+            {
+                self.fact("current", &[&symbol, &self.units[unit].clone()]);
+                self.fact("move_cost", &[&symbol, &snapshot.move_cost(actor)]);
+            }
+        }
+        for (set, actor) in sets {
+            for &unit in snapshot.candidates(actor) {
+                self.fact("candidate", &[&set, &self.units[unit].clone()]);
+            }
+        }
+    }
+
+    /// Ties with at least one end that can be elsewhere; a fixed end is made known with them.
+    fn edges(&mut self) {
+        let snapshot = self.snapshot;
+        for actor in 0..snapshot.actors() {
+            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer > actor) {
+                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer) {
+                    continue;
+                }
+                let ties = [
+                    (Criterion::Communication, "msg_exch_rate", edge.rate),
+                    (Criterion::Annoyance, "mutual_annoyance", edge.annoyance),
+                    (Criterion::Interference, "interferes", edge.interference),
+                ];
+                for (criterion, name, value) in ties {
+                    if value > 0 && self.aims_at(criterion) {
+                        self.resident(actor);
+                        self.resident(edge.peer);
+                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer].clone());
+                        self.fact(name, &[&a, &b, &value]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says where a fixed actor is.
+    fn resident(&mut self, actor: usize) {
+        if let Some(home) = self.snapshot.current(actor).filter(|_| self.snapshot.is_fixed(actor)) {
+            let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
+            self.fact("actor", &[&symbol]);
+            self.fact("fixed", &[&symbol, &home]);
+        }
+    }
+
+    fn exchange_costs(&mut self) {
+        if !self.aims_at(Criterion::Communication) {
+            return;
+        }
+        let snapshot = self.snapshot;
+        let mut kinds: Vec<&str> = snapshot.file().units.iter().map(|unit| unit.kind.as_str()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for a in &kinds {
+            for b in &kinds {
+                self.fact("kind_cost", &[&string(a), &string(b), &snapshot.kind_cost(a, b)]);
+            }
+        }
+        let cost = &snapshot.file().exchange_cost;
+        let added = [
+            ("other_numa", cost.other_numa),
+            ("other_node", cost.other_node),
+            ("other_zone", cost.other_zone),
+        ];
+        for (name, value) in added.into_iter().filter(|(_, value)| *value > 0) {
+            self.fact(name, &[&value]);
+        }
+        for pair in &cost.pairs {
+            let unit = |id: &str| snapshot.unit(id).expect("the units of a checked file exist");
+            let (a, b) = (unit(&pair.a), unit(&pair.b));
+            let extra = snapshot.exchange_cost(a, b) - snapshot.class_cost(a, b);
+            if extra != 0 {
+                let (a, b) = (self.units[a].clone(), self.units[b].clone());
+                self.fact("pair_extra", &[&a, &b, &extra]);
+                self.fact("pair_extra", &[&b, &a, &extra]);
+            }
+        }
+    }
+
+    fn limits(&mut self) {
+        let snapshot = self.snapshot;
+        let rooms = Rooms::new(snapshot);
+        if self.aims_at(Criterion::Overload) {
+            self.overload(&rooms);
+        }
+        let mut of_units = vec![false; snapshot.resources().len()];
+        let mut of_nodes = of_units.clone();
+        for unit in 0..snapshot.units() {
+            let symbol = self.units[unit].clone();
+            if let Some(slots) = rooms.slots[unit].filter(|slots| slots.binds()) {
+                self.fact("slots_left", &[&symbol, &slots.left]);
+            }
+            for (resource, room) in rooms.units[unit].iter().enumerate().filter(|(_, room)| room.binds()) {
+                of_units[resource] = true;
+                self.fact("unit_left", &[&symbol, &string(&snapshot.resources()[resource]), &room.left]);
+            }
+        }
+        for (node, limits) in rooms.nodes.iter().enumerate() {
+            let symbol = string(&snapshot.nodes()[node]);
+            for (resource, room) in limits.iter().enumerate().filter(|(_, room)| room.binds()) {
+                of_nodes[resource] = true;
+                self.fact("node_left", &[&symbol, &string(&snapshot.resources()[resource]), &room.left]);
+            }
+        }
+        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+            self.needs(actor, &of_units, &of_nodes);
+        }
+    }
+
+    /// What an actor needs of the resources that are short somewhere, by kind of its candidates.
+    fn needs(&mut self, actor: usize, of_units: &[bool], of_nodes: &[bool]) {
+        let snapshot = self.snapshot;
+        let symbol = self.actors[actor].clone();
+        for (kind, unit) in kinds(snapshot, actor) {
+            let Some(needs) = snapshot.implementation(actor, unit) else { continue };
+            let lists =
+                [("requires", &needs.requires, of_units), ("node_requires", &needs.node_requires, of_nodes)];
+            for (name, list, short) in lists {
+                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[*resource]) {
+                    let resource = string(&snapshot.resources()[resource]);
+                    self.fact(name, &[&symbol, &string(kind), &resource, &quantity]);
+                }
+            }
+        }
+    }
+
+    fn overload(&mut self, rooms: &Rooms) {
+        let snapshot = self.snapshot;
+        let (most, least) = (rooms.most_overload(), rooms.least_overload());
+        for unit in (0..snapshot.units()).filter(|&unit| rooms.work[unit].binds()) {
+            self.fact("headroom", &[&self.units[unit].clone(), &rooms.work[unit].left]);
+        }
+        for (name, largest) in [("most_bit", most), ("least_bit", least)] {
+            for bit in 0..(i64::BITS - largest.leading_zeros()) {
+                self.fact(name, &[&bit, &(1i64 << bit)]);
+            }
+        }
+        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+            let tight = |unit: &&usize| rooms.work[**unit].binds();
+            let mut kinds = BTreeMap::new();
+            for &unit in snapshot.candidates(actor).iter().filter(tight) {
+                kinds.insert(snapshot.file().units[unit].kind.as_str(), unit);
+            }
+            for (kind, unit) in kinds {
+                let work = snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+                if work > 0 {
+                    self.fact("work", &[&self.actors[actor].clone(), &string(kind), &work]);
+                }
+            }
+        }
+    }
+
+    fn constraints(&mut self) {
+        let snapshot = self.snapshot;
+        let mut wishes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+        let known = |id: &String| snapshot.actor(id).expect("the actors of a checked file exist");
+        for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
+            match constraint {
+                Constraint::Apart { on, actors, .. } => {
+                    self.relation("apart_on", position, *on, actors.iter().map(known).collect());
+                }
+                Constraint::Together { on, actors, .. } => {
+                    self.relation("together_on", position, *on, actors.iter().map(known).collect());
+                }
+                Constraint::Prefer { actor, unit, weight } if self.aims_at(Criterion::Policy) => {
+                    let unit = snapshot.unit(unit).expect("the units of a checked file exist");
+                    *wishes.entry((known(actor), unit)).or_default() += weight;
+                }
+                // The rest is in the candidates and in what units provide.
+                _ => {}
+            }
+        }
+        for ((actor, unit), weight) in wishes {
+            if weight > 0 && !snapshot.is_fixed(actor) {
+                let (actor, unit) = (self.actors[actor].clone(), self.units[unit].clone());
+                self.fact("prefer", &[&actor, &unit, &weight]);
+            }
+        }
+    }
+
+    fn relation(&mut self, name: &str, position: usize, on: Scope, mut members: Vec<usize>) {
+        members.sort_unstable();
+        members.dedup();
+        if members.len() < 2 || members.iter().all(|&member| self.snapshot.is_fixed(member)) {
+            return;
+        }
+        self.fact(name, &[&position, &on]);
+        for member in members {
+            self.resident(member);
+            self.fact("member", &[&position, &self.actors[member].clone()]);
+        }
+    }
+}
+
+/// The kinds of an actor's candidates, each with one of them.
+fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
+    let kind = |&unit: &usize| (snapshot.file().units[unit].kind.as_str(), unit);
+    snapshot.candidates(actor).iter().map(kind).collect()
+}

@@ -1,0 +1,139 @@
+//! The caller's side of the solver process: start it, listen, end it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::child::{ARGUMENT, Job, Line};
+use crate::engine::Outcome;
+
+/// How often the caller's `stop` is asked while the solver works.
+const POLL: Duration = Duration::from_millis(2);
+
+/// How long the last words of a process that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How much of what a process says on standard error is kept, in bytes.
+const KEPT: u64 = 4096;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// By itself.
+    Told(Outcome),
+    /// The caller's `stop` said so.
+    Stopped,
+    /// Whatever went wrong, in plain words; what was found before it stands.
+    Lost(String),
+}
+
+/// Runs a job in a process of its own; `found` gets each model, and an error from it ends the job.
+///
+/// When this returns, the process is gone and reaped.
+pub(crate) fn run<E>(
+    executable: &Path,
+    job: &Job,
+    stop: &dyn Fn() -> bool,
+    mut found: impl FnMut(Vec<Option<usize>>, &[i64]) -> Result<(), E>,
+) -> Result<Ended, E> {
+    let mut solver = match Solver::start(executable, job) {
+        Ok(solver) => solver,
+        Err(problem) => return Ok(Ended::Lost(problem)),
+    };
+    loop {
+        if stop() {
+            return Ok(Ended::Stopped);
+        }
+        match solver.lines.recv_timeout(POLL) {
+            Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
+            Ok(Ok(Line::End(outcome))) => return Ok(Ended::Told(outcome)),
+            Ok(Ok(Line::Failed(problem))) => return Ok(Ended::Lost(solver.explain(&problem))),
+            Ok(Err(problem)) => return Ok(Ended::Lost(solver.explain(&problem))),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = solver.epitaph();
+                let problem = format!("the solver ended without an answer: {status}");
+                return Ok(Ended::Lost(solver.explain(&problem)));
+            }
+        }
+    }
+}
+
+/// A running solver process. Dropping it ends and reaps it, on every path.
+struct Solver {
+    child: Child,
+    lines: Receiver<Result<Line, String>>,
+    words: Receiver<String>,
+}
+
+impl Solver {
+    fn start(executable: &Path, job: &Job) -> Result<Self, String> {
+        let text = serde_json::to_vec(job).map_err(|e| format!("cannot write the job: {e}"))?;
+        let mut child = Command::new(executable)
+            .arg0("cairn-solver")
+            .arg(ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", executable.display()))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (to_lines, lines) = mpsc::channel();
+        let (to_words, words) = mpsc::channel();
+        // Each pipe has a thread of its own, so that no full pipe blocks anybody. None is joined: they end with the
+        // process, and a stranger that inherited a pipe must not hold up the caller.
+        thread::spawn(move || {
+            // A process that ends before it has read its job breaks the pipe; how it ended says why.
+            let _ = stdin.map(|mut stdin| stdin.write_all(&text));
+        });
+        thread::spawn(move || {
+            for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+                let line = line.map_err(|e| format!("cannot read from the solver: {e}")).and_then(|line| {
+                    serde_json::from_str(&line).map_err(|e| format!("the solver said what is no answer: {e}"))
+                });
+                let is_last = line.is_err();
+                if to_lines.send(line).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        thread::spawn(move || {
+            let mut kept = Vec::new();
+            if let Some(stderr) = stderr {
+                // What arrived before an error is kept all the same.
+                let _ = stderr.take(KEPT).read_to_end(&mut kept);
+            }
+            // Nobody listens when the job ended well.
+            let _ = to_words.send(String::from_utf8_lossy(&kept).trim().to_owned());
+        });
+        Ok(Self { child, lines, words })
+    }
+
+    /// A problem, and what the process said about it on standard error.
+    fn explain(&self, problem: &str) -> String {
+        match self.words.recv_timeout(LAST_WORDS) {
+            Ok(words) if !words.is_empty() => format!("{problem}; {words}"),
+            _ => problem.to_owned(),
+        }
+    }
+
+    /// How a process ended that says nothing more.
+    fn epitaph(&mut self) -> String {
+        // One that closed its output and lives on is ended; the status of one that has ended is not changed by it.
+        let _ = self.child.kill();
+        self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
+    }
+}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // Both fail only for a process that is reaped already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
