@@ -1,1 +1,23 @@
-//! .
+//! From Kubernetes objects to a [`Snapshot`](placement::Snapshot): the only place where wire types meet the model.
+//!
+//! Pure: no client, no clock. The operator hands over its caches, the command line files; both get the same bytes.
+//! [`Objects`] is what is known, [`snapshot`] turns it into one [`World`], [`Policy`] holds an administrator's
+//! parameters.
+
+mod application;
+mod assemble;
+mod constraints;
+mod numbers;
+mod objects;
+mod pods;
+mod policy;
+mod selectors;
+mod units;
+
+pub use application::{ActorName, actors_of, template_problem};
+pub use assemble::{Note, World, WorldError, snapshot};
+pub use numbers::{NumberError, duration, quantity, rate, rational};
+pub use objects::{ApplicationKey, Objects, ReadError};
+pub use pods::{is_ours, is_over, requests};
+pub use policy::{Policy, PolicyError};
+pub use units::{PoolReport, Unit};

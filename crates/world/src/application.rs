@@ -1,0 +1,257 @@
+//! From a manifest to actors, messages and work (the arithmetic of the API's document).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crds::{ActorApplication, ActorGroup, DevicePool, Pattern};
+use k8s_openapi::api::core::v1::PodSpec;
+use num_rational::Ratio;
+
+use crate::numbers::{Exact, ceil, duration, quantity, rate};
+use crate::pods::{Amounts, requests};
+use crate::{ApplicationKey, Policy};
+
+/// The name of one actor: its application, its group, its index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ActorName {
+    /// The application.
+    pub application: ApplicationKey,
+    /// The group.
+    pub group: String,
+    /// From 0 up to the group's replicas.
+    pub index: i32,
+}
+
+impl ActorName {
+    /// The name within the application: `group-index`.
+    pub fn short(&self) -> String {
+        format!("{}-{}", self.group, self.index)
+    }
+}
+
+impl fmt::Display for ActorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}-{}", self.application, self.group, self.index)
+    }
+}
+
+/// Every actor that an application wants, in the order of its groups.
+pub fn actors_of(application: &ActorApplication) -> Vec<ActorName> {
+    let key = ApplicationKey::of(application);
+    let of_group = |group: &ActorGroup| {
+        let (application, name) = (key.clone(), group.name.clone());
+        (0..group.replicas).map(move |index| ActorName {
+            application: application.clone(),
+            group: name.clone(),
+            index,
+        })
+    };
+    application.spec.actors.iter().flat_map(of_group).collect()
+}
+
+/// Why a template cannot be used: what the schema cannot see. `None` when it can.
+pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String> {
+    if spec.node_name.is_some()
+        || spec.scheduler_name.as_ref().is_some_and(|name| name != "default-scheduler")
+    {
+        return Some("sets nodeName or schedulerName; remove it, Cairn places the actor".to_owned());
+    }
+    if spec.containers.len() != 1 && !spec.containers.iter().any(|container| container.name == "actor") {
+        return Some(
+            "has several containers and none is named actor; name the one that gets the device".to_owned(),
+        );
+    }
+    let asked = match requests(spec) {
+        Ok(asked) => asked,
+        Err(e) => return Some(format!("asks for a resource in a way that cannot be read: {e}; correct it")),
+    };
+    let own = |name: &&String| pools.iter().any(|pool| gives(pool, name));
+    let resource = asked.keys().find(own)?;
+    Some(format!(
+        "asks for {resource} itself; remove it, Cairn adds the resource of the pool that it chooses"
+    ))
+}
+
+/// Whether the pool's units are had through the resource.
+fn gives(pool: &DevicePool, resource: &str) -> bool {
+    let Some(given) = &pool.spec.resource else { return false };
+    match given.device_plugin.split_once("{index}") {
+        None => given.device_plugin == resource,
+        Some((before, after)) => {
+            let index = resource.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
+        }
+    }
+}
+
+/// One group in numbers.
+pub(crate) struct GroupNumbers {
+    /// Price of moving one actor.
+    pub move_cost: u64,
+    /// By kind: work in microseconds per window, and what a pod asks of its node.
+    pub kinds: BTreeMap<String, (u64, Amounts)>,
+}
+
+/// An application in numbers.
+pub(crate) struct Numbers {
+    /// By position of the group.
+    pub groups: Vec<GroupNumbers>,
+    /// By pair of positions among [`actors_of`]: who sends first, how many messages in a window, both ways.
+    pub messages: Vec<(usize, usize, u64)>,
+    /// By pair of positions: drag when apart.
+    pub drags: Vec<(usize, usize, u64)>,
+}
+
+/// What flows between two actors, by the pair in ascending order.
+#[derive(Default)]
+struct Flow {
+    /// From the smaller to the larger position.
+    up: Exact,
+    /// From the larger to the smaller.
+    down: Exact,
+    drag: u64,
+}
+
+impl Numbers {
+    /// Works an application out under a policy.
+    ///
+    /// # Errors
+    /// Where the manifest is wrong, as a path in `spec`, and what is wrong.
+    pub fn of(application: &ActorApplication, policy: &Policy) -> Result<Self, String> {
+        let groups = &application.spec.actors;
+        let position = |name: &str, at: &str| {
+            let found = groups.iter().position(|group| group.name == name);
+            found.ok_or_else(|| format!("spec.{at}: there is no group `{name}`; correct the name"))
+        };
+        let mut towards = vec![Exact::default(); groups.len()];
+        let mut flows: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
+        let first = first_positions(groups);
+        for (i, channel) in application.spec.channels.iter().enumerate() {
+            let at = format!("channels[{i}]");
+            let (from, to) = (position(&channel.from, &at)?, position(&channel.to, &at)?);
+            let rate = rate(&channel.rate).map_err(|e| format!("spec.{at}.rate: {e}"))?;
+            let bytes =
+                quantity(&channel.message_bytes.0).map_err(|e| format!("spec.{at}.messageBytes: {e}"))?;
+            let (senders, receivers) = (replicas(&groups[from]), replicas(&groups[to]));
+            match channel.pattern {
+                Pattern::OneToOne if senders != receivers => {
+                    return Err(format!(
+                        "spec.{at}: OneToOne needs equal replicas; make them equal or use AllToAll"
+                    ));
+                }
+                Pattern::Ring if from != to => {
+                    return Err(format!("spec.{at}: a Ring goes from a group to itself; set `to` as `from`"));
+                }
+                _ => {}
+            }
+            let each = receivers_of_one(channel.pattern, senders, receivers, from == to);
+            if each == 0 || senders == 0 {
+                continue;
+            }
+            let pair_rate = rate / whole(each);
+            towards[to] += pair_rate * whole(each * senders) / whole(receivers);
+            // Messages above the quantum count several times on the way; the work of the receiver does not grow.
+            let quanta = (bytes / policy.message_quantum).ceil().max(Exact::from(1));
+            let count = pair_rate * policy.window / Exact::from(1_000_000) * quanta;
+            let drag =
+                u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
+            for_pairs(channel.pattern, senders, receivers, from == to, |sender, receiver| {
+                let (a, b) = (first[from] + sender, first[to] + receiver);
+                let flow = flows.entry((a.min(b), a.max(b))).or_default();
+                *(if a < b { &mut flow.up } else { &mut flow.down }) += count;
+                flow.drag += drag;
+            });
+        }
+        let groups = groups.iter().zip(towards).map(|(group, towards)| group_numbers(group, towards, policy));
+        Ok(Self {
+            groups: groups.collect::<Result<_, _>>()?,
+            messages: flows
+                .iter()
+                .filter(|(_, flow)| flow.up + flow.down > Exact::default())
+                .map(|((a, b), flow)| {
+                    let (from, to) = if flow.up > Exact::default() { (*a, *b) } else { (*b, *a) };
+                    (from, to, ceil(flow.up + flow.down))
+                })
+                .collect(),
+            drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
+        })
+    }
+}
+
+/// How many pairs the channels make at most; cheap, to be asked before they are listed.
+pub(crate) fn pairs_of(application: &ActorApplication) -> usize {
+    let size =
+        |name: &str| application.spec.actors.iter().find(|group| group.name == name).map_or(0, replicas);
+    let of_channel = |channel: &crds::Channel| match channel.pattern {
+        Pattern::AllToAll => size(&channel.from).saturating_mul(size(&channel.to)),
+        Pattern::OneToOne | Pattern::Ring => size(&channel.from),
+    };
+    application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
+}
+
+fn group_numbers(group: &ActorGroup, towards: Exact, policy: &Policy) -> Result<GroupNumbers, String> {
+    let at = |field: &str| format!("spec.actors[{}].{field}", group.name);
+    let arrivals = group.arrivals.as_deref().map_or(Ok(Exact::default()), rate);
+    let arrivals = arrivals.map_err(|e| format!("{}: {e}", at("arrivals")))?;
+    let state = quantity(&group.state_bytes.0).map_err(|e| format!("{}: {e}", at("stateBytes")))?;
+    let seconds = policy.window / Exact::from(1_000_000);
+    let kind = |implementation: &crds::Implementation| {
+        let at = |field: &str| at(&format!("implementations[{}].{field}", implementation.kind));
+        let service =
+            duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
+        let spec = implementation.template.spec.clone().unwrap_or_default();
+        let asked = requests(&spec).map_err(|e| format!("{}: {e}", at("template")))?;
+        Ok((implementation.kind.clone(), (ceil((towards + arrivals) * seconds * service), asked)))
+    };
+    Ok(GroupNumbers {
+        move_cost: policy.move_fixed.saturating_add(ceil(state / policy.bytes_per_point)),
+        kinds: group.implementations.iter().map(kind).collect::<Result<_, String>>()?,
+    })
+}
+
+/// Position of each group's first actor among [`actors_of`].
+fn first_positions(groups: &[ActorGroup]) -> Vec<usize> {
+    groups
+        .iter()
+        .scan(0, |next, group| {
+            let first = *next;
+            *next += replicas(group);
+            Some(first)
+        })
+        .collect()
+}
+
+pub(crate) fn replicas(group: &ActorGroup) -> usize {
+    usize::try_from(group.replicas).unwrap_or(0)
+}
+
+fn whole(number: usize) -> Exact {
+    Ratio::from(i128::try_from(number).expect("counts of actors fit"))
+}
+
+/// How many receivers one sender has.
+fn receivers_of_one(pattern: Pattern, senders: usize, receivers: usize, same_group: bool) -> usize {
+    match pattern {
+        Pattern::AllToAll => receivers - usize::from(same_group && receivers > 0),
+        Pattern::OneToOne => usize::from(!same_group && receivers > 0),
+        Pattern::Ring => usize::from(senders > 1),
+    }
+}
+
+fn for_pairs(
+    pattern: Pattern,
+    senders: usize,
+    receivers: usize,
+    same_group: bool,
+    mut each: impl FnMut(usize, usize),
+) {
+    for sender in 0..senders {
+        match pattern {
+            Pattern::AllToAll => {
+                (0..receivers).filter(|r| !(same_group && *r == sender)).for_each(|r| each(sender, r));
+            }
+            Pattern::OneToOne => each(sender, sender),
+            Pattern::Ring => each(sender, (sender + 1) % senders),
+        }
+    }
+}

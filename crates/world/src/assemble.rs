@@ -1,0 +1,335 @@
+//! Putting one world together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{ActorApplication, DevicePool};
+use jiff::Timestamp;
+use placement::file::{
+    Actor, Drag, Message, Node, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
+};
+use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
+use sha2::{Digest, Sha256};
+
+use crate::Policy;
+use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
+use crate::constraints::{active_refusals, avoided_pairs, constraints};
+use crate::numbers::{Exact, ceil, floor};
+use crate::objects::{ApplicationKey, Objects};
+use crate::pods::Amounts;
+use crate::units::{FreeNode, Offer, PoolReport, Unit, free_nodes, offer};
+
+/// The most actors that one application may have.
+const MOST_OF_ONE: usize = 5000;
+
+/// A snapshot, and what is worth telling beside it.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What is planned from.
+    pub snapshot: Snapshot,
+    /// Units by id, with what a pod needs to ask for.
+    pub units: BTreeMap<String, Unit>,
+    /// Pools by name.
+    pub pools: BTreeMap<String, PoolReport>,
+    /// What people should know.
+    pub notes: Vec<Note>,
+}
+
+impl World {
+    /// The digest of the snapshot: equal digests mean equal worlds.
+    pub fn digest(&self) -> String {
+        let hash = Sha256::digest(self.snapshot.write());
+        hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    }
+}
+
+/// Something that people should know, as a condition would say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The type of the condition.
+    pub condition: &'static str,
+    /// In plain words.
+    pub message: String,
+}
+
+/// Why there is no world for an application.
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+pub enum WorldError {
+    /// It is not among the objects.
+    #[error("there is no ActorApplication {0}; {1}")]
+    NotFound(ApplicationKey, String),
+    /// The manifest is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// It has more actors or edges than can be planned.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The numbers do not make a snapshot.
+    #[error("the manifest's numbers make no snapshot: {0}")]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// Everything that an application is planned from, under one policy, as of `now`.
+///
+/// # Errors
+/// When the application is not there, its manifest is wrong, or it is too large.
+pub fn snapshot(
+    objects: &Objects,
+    key: &ApplicationKey,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<World, WorldError> {
+    let application = find(objects, key)?;
+    check_size(application)?;
+    let pools: Vec<&DevicePool> = objects.pools.iter().map(AsRef::as_ref).collect();
+    check_templates(application, &pools)?;
+    let numbers = Numbers::of(application, policy).map_err(WorldError::Invalid)?;
+    let free = free_nodes(objects);
+    let offer = offer(objects, &free, policy);
+    let mut file = SnapshotFile {
+        version: VERSION,
+        application: Some(key.to_string()),
+        window_microseconds: Some(floor(policy.window)),
+        exchange_cost: policy.exchange_cost.clone(),
+        policy: Some(PolicyName { name: policy.name.clone(), program: None }),
+        objectives: policy.objectives.clone(),
+        constraints: constraints(objects, application, &free, &offer, now),
+        ..SnapshotFile::default()
+    };
+    let mut notes = saturated(application, &numbers, &offer);
+    let refused: BTreeSet<(&str, &str)> =
+        active_refusals(objects, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
+    let places = places(objects, key, &offer);
+    let place =
+        |name: &ActorName, unit: &&Unit| !refused.contains(&(name.short().as_str(), unit.node.as_str()));
+    let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));
+    add_application(&mut file, application, &numbers, |name| current(name).map(|unit| (unit, false)));
+    for other in others(objects, key) {
+        let places = self::places(objects, &ApplicationKey::of(other), &offer);
+        if places.is_empty() {
+            continue;
+        }
+        match Numbers::of(other, policy) {
+            Ok(numbers) => {
+                add_application(&mut file, other, &numbers, |name| {
+                    places.get(&name.short()).map(|unit| (*unit, true))
+                });
+            }
+            Err(problem) => {
+                let message = format!("{} is left out: {problem}", ApplicationKey::of(other));
+                notes.push(Note { condition: "Partial", message });
+            }
+        }
+    }
+    check_whole(&file)?;
+    file.nodes = file_nodes(&free, &offer, &file);
+    file.units = offer.units.iter().map(file_unit).collect();
+    let snapshot = Snapshot::new(file)?;
+    let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
+    Ok(World { snapshot, units, pools: offer.reports, notes })
+}
+
+fn find<'a>(objects: &'a Objects, key: &ApplicationKey) -> Result<&'a ActorApplication, WorldError> {
+    objects.application(key).map(AsRef::as_ref).ok_or_else(|| {
+        let mut known: Vec<String> =
+            objects.applications.iter().map(|a| ApplicationKey::of(a).to_string()).collect();
+        known.sort_unstable();
+        let known = if known.is_empty() {
+            "there is none at all".to_owned()
+        } else {
+            format!("known: {}", known.join(", "))
+        };
+        WorldError::NotFound(key.clone(), known)
+    })
+}
+
+/// The other applications, by name, without those that are going away.
+fn others<'a>(objects: &'a Objects, key: &ApplicationKey) -> Vec<&'a ActorApplication> {
+    let mut others: Vec<&ActorApplication> = objects
+        .applications
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|other| ApplicationKey::of(other) != *key && other.metadata.deletion_timestamp.is_none())
+        .collect();
+    others.sort_by_key(|other| ApplicationKey::of(other));
+    others
+}
+
+fn check_size(application: &ActorApplication) -> Result<(), WorldError> {
+    let actors: usize = application.spec.actors.iter().map(replicas).sum();
+    if actors > MOST_OF_ONE {
+        let problem = format!("the application wants {actors} actors; at most {MOST_OF_ONE}, divide it");
+        return Err(WorldError::TooLarge(problem));
+    }
+    let edges = pairs_of(application).saturating_add(avoided_pairs(application));
+    if edges > MOST_EDGES {
+        let problem = format!(
+            "the channels and avoid rules make {edges} pairs; at most {MOST_EDGES}, use fewer AllToAll"
+        );
+        return Err(WorldError::TooLarge(problem));
+    }
+    Ok(())
+}
+
+/// The sizes of everything together, before it is indexed.
+fn check_whole(file: &SnapshotFile) -> Result<(), WorldError> {
+    let edges = file.messages.len() + file.annoyance.len();
+    for (what, count, most) in [("actors", file.actors.len(), MOST_ACTORS), ("edges", edges, MOST_EDGES)] {
+        if count > most {
+            let problem = format!(
+                "with all other applications there are {count} {what}; at most {most} can be planned"
+            );
+            return Err(WorldError::TooLarge(problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Result<(), WorldError> {
+    for group in &application.spec.actors {
+        for implementation in &group.implementations {
+            let spec = implementation.template.spec.clone().unwrap_or_default();
+            if let Some(problem) = template_problem(&spec, pools) {
+                let at =
+                    format!("spec.actors[{}].implementations[{}].template", group.name, implementation.kind);
+                return Err(WorldError::Invalid(format!("{at}: {problem}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Groups whose actors are busier than any unit lets a single actor be.
+fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<Note> {
+    let note = |(group, numbers): (&crds::ActorGroup, &crate::application::GroupNumbers)| {
+        let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
+        let mut units = offer.units.iter().filter(of_kinds).peekable();
+        units.peek()?;
+        let too_busy = |unit: &Unit| numbers.kinds[&unit.kind].0 > unit.capacity_per_actor;
+        (replicas(group) > 0 && units.all(too_busy)).then(|| Note {
+            condition: "Saturated",
+            message: format!(
+                "an actor of {} has more work than any unit does for one actor; add replicas or a faster kind",
+                group.name
+            ),
+        })
+    };
+    application.spec.actors.iter().zip(&numbers.groups).filter_map(note).collect()
+}
+
+/// Where the actors of an application were put, by short name; without units that are gone.
+fn places<'a>(objects: &Objects, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
+    let Some(placement) = objects.placement(key) else { return BTreeMap::new() };
+    let unit =
+        |id: &String| offer.units.binary_search_by(|unit| unit.id.cmp(id)).ok().map(|at| &offer.units[at]);
+    let place = |a: &crds::Assignment| Some((a.actor.clone(), unit(&a.unit)?));
+    placement.spec.assignments.iter().filter_map(place).collect()
+}
+
+/// Adds the actors and edges of an application; `place` says where an actor is and whether it stays there.
+///
+/// Of an application whose actors stay, those without a place are left out.
+fn add_application<'a>(
+    file: &mut SnapshotFile,
+    application: &ActorApplication,
+    numbers: &Numbers,
+    place: impl Fn(&ActorName) -> Option<(&'a Unit, bool)>,
+) {
+    let names = actors_of(application);
+    let is_planned =
+        file.application.as_deref() == Some(ApplicationKey::of(application).to_string().as_str());
+    let group_of: BTreeMap<&str, usize> =
+        application.spec.actors.iter().enumerate().map(|(i, group)| (group.name.as_str(), i)).collect();
+    let mut ids: Vec<Option<String>> = Vec::with_capacity(names.len());
+    for name in &names {
+        let place = place(name);
+        if place.is_none() && !is_planned {
+            ids.push(None);
+            continue;
+        }
+        let group = &numbers.groups[group_of[name.group.as_str()]];
+        let mut runs_on: BTreeMap<String, RunsOn> =
+            group.kinds.iter().map(|(kind, (work, asked))| (kind.clone(), runs_on(*work, asked))).collect();
+        if let Some((unit, true)) = place {
+            // It runs there, whatever the manifest says by now; what it did there is not known any more.
+            runs_on.entry(unit.kind.clone()).or_default();
+            runs_on.retain(|kind, _| *kind == unit.kind);
+        }
+        file.actors.push(Actor {
+            id: name.to_string(),
+            group: Some(name.group.clone()),
+            runs_on,
+            move_cost: group.move_cost,
+            fixed: !is_planned,
+            current: place.map(|(unit, _)| unit.id.clone()),
+            ..Actor::default()
+        });
+        ids.push(Some(name.to_string()));
+    }
+    let both = |a: usize, b: usize| Some((ids[a].clone()?, ids[b].clone()?));
+    for &(from, to, count) in &numbers.messages {
+        if let Some((from, to)) = both(from, to) {
+            file.messages.push(Message { from, to, count });
+        }
+    }
+    for &(a, b, drag) in &numbers.drags {
+        if let Some((a, b)) = both(a, b) {
+            file.annoyance.push(Drag { a, b, drag });
+        }
+    }
+}
+
+fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
+    let mut node_requires: BTreeMap<String, u64> = BTreeMap::from([("pods".to_owned(), 1)]);
+    for (resource, amount) in asked {
+        let (name, scale) = resource_unit(resource);
+        node_requires.insert(name, ceil(*amount * scale));
+    }
+    RunsOn { work, requires: BTreeMap::new(), node_requires }
+}
+
+/// A resource's name in a snapshot, and what its amounts are multiplied by there.
+fn resource_unit(resource: &str) -> (String, Exact) {
+    let mebibytes = Exact::new(1, 1 << 20);
+    match resource {
+        "cpu" => ("cpuMilli".to_owned(), Exact::from(1000)),
+        "memory" => ("memoryMiB".to_owned(), mebibytes),
+        "ephemeral-storage" => ("ephemeralStorageMiB".to_owned(), mebibytes),
+        huge if huge.starts_with("hugepages-") => (format!("{huge}MiB"), mebibytes),
+        other => (other.to_owned(), Exact::from(1)),
+    }
+}
+
+/// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
+fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Node> {
+    let used: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+    let asked =
+        file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
+    let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
+    let node = |node: &FreeNode| {
+        let provides = node.left.iter().map(|(resource, amount)| {
+            let (name, scale) = resource_unit(resource);
+            (name, floor(*amount * scale))
+        });
+        Node {
+            id: node.name.clone(),
+            zone: offer.units.iter().find(|unit| unit.node == node.name).and_then(|unit| unit.zone.clone()),
+            labels: BTreeMap::new(),
+            provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
+        }
+    };
+    nodes.iter().filter(|free| used.contains(free.name.as_str())).map(node).collect()
+}
+
+fn file_unit(unit: &Unit) -> FileUnit {
+    FileUnit {
+        id: unit.id.clone(),
+        kind: unit.kind.clone(),
+        node: unit.node.clone(),
+        zone: unit.zone.clone(),
+        numa: unit.numa.clone(),
+        pool: Some(unit.pool.clone()),
+        capacity: unit.capacity,
+        slots: unit.slots,
+        ..FileUnit::default()
+    }
+}

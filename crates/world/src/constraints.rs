@@ -1,0 +1,161 @@
+//! Where actors may be: what the manifest demands, what nodes object to, what was refused before.
+
+use std::collections::BTreeMap;
+
+use crds::{ActorApplication, ActorGroup, SpreadLevel};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodSpec;
+use placement::file::{Constraint, Places, Scope};
+
+use crate::application::replicas;
+use crate::selectors::{Objection, objection};
+use crate::units::{FreeNode, Offer};
+use crate::{ActorName, ApplicationKey, Objects};
+
+/// Every rule that binds the actors of `application`.
+pub(crate) fn constraints(
+    objects: &Objects,
+    application: &ActorApplication,
+    nodes: &[FreeNode],
+    offer: &Offer,
+    now: Timestamp,
+) -> Vec<Constraint> {
+    let mut rules = Vec::new();
+    for group in &application.spec.actors {
+        rules.extend(of_group(application, group, nodes));
+    }
+    rules.extend(objections(application, nodes, offer));
+    rules.extend(refusals(objects, &ApplicationKey::of(application), application, offer, now));
+    rules
+}
+
+/// The ids of a group's actors.
+fn ids(application: &ActorApplication, group: &ActorGroup) -> Vec<String> {
+    let key = ApplicationKey::of(application);
+    let name = |index| ActorName { application: key.clone(), group: group.name.clone(), index }.to_string();
+    (0..group.replicas).map(name).collect()
+}
+
+fn of_group(application: &ActorApplication, group: &ActorGroup, nodes: &[FreeNode]) -> Vec<Constraint> {
+    let own = ids(application, group);
+    let find = |name: &String| application.spec.actors.iter().find(|other| other.name == *name);
+    let mut rules = Vec::new();
+    if let Some(level) = group.spread
+        && own.len() > 1
+    {
+        let on = match level {
+            SpreadLevel::Unit => Scope::Unit,
+            SpreadLevel::Numa => Scope::Numa,
+            SpreadLevel::Node => Scope::Node,
+            SpreadLevel::Zone => Scope::Zone,
+        };
+        let reason = Some(format!("{} spreads over each {level}", group.name));
+        rules.push(Constraint::Apart { on, actors: own.clone(), reason });
+    }
+    for other in group.with.iter().filter_map(find) {
+        let mut actors = own.clone();
+        actors.extend(ids(application, other));
+        actors.sort_unstable();
+        actors.dedup();
+        let reason = Some(format!("{} runs with {}", group.name, other.name));
+        rules.push(Constraint::Together { on: Scope::Node, actors, reason });
+    }
+    for other in group.avoid.iter().filter_map(find) {
+        let reason = Some(format!("{} avoids {}", group.name, other.name));
+        for a in &own {
+            for b in ids(application, other) {
+                rules.push(Constraint::Apart {
+                    on: Scope::Node,
+                    actors: vec![a.clone(), b],
+                    reason: reason.clone(),
+                });
+            }
+        }
+    }
+    if let Some(pin) = &group.pin_to
+        && !own.is_empty()
+    {
+        let known = nodes.iter().any(|node| node.name == pin.node);
+        let absent = if known { "" } else { ", which does not exist" };
+        let nodes = if known { vec![pin.node.clone()] } else { Vec::new() };
+        let reason = Some(format!("pinTo node {}{absent}", pin.node));
+        rules.push(Constraint::Only { actors: own, places: Places::Nodes(nodes), reason });
+    }
+    rules
+}
+
+/// How many pairs `avoid` makes; cheap, to be asked before they are listed.
+pub(crate) fn avoided_pairs(application: &ActorApplication) -> usize {
+    let size =
+        |name: &String| application.spec.actors.iter().find(|group| group.name == *name).map_or(0, replicas);
+    let of_group =
+        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(replicas(group));
+    application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
+}
+
+/// What nodes have against the templates of the groups: one rule for each set of units with one reason.
+fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer) -> Vec<Constraint> {
+    let by_name: BTreeMap<&str, &FreeNode> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+    let mut kept_out: BTreeMap<(Objection, Vec<String>), Vec<String>> = BTreeMap::new();
+    for group in &application.spec.actors {
+        let mut units: BTreeMap<Objection, Vec<String>> = BTreeMap::new();
+        let empty = PodSpec::default();
+        for unit in &offer.units {
+            let implementation = group.implementations.iter().find(|i| i.kind == unit.kind);
+            let (Some(implementation), Some(node)) = (implementation, by_name.get(unit.node.as_str())) else {
+                continue;
+            };
+            let spec = implementation.template.spec.as_ref().unwrap_or(&empty);
+            let more = offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
+            if let Some(objection) = objection(spec, more, node.node) {
+                units.entry(objection).or_default().push(unit.id.clone());
+            }
+        }
+        for (objection, units) in units {
+            kept_out.entry((objection, units)).or_default().extend(ids(application, group));
+        }
+    }
+    let rule = |((objection, units), actors): ((Objection, Vec<String>), Vec<String>)| Constraint::Never {
+        actors,
+        places: Places::Units(units),
+        except_current: objection.except_current,
+        reason: Some(objection.reason),
+    };
+    kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
+}
+
+/// What the scheduler or admission refused, as long as it is remembered.
+fn refusals(
+    objects: &Objects,
+    key: &ApplicationKey,
+    application: &ActorApplication,
+    offer: &Offer,
+    now: Timestamp,
+) -> Vec<Constraint> {
+    let wanted: Vec<String> =
+        application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let mut rules: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for refusal in active_refusals(objects, key, now) {
+        let actor = format!("{key}/{}", refusal.actor);
+        if wanted.contains(&actor) && offer.units.iter().any(|unit| unit.node == refusal.node) {
+            rules.entry((refusal.node.clone(), refusal.reason.clone())).or_default().push(actor);
+        }
+    }
+    let rule = |((node, reason), mut actors): ((String, String), Vec<String>)| {
+        actors.sort_unstable();
+        actors.dedup();
+        let reason = Some(format!("refused on {node}: {reason}"));
+        Constraint::Never { actors, places: Places::Nodes(vec![node]), except_current: true, reason }
+    };
+    rules.into_iter().map(rule).collect()
+}
+
+/// Refusals of an application that are still remembered at `now`.
+pub(crate) fn active_refusals<'a>(
+    objects: &'a Objects,
+    key: &ApplicationKey,
+    now: Timestamp,
+) -> impl Iterator<Item = &'a crds::Refusal> {
+    let status = objects.placement(key).and_then(|placement| placement.status.as_ref());
+    status.into_iter().flat_map(|status| &status.refusals).filter(move |refusal| refusal.until.0 > now)
+}

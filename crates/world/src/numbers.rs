@@ -1,0 +1,175 @@
+//! Numbers as people write them, as exact rationals.
+
+use num_rational::Ratio;
+
+/// An exact rational.
+pub type Exact = Ratio<i128>;
+
+/// Why a text is no number of the kind that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no {expected}")]
+pub struct NumberError {
+    /// What was written.
+    pub text: String,
+    /// What was expected, with an example.
+    pub expected: &'static str,
+}
+
+/// Digits that a number may have in all: products of a few such numbers still fit 128 bits.
+const MOST_DIGITS: usize = 18;
+
+/// A rational: `1`, `0.5`, `3/2`.
+///
+/// # Errors
+/// What is not a number of at most 18 digits, or has a denominator of zero.
+pub fn rational(text: &str) -> Result<Exact, NumberError> {
+    let error = || NumberError { text: text.to_owned(), expected: "number, as in 1, 0.5 or 3/2" };
+    let Some((above, below)) = text.split_once('/') else { return decimal(text).ok_or_else(error) };
+    let (above, below) = (decimal(above).ok_or_else(error)?, decimal(below).ok_or_else(error)?);
+    if below == Exact::from(0) {
+        return Err(error());
+    }
+    Ok(above / below)
+}
+
+/// Messages per second: `30/s`, `0.5/m`, `100/h`.
+///
+/// # Errors
+/// What is not a number, `/`, and one of `s`, `m`, `h`.
+pub fn rate(text: &str) -> Result<Exact, NumberError> {
+    let error = || NumberError { text: text.to_owned(), expected: "rate, as in 30/s, 0.5/m or 100/h" };
+    let (count, unit) = text.split_once('/').ok_or_else(error)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(error()),
+    };
+    Ok(decimal(count).ok_or_else(error)? / Exact::from(seconds))
+}
+
+/// A duration in microseconds: `20ms`, `1.5s`, `35us`, `2m`, `1h`.
+///
+/// # Errors
+/// What is not a number and one of `us`, `ms`, `s`, `m`, `h`.
+pub fn duration(text: &str) -> Result<Exact, NumberError> {
+    let error = || NumberError { text: text.to_owned(), expected: "duration, as in 20ms or 1.5s" };
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
+    let microseconds = match &text[split..] {
+        "us" => 1,
+        "ms" => 1000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000_i128,
+        _ => return Err(error()),
+    };
+    Ok(decimal(&text[..split]).ok_or_else(error)? * Exact::from(microseconds))
+}
+
+/// A Kubernetes quantity: `500m`, `64Mi`, `2`, `1e3`.
+///
+/// # Errors
+/// What is not a quantity.
+pub fn quantity(text: &str) -> Result<Exact, NumberError> {
+    let error = || NumberError { text: text.to_owned(), expected: "quantity, as in 500m, 2 or 64Mi" };
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let number = decimal(&text[..split]).ok_or_else(error)?;
+    let ten = |power: u32| Exact::from(10_i128.pow(power));
+    let two = |power: u32| Exact::from(1_i128 << power);
+    let scale = match &text[split..] {
+        "" => Exact::from(1),
+        "n" => ten(9).recip(),
+        "u" => ten(6).recip(),
+        "m" => ten(3).recip(),
+        "k" => ten(3),
+        "M" => ten(6),
+        "G" => ten(9),
+        "T" => ten(12),
+        "P" => ten(15),
+        "E" => ten(18),
+        "Ki" => two(10),
+        "Mi" => two(20),
+        "Gi" => two(30),
+        "Ti" => two(40),
+        "Pi" => two(50),
+        "Ei" => two(60),
+        exponent => {
+            let power = exponent.strip_prefix(['e', 'E']).and_then(|power| power.parse::<i32>().ok());
+            match power {
+                Some(power @ 0..=18) => ten(power.unsigned_abs()),
+                Some(power @ -18..0) => ten(power.unsigned_abs()).recip(),
+                _ => return Err(error()),
+            }
+        }
+    };
+    Ok(number * scale)
+}
+
+/// Digits with an optional fraction.
+fn decimal(text: &str) -> Option<Exact> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = whole.len() + fraction.len();
+    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !all_digits || digits > MOST_DIGITS || text.ends_with('.') {
+        return None;
+    }
+    let number: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    Some(Exact::new(number, scale))
+}
+
+/// The smallest integer that is not below `exact`, at most 2^53 + 1 so that a snapshot refuses what passes 2^53.
+pub(crate) fn ceil(exact: Exact) -> u64 {
+    clamp(exact.ceil())
+}
+
+/// The largest integer that is not above `exact`, at most 2^53 + 1.
+pub(crate) fn floor(exact: Exact) -> u64 {
+    clamp(exact.floor())
+}
+
+fn clamp(whole: Exact) -> u64 {
+    let most = i128::from(placement::LARGEST) + 1;
+    u64::try_from(whole.to_integer().clamp(0, most)).expect("clamped to what fits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(parsed: Result<Exact, NumberError>) -> String {
+        parsed.map_or_else(|e| e.to_string(), |exact| exact.to_string())
+    }
+
+    #[test]
+    fn numbers_are_exact() {
+        let table = [
+            (shown(rational("3/2")), "3/2"),
+            (shown(rational("0.5")), "1/2"),
+            (shown(rational("1/0")), "`1/0` is no number, as in 1, 0.5 or 3/2"),
+            (shown(rational("1.")), "`1.` is no number, as in 1, 0.5 or 3/2"),
+            (shown(rate("30/s")), "30"),
+            (shown(rate("1/h")), "1/3600"),
+            (shown(rate("30")), "`30` is no rate, as in 30/s, 0.5/m or 100/h"),
+            (shown(rate("-1/s")), "`-1/s` is no rate, as in 30/s, 0.5/m or 100/h"),
+            (shown(duration("1.5s")), "1500000"),
+            (shown(duration("35us")), "35"),
+            (shown(duration("5")), "`5` is no duration, as in 20ms or 1.5s"),
+            (shown(quantity("500m")), "1/2"),
+            (shown(quantity("64Mi")), "67108864"),
+            (shown(quantity("1e3")), "1000"),
+            (shown(quantity("1E")), "1000000000000000000"),
+            (shown(quantity("12x")), "`12x` is no quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("")), "`` is no quantity, as in 500m, 2 or 64Mi"),
+        ];
+        for (parsed, expected) in table {
+            assert_eq!(parsed, expected);
+        }
+    }
+
+    #[test]
+    fn rounding_is_up_for_needs_and_down_for_room() {
+        assert_eq!((ceil(Exact::new(7, 2)), floor(Exact::new(7, 2))), (4, 3));
+        assert_eq!(ceil(Exact::from(i128::from(u64::MAX))), placement::LARGEST + 1);
+    }
+}

@@ -1,0 +1,233 @@
+//! A policy's parameters: what an administrator writes in a `ConfigMap`.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use placement::file::{ExchangeCost, Levels};
+use serde::Deserialize;
+
+use crate::numbers::{Exact, duration, floor, quantity};
+
+/// The key of a policy's parameters in its `ConfigMap`.
+const PARAMETERS: &str = "policy.yaml";
+/// The key of a policy's program in its `ConfigMap`.
+const PROGRAM: &str = "program.lp";
+/// The largest window: a day.
+const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
+
+/// What "good" means, and how hard to look for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The name of its `ConfigMap`.
+    pub name: String,
+    /// What work and messages are counted over, in microseconds.
+    pub window: Exact,
+    /// The strategy that is asked.
+    pub strategy: String,
+    /// Wall clock for one plan, in milliseconds: the safety net.
+    pub wall_milliseconds: u64,
+    /// Memory that a solver may use, in MiB.
+    pub memory_mib: u64,
+    /// Levels of criteria, the most important first.
+    pub objectives: Levels,
+    /// What a message between two units costs.
+    pub exchange_cost: ExchangeCost,
+    /// Bytes that travel for the price of one message.
+    pub message_quantum: Exact,
+    /// What any move costs.
+    pub move_fixed: u64,
+    /// Bytes of state that cost one point more.
+    pub bytes_per_point: Exact,
+}
+
+/// Why a policy is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy {name}: {place}: {problem}")]
+pub struct PolicyError {
+    /// The name of the `ConfigMap`.
+    pub name: String,
+    /// Which key, and which line or field of it.
+    pub place: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl Policy {
+    /// The policy that is in force where an administrator wrote none: the values of the APO paper.
+    pub fn builtin(name: &str) -> Self {
+        Self::parse(name, "{}").expect("every parameter has a lawful default")
+    }
+
+    /// Reads the parameters of a `ConfigMap`.
+    ///
+    /// # Errors
+    /// Anything that is not understood, with its line or field.
+    pub fn read(config_map: &ConfigMap) -> Result<Self, PolicyError> {
+        let name = config_map.name_any();
+        let empty = std::collections::BTreeMap::new();
+        let data = config_map.data.as_ref().unwrap_or(&empty);
+        let error = |place: &str, problem: &str| PolicyError {
+            name: name.clone(),
+            place: place.to_owned(),
+            problem: problem.to_owned(),
+        };
+        if data.contains_key(PROGRAM) {
+            return Err(error(PROGRAM, "this version runs no policy programs; remove the key"));
+        }
+        if let Some(key) = data.keys().find(|key| *key != PARAMETERS) {
+            return Err(error(key, "is not known; a policy has the key policy.yaml"));
+        }
+        let text = data
+            .get(PARAMETERS)
+            .ok_or_else(|| error(PARAMETERS, "is absent; add the key with the parameters"))?;
+        Self::parse(&name, text)
+    }
+
+    /// Reads parameters from their YAML text.
+    ///
+    /// # Errors
+    /// Anything that is not understood, with its line or field.
+    pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
+        let error = |place: String, problem: String| PolicyError { name: name.to_owned(), place, problem };
+        let reader = serde_yaml::Deserializer::from_str(text);
+        let given: Option<Parameters> = serde_path_to_error::deserialize(reader).map_err(|e| {
+            let line = e
+                .inner()
+                .location()
+                .map_or(String::new(), |at| format!(" line {} column {}", at.line(), at.column()));
+            let path = match e.path().to_string() {
+                path if path == "." => String::new(),
+                path => format!(", {path}"),
+            };
+            error(format!("{PARAMETERS}{line}{path}"), without_location(e.inner()))
+        })?;
+        let given = given.unwrap_or_default();
+        let field = |field: &str, problem: String| error(format!("{PARAMETERS}, {field}"), problem);
+        let window = positive("window", given.window.as_deref().unwrap_or("30s"), duration)
+            .map_err(|e| field("window", e))?;
+        if window > Exact::from(LONGEST_WINDOW) {
+            return Err(field("window", "is longer than a day; choose a shorter one".to_owned()));
+        }
+        let budget = given.budget.unwrap_or_default();
+        let wall = positive("wall", budget.wall.as_deref().unwrap_or("2s"), duration)
+            .map_err(|e| field("budget.wall", e))?;
+        let memory = budget.memory.as_ref().map_or("1Gi".to_owned(), ToString::to_string);
+        let memory = positive("memory", &memory, quantity).map_err(|e| field("budget.memory", e))?;
+        let quantum = given.message_quantum.as_ref().map_or("64Ki".to_owned(), ToString::to_string);
+        let move_cost = given.move_cost.unwrap_or_default();
+        let bytes = move_cost.bytes_per_point.as_ref().map_or("1Mi".to_owned(), ToString::to_string);
+        let objectives = given.objectives.unwrap_or_default();
+        placement::Objectives::new(&objectives, false).map_err(|problem| field("objectives", problem))?;
+        Ok(Self {
+            name: name.to_owned(),
+            window,
+            strategy: given.strategy.unwrap_or_else(|| "asp".to_owned()),
+            wall_milliseconds: floor(wall / Exact::from(1000)).max(1),
+            memory_mib: floor(memory / Exact::from(1 << 20)).max(1),
+            objectives,
+            exchange_cost: given.exchange_cost.unwrap_or_default().resolve(),
+            message_quantum: positive("messageQuantum", &quantum, quantity)
+                .map_err(|e| field("messageQuantum", e))?,
+            move_fixed: move_cost.fixed.unwrap_or(500),
+            bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
+                .map_err(|e| field("moveCost.bytesPerPoint", e))?,
+        })
+    }
+}
+
+/// A text that must be above zero.
+fn positive(
+    what: &str,
+    text: &str,
+    parse: impl Fn(&str) -> Result<Exact, crate::NumberError>,
+) -> Result<Exact, String> {
+    let exact = parse(text).map_err(|e| e.to_string())?;
+    if exact > Exact::from(0) {
+        return Ok(exact);
+    }
+    Err(format!("`{text}` is not above zero; a {what} must be"))
+}
+
+/// The message alone: the location is told in its own place.
+fn without_location(error: &serde_yaml::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" at line ").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct Parameters {
+    window: Option<String>,
+    strategy: Option<String>,
+    budget: Option<BudgetParameters>,
+    objectives: Option<Levels>,
+    exchange_cost: Option<ExchangeParameters>,
+    message_quantum: Option<TextOrNumber>,
+    move_cost: Option<MoveParameters>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct BudgetParameters {
+    wall: Option<String>,
+    memory: Option<TextOrNumber>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct MoveParameters {
+    fixed: Option<u64>,
+    bytes_per_point: Option<TextOrNumber>,
+}
+
+/// A quantity, which YAML reads as a number when it has no suffix.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TextOrNumber {
+    Text(String),
+    Number(u64),
+}
+
+impl std::fmt::Display for TextOrNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct ExchangeParameters {
+    kinds: Option<std::collections::BTreeMap<String, std::collections::BTreeMap<String, u64>>>,
+    other_kind: Option<u64>,
+    other_numa: Option<u64>,
+    other_node: Option<u64>,
+    other_zone: Option<u64>,
+}
+
+impl ExchangeParameters {
+    /// What is not given comes from Table II of the APO paper.
+    fn resolve(self) -> ExchangeCost {
+        let table_two = || {
+            let row = |costs: &[(&str, u64)]| {
+                costs.iter().map(|(kind, cost)| ((*kind).to_owned(), *cost)).collect()
+            };
+            [
+                ("cpu".to_owned(), row(&[("cpu", 1), ("gpu", 5), ("fpga", 10)])),
+                ("gpu".to_owned(), row(&[("gpu", 1), ("fpga", 20)])),
+                ("fpga".to_owned(), row(&[("fpga", 1)])),
+            ]
+            .into()
+        };
+        ExchangeCost {
+            kinds: self.kinds.unwrap_or_else(table_two),
+            other_kind: Some(self.other_kind.unwrap_or(20)),
+            other_numa: self.other_numa.unwrap_or(0),
+            other_node: self.other_node.unwrap_or(30),
+            other_zone: self.other_zone.unwrap_or(30),
+            pairs: Vec::new(),
+        }
+    }
+}

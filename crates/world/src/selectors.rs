@@ -1,0 +1,120 @@
+//! What Kubernetes' own selectors say of a node: labels, affinity, taints.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt;
+
+/// The taint of a cordoned node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Taints of a node that does not answer: admission gives every pod five minutes, eviction decides after them.
+const SILENT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Whether labels satisfy a selector; an unknown operator never does.
+pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    let by_label = selector.match_labels.iter().flatten();
+    let by_expression = selector.match_expressions.iter().flatten();
+    by_label.into_iter().all(|(key, value)| labels.get(key) == Some(value))
+        && by_expression
+            .into_iter()
+            .all(|e| holds(&e.operator, labels.get(&e.key), e.values.as_deref().unwrap_or_default()))
+}
+
+/// Why a pod may not run on a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Objection {
+    /// In plain words.
+    pub reason: String,
+    /// What runs there now may stay.
+    pub except_current: bool,
+}
+
+/// The first objection of a node against a pod, tolerations of the pool included.
+pub(crate) fn objection(spec: &PodSpec, more_tolerations: &[Toleration], node: &Node) -> Option<Objection> {
+    selector_objection(spec, node)
+        .map(|reason| Objection { reason, except_current: false })
+        .or_else(|| taint_objection(spec, more_tolerations, node))
+}
+
+fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
+    let labels = node.labels();
+    for (key, value) in spec.node_selector.iter().flatten() {
+        if labels.get(key) != Some(value) {
+            return Some(format!("nodeSelector {key}={value}"));
+        }
+    }
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let matches = required.node_selector_terms.iter().any(|term| term_matches(term, node));
+    (!matches).then(|| "its node affinity selects other nodes".to_owned())
+}
+
+fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    // As in kube-scheduler, a term without requirements selects nothing.
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    let name = node.name_any();
+    let requirement = |r: &NodeSelectorRequirement, value| {
+        holds(&r.operator, value, r.values.as_deref().unwrap_or_default())
+    };
+    expressions.iter().all(|r| requirement(r, node.labels().get(&r.key)))
+        && fields.iter().all(|r| requirement(r, (r.key == "metadata.name").then_some(&name)))
+}
+
+fn holds(operator: &str, value: Option<&String>, values: &[String]) -> bool {
+    let number = |text: &String| text.parse::<i64>().ok();
+    match operator {
+        "In" => value.is_some_and(|value| values.contains(value)),
+        "NotIn" => value.is_none_or(|value| !values.contains(value)),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => {
+            matches!((value.and_then(number), values.first().and_then(number)), (Some(a), Some(b)) if a > b)
+        }
+        "Lt" => {
+            matches!((value.and_then(number), values.first().and_then(number)), (Some(a), Some(b)) if a < b)
+        }
+        _ => false,
+    }
+}
+
+fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<Objection> {
+    let node_spec = node.spec.as_ref()?;
+    let name = node.name_any();
+    let tolerated =
+        |taint: &Taint| spec.tolerations.iter().flatten().chain(more).any(|t| tolerates(t, taint));
+    let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    if node_spec.unschedulable == Some(true) && !tolerated(&cordon) {
+        return Some(Objection { reason: format!("{name} is cordoned"), except_current: true });
+    }
+    let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
+    // The strictest taint decides whether what runs there may stay.
+    let taint = node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !may_stay(taint))?;
+    let reason = if SILENT.contains(&taint.key.as_str()) {
+        format!("{name} is not ready")
+    } else {
+        let value = taint.value.as_ref().map_or(String::new(), |value| format!("={value}"));
+        format!("taint {}{value}:{} of {name}", taint.key, taint.effect)
+    };
+    Some(Objection { reason, except_current: may_stay(taint) })
+}
+
+fn may_stay(taint: &Taint) -> bool {
+    taint.effect != "NoExecute" || SILENT.contains(&taint.key.as_str())
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let effect = toleration.effect.as_deref().unwrap_or_default();
+    let value = toleration.value.as_deref().unwrap_or_default();
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    (effect.is_empty() || effect == taint.effect)
+        && (key == taint.key || (key.is_empty() && exists))
+        && (exists || value == taint.value.as_deref().unwrap_or_default())
+}

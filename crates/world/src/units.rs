@@ -1,0 +1,379 @@
+//! From pools, nodes and topologies to computing units.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
+use k8s_openapi::api::core::v1::{Node, Toleration};
+use kube::ResourceExt;
+
+use crate::numbers::{Exact, floor, quantity, rational};
+use crate::pods::{Amounts, add, is_ours, is_over, requests};
+use crate::selectors::labels_match;
+use crate::{Objects, Policy};
+
+/// The label that names a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// One computing unit, and how a pod asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// `node/pool-index`.
+    pub id: String,
+    /// The kind of device.
+    pub kind: String,
+    /// The node that it is part of.
+    pub node: String,
+    /// The node's zone.
+    pub zone: Option<String>,
+    /// The NUMA domain, where it is known and can be had.
+    pub numa: Option<String>,
+    /// The pool that offers it.
+    pub pool: String,
+    /// Work in microseconds per window.
+    pub capacity: u64,
+    /// The most work that one actor can get done there, which takes one message at a time.
+    pub capacity_per_actor: u64,
+    /// At most so many actors.
+    pub slots: Option<u64>,
+    /// The resource of which a pod asks one.
+    pub resource: Option<String>,
+}
+
+/// How a pool is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolReport {
+    /// Units that the pool's nodes and devices make.
+    pub units: usize,
+    /// Units that can be used: healthy, and offered by the kubelet.
+    pub healthy: usize,
+    /// What is wrong, by the type of the condition, in plain words.
+    pub problems: BTreeMap<&'static str, String>,
+}
+
+/// A node with what pods that are not ours leave of it.
+pub(crate) struct FreeNode<'a> {
+    pub node: &'a Node,
+    pub name: String,
+    pub topology: Option<&'a NodeTopology>,
+    /// What is left, by resource; may be below zero.
+    pub left: Amounts,
+}
+
+impl FreeNode<'_> {
+    pub fn left(&self, resource: &str) -> Exact {
+        self.left.get(resource).copied().unwrap_or_default()
+    }
+}
+
+/// The nodes by name, with foreign pods taken off.
+pub(crate) fn free_nodes(objects: &Objects) -> Vec<FreeNode<'_>> {
+    let mut foreign: BTreeMap<&str, Amounts> = BTreeMap::new();
+    for pod in objects.pods.iter().filter(|pod| !is_ours(pod) && !is_over(pod)) {
+        let Some(spec) = &pod.spec else { continue };
+        let Some(node) = &spec.node_name else { continue };
+        let taken = foreign.entry(node).or_default();
+        *taken.entry("pods".to_owned()).or_default() += Exact::from(1);
+        // The API server refuses quantities that cannot be read.
+        add(taken, &requests(spec).unwrap_or_default());
+    }
+    let topologies: BTreeMap<String, &NodeTopology> =
+        objects.topologies.iter().map(|topology| (topology.name_any(), topology.as_ref())).collect();
+    let mut nodes: Vec<FreeNode> = objects
+        .nodes
+        .iter()
+        .map(|node| {
+            let name = node.name_any();
+            let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+            let mut left: Amounts = allocatable
+                .into_iter()
+                .flatten()
+                .filter_map(|(resource, amount)| Some((resource.clone(), quantity(&amount.0).ok()?)))
+                .collect();
+            for (resource, amount) in foreign.get(name.as_str()).into_iter().flatten() {
+                *left.entry(resource.clone()).or_default() -= amount;
+            }
+            FreeNode { node, topology: topologies.get(&name).copied(), name, left }
+        })
+        .collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    nodes
+}
+
+/// What the pools make of the nodes: units by node and pool, and a report on each pool.
+pub(crate) struct Offer {
+    pub units: Vec<Unit>,
+    pub reports: BTreeMap<String, PoolReport>,
+    /// Tolerations that pods get from their pool.
+    pub tolerations: BTreeMap<String, Vec<Toleration>>,
+}
+
+/// Who has what already: the pool with the smaller name wins.
+#[derive(Default)]
+struct Claims {
+    /// Cores of a node, by kind.
+    cores: BTreeMap<(String, String), String>,
+    /// A device of a node, by kind.
+    devices: BTreeMap<(String, String, String), String>,
+    /// A resource of a node.
+    resources: BTreeMap<(String, String), String>,
+}
+
+/// Works out the units of every pool.
+pub(crate) fn offer(objects: &Objects, nodes: &[FreeNode], policy: &Policy) -> Offer {
+    let mut offer = Offer { units: Vec::new(), reports: BTreeMap::new(), tolerations: BTreeMap::new() };
+    let mut claims = Claims::default();
+    let mut pools: Vec<&DevicePool> = objects.pools.iter().map(AsRef::as_ref).collect();
+    pools.sort_by_key(|pool| pool.name_any());
+    for pool in pools {
+        let name = pool.name_any();
+        let mut report = PoolReport::default();
+        match Measures::of(pool, policy) {
+            Ok(measures) => {
+                for node in nodes.iter().filter(|node| selects(pool, node.node)) {
+                    let source = Source { pool, name: &name, node, measures: &measures };
+                    source.offer(&mut claims, &mut report, &mut offer.units);
+                }
+            }
+            Err(problem) => {
+                report.problems.insert("Invalid", problem);
+            }
+        }
+        let defaults = pool.spec.pod_defaults.as_ref();
+        offer.tolerations.insert(name.clone(), defaults.map(|d| d.tolerations.clone()).unwrap_or_default());
+        offer.reports.insert(name, report);
+    }
+    offer.units.sort_by(|a, b| a.id.cmp(&b.id));
+    offer
+}
+
+fn selects(pool: &DevicePool, node: &Node) -> bool {
+    pool.spec.node_selector.as_ref().is_none_or(|selector| labels_match(selector, node.labels()))
+}
+
+/// A pool's numbers.
+struct Measures {
+    /// Window × utilization × speed: what one lane does, in microseconds.
+    per_lane: Exact,
+    lanes: Option<Exact>,
+    sharing: Option<u64>,
+}
+
+impl Measures {
+    fn of(pool: &DevicePool, policy: &Policy) -> Result<Self, String> {
+        let number =
+            |field: &str, text: &str| rational(text).map_err(|e| format!("spec.{field}: {e}; correct it"));
+        let speed = number("speed", &pool.spec.speed)?;
+        let share = number("utilizationTarget", &pool.spec.utilization_target)?;
+        Ok(Self {
+            per_lane: policy.window * share * speed,
+            lanes: pool.spec.lanes.map(|lanes| Exact::from(i128::from(lanes))),
+            sharing: pool.spec.max_instances_per_unit().and_then(|most| u64::try_from(most).ok()),
+        })
+    }
+}
+
+/// One pool on one node.
+struct Source<'a> {
+    pool: &'a DevicePool,
+    name: &'a str,
+    node: &'a FreeNode<'a>,
+    measures: &'a Measures,
+}
+
+impl Source<'_> {
+    fn offer(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+        match self.pool.spec.unit() {
+            UnitKind::Node => {
+                if self.claims_cores(claims, report) {
+                    report.units += 1;
+                    report.healthy += 1;
+                    let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu"));
+                    units.push(self.unit(0, lanes, self.measures.sharing, None, None));
+                }
+            }
+            UnitKind::NumaDomain => self.offer_domains(claims, report, units),
+            UnitKind::Device => self.offer_devices(claims, report, units),
+        }
+    }
+
+    fn unit(
+        &self,
+        index: usize,
+        lanes: Exact,
+        slots: Option<u64>,
+        numa: Option<i32>,
+        resource: Option<String>,
+    ) -> Unit {
+        let zone = self.node.node.labels().get(ZONE).cloned();
+        Unit {
+            id: format!("{}/{}-{index}", self.node.name, self.name),
+            kind: self.pool.spec.kind.clone(),
+            node: self.node.name.clone(),
+            zone,
+            numa: numa.map(|numa| format!("numa-{numa}")),
+            pool: self.name.to_owned(),
+            capacity: floor(self.measures.per_lane * lanes).max(1),
+            capacity_per_actor: floor(self.measures.per_lane).max(1),
+            slots,
+            resource,
+        }
+    }
+
+    /// Whether nobody has the node's cores for this kind yet.
+    fn claims_cores(&self, claims: &mut Claims, report: &mut PoolReport) -> bool {
+        let key = (self.node.name.clone(), self.pool.spec.kind.clone());
+        let owner = claims.cores.entry(key).or_insert_with(|| self.name.to_owned());
+        if owner == self.name {
+            return true;
+        }
+        let problem =
+            format!("pool {owner} has the cores of {} already; narrow nodeSelector", self.node.name);
+        report.problems.entry("Overlap").or_insert(problem);
+        false
+    }
+
+    fn resource(&self, index: i32) -> String {
+        let resource =
+            self.pool.spec.resource.as_ref().map_or("", |resource| resource.device_plugin.as_str());
+        resource.replace("{index}", &index.to_string())
+    }
+
+    fn offer_domains(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+        let domains = self.devices("numa-domain");
+        if domains.is_empty() || !self.claims_cores(claims, report) {
+            return;
+        }
+        let cores = |device: &Device| -> i128 {
+            let of = |type_: &str| {
+                device.compute_resources.iter().find(|r| r.type_ == type_).map(|r| r.count.into())
+            };
+            of("Core").or_else(|| of("Processing Unit")).unwrap_or(1)
+        };
+        let all: i128 = domains.iter().map(|device| cores(device)).sum();
+        for (position, device) in domains.iter().enumerate() {
+            report.units += 1;
+            let index = device.numa_node.unwrap_or_else(|| i32::try_from(position).unwrap_or(i32::MAX));
+            let resource = self.resource(index);
+            let offered = floor(self.node.left(&resource));
+            if device.health != Health::Ok || offered == 0 {
+                let problem = format!(
+                    "{} offers no {resource}: its device plugin is missing or all are taken",
+                    self.node.name
+                );
+                report.problems.entry("Degraded").or_insert(problem);
+                continue;
+            }
+            report.healthy += 1;
+            let share = Exact::new(cores(device), all.max(1));
+            let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu") * share);
+            let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
+            let position = usize::try_from(index).unwrap_or(position);
+            units.push(self.unit(position, lanes, slots, Some(index), Some(resource)));
+        }
+    }
+
+    fn offer_devices(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+        let resource = self.resource(0);
+        let wanted = self.pool.spec.devices.clone().unwrap_or_default();
+        let devices: Vec<&Device> = self
+            .devices(&self.pool.spec.kind)
+            .into_iter()
+            .filter(|device| matches(&wanted, device))
+            .collect();
+        let sharing = self.measures.sharing.unwrap_or(1).max(1);
+        let offered = floor(self.node.left(&resource)) / sharing;
+        if devices.is_empty() {
+            if offered > 0 && self.node.topology.is_none() {
+                let problem =
+                    format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
+                report.problems.entry("NoTopology").or_insert(problem);
+            }
+            return;
+        }
+        if !self.claims_devices(&devices, &resource, claims, report) {
+            return;
+        }
+        report.units += devices.len();
+        let healthy: Vec<&&Device> = devices.iter().filter(|device| device.health == Health::Ok).collect();
+        let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
+        if usable < devices.len() {
+            let problem = format!(
+                "{}: {} devices, {} healthy, room for {offered} in {resource}",
+                self.node.name,
+                devices.len(),
+                healthy.len()
+            );
+            report.problems.entry("Degraded").or_insert(problem);
+        }
+        report.healthy += usable;
+        let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
+        if classes.len() > 1 {
+            let problem = format!(
+                "{}: devices of {} classes (model, NUMA domain) behind {resource}; the kubelet picks which one",
+                self.node.name,
+                classes.len()
+            );
+            report.problems.entry("Ambiguous").or_insert(problem);
+        }
+        let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
+        let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
+        units.extend((0..usable).map(|i| self.unit(i, lanes, Some(sharing), numa, Some(resource.clone()))));
+    }
+
+    /// Whether nobody has the devices, or their resource, yet.
+    fn claims_devices(
+        &self,
+        devices: &[&Device],
+        resource: &str,
+        claims: &mut Claims,
+        report: &mut PoolReport,
+    ) -> bool {
+        let (node, kind) = (&self.node.name, &self.pool.spec.kind);
+        let keys: Vec<_> = devices.iter().map(|d| (node.clone(), kind.clone(), d.id.clone())).collect();
+        if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.2))) {
+            let problem = format!("pool {owner} has {id} of {node} already; narrow devices or nodeSelector");
+            report.problems.entry("Overlap").or_insert(problem);
+            return false;
+        }
+        let key = (node.clone(), resource.to_owned());
+        if let Some(owner) = claims.resources.get(&key) {
+            let problem = format!(
+                "pool {owner} asks for {resource} on {node} too, and the kubelet picks the device; give each its own resource"
+            );
+            report.problems.entry("Ambiguous").or_insert(problem);
+            return false;
+        }
+        claims.resources.insert(key, self.name.to_owned());
+        claims.devices.extend(keys.into_iter().map(|key| (key, self.name.to_owned())));
+        true
+    }
+
+    /// The node's devices of a type, in the form that kinds have: lower case, words joined by `-`.
+    fn devices(&self, kind: &str) -> Vec<&Device> {
+        let of_kind = |device: &&Device| device.type_.to_lowercase().replace(' ', "-") == kind;
+        let devices = self.node.topology.map(|topology| topology.spec.devices.as_slice()).unwrap_or_default();
+        let mut devices: Vec<&Device> = devices.iter().filter(of_kind).collect();
+        devices.sort_by(|a, b| (a.numa_node, &a.id).cmp(&(b.numa_node, &b.id)));
+        devices
+    }
+}
+
+fn matches(wanted: &DeviceMatch, device: &Device) -> bool {
+    let same = |wanted: &Option<String>, found: &Option<String>| {
+        wanted.as_ref().is_none_or(|wanted| found.as_ref().is_some_and(|found| glob(wanted, found)))
+    };
+    same(&wanted.vendor, &device.vendor) && same(&wanted.model, &device.model)
+}
+
+/// Whether a text fits a pattern in which `*` stands for any text; upper and lower case are the same.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}

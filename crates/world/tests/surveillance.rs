@@ -1,0 +1,31 @@
+//! The example application on the example machines, from files to a plan.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use placement::{Budget, NoPolicy, plan};
+use world::{ApplicationKey, Objects, Policy, snapshot};
+
+fn objects() -> Objects {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut objects = Objects::default();
+    let mut files = vec![format!("{examples}/nodes.yaml"), format!("{examples}/pools.yaml")];
+    files.push(format!("{examples}/surveillance.yaml"));
+    files.extend(["cpu", "gpu", "fpga", "numa"].map(|name| format!("{examples}/topologies/{name}.yaml")));
+    for file in files {
+        objects.read(&file, &std::fs::read_to_string(&file).unwrap()).unwrap();
+    }
+    objects
+}
+
+#[test]
+fn the_example_in_numbers() {
+    let key = ApplicationKey { namespace: "vision".into(), name: "surveillance".into() };
+    let world = snapshot(&objects(), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+    let file = world.snapshot.file();
+    let units: Vec<String> = file.units.iter().map(|u| format!("{} {}", u.id, u.capacity)).collect();
+    insta::assert_snapshot!(units.join("\n"), @"");
+    let work: Vec<String> = file.actors.iter().map(|a| format!("{} {:?}", a.id, a.runs_on.iter().map(|(k, r)| (k, r.work)).collect::<Vec<_>>())).collect();
+    insta::assert_snapshot!(work.join("\n"), @"");
+    let plan = plan(&world.snapshot, &placement::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    insta::assert_snapshot!(plan.cost.in_words(&world.snapshot), @"");
+    assert_eq!(world.notes, []);
+}
