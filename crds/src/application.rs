@@ -205,8 +205,9 @@ pub struct Implementation {
 
     /// The pod that runs the actor on this kind, as in a Deployment.
     ///
-    /// Cairn adds the node, the pool's resource and its own labels. With several containers, the one
-    /// named `actor` gets the device. `nodeName` and `schedulerName` must stay unset.
+    /// Cairn adds the node, the pool's resource and its own labels; leave `nodeName` and `schedulerName` unset.
+    ///
+    /// With several containers, the one named `actor` gets the device.
     #[schemars(schema_with = "crate::template::pod_template")]
     pub template: PodTemplateSpec,
 }

@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{Condition, Time};
 
-/// Where the actors of one application run, what that costs, and why.
-///
-/// The lists are atomic for server-side apply: keyed by actor, the bookkeeping of 1,000 assignments
-/// would be larger than the assignments.
+// The lists are atomic for server-side apply: keyed by actor, its bookkeeping of 1,000 assignments would
+// be larger than the assignments.
+/// Where the actors of one application run, what that costs, and why: the decision. One per application, owned by it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "cairn.dev",

@@ -73,8 +73,7 @@ pub struct DevicePoolSpec {
 
     /// How many servers work side by side in one unit, a count.
     ///
-    /// Absent: 1 for `Device`; for `Node` the allocatable cores less what foreign pods request, fractions
-    /// included; for `NumaDomain` its share of those.
+    /// Absent: 1 for `Device`; the free cores, fractions included, for `Node`; its share of them for `NumaDomain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_536))]
     pub lanes: Option<i32>,
@@ -230,8 +229,7 @@ pub enum UnitKind {
 pub struct PoolResource {
     /// The extended resource of a device plugin, such as `nvidia.com/gpu`.
     ///
-    /// For unit `NumaDomain` it contains `{index}`, which stands for the number of the domain, as in
-    /// `cairn.dev/numa-{index}`.
+    /// For `NumaDomain` with `{index}` in it, the number of the domain, as in `cairn.dev/numa-{index}`.
     #[schemars(length(min = 3, max = 128))]
     #[x_kube(
         validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9{]([-A-Za-z0-9_.{}]*[A-Za-z0-9}])?$')")
@@ -309,4 +307,26 @@ pub struct DevicePoolStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_pool_is_made_of_nodes_and_any_other_of_devices() {
+        let (mut cpu, mut gpu) = (DevicePoolSpec::new("cpu"), DevicePoolSpec::new("gpu"));
+        assert_eq!((cpu.unit(), gpu.unit()), (UnitKind::Node, UnitKind::Device));
+        (cpu.unit, gpu.unit) = (Some(UnitKind::NumaDomain), Some(UnitKind::Node));
+        assert_eq!((cpu.unit(), gpu.unit()), (UnitKind::NumaDomain, UnitKind::Node));
+    }
+
+    #[test]
+    fn a_device_is_not_shared_unless_the_pool_says_so() {
+        let (mut cpu, mut gpu) = (DevicePoolSpec::new("cpu"), DevicePoolSpec::new("gpu"));
+        assert_eq!((cpu.max_instances_per_unit(), gpu.max_instances_per_unit()), (None, Some(1)));
+        cpu.sharing = Some(Sharing { max_instances: 8 });
+        gpu.sharing = Some(Sharing { max_instances: 4 });
+        assert_eq!((cpu.max_instances_per_unit(), gpu.max_instances_per_unit()), (Some(8), Some(4)));
+    }
 }

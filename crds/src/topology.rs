@@ -1,5 +1,7 @@
 //! `NodeTopology`: what a node has. In HiCR's terms, its Topology.
 
+use std::collections::BTreeMap;
+
 use kube::core::{Message, Rule};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -7,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Condition;
 
-/// The devices of one node and the links between them, as the node agent found them.
-///
-/// It has the name of the Node and is owned by it.
+/// The devices of one node and the links between them, as the node agent found them. It has the name of the Node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "cairn.dev",
@@ -237,21 +237,43 @@ pub struct NodeTopologyStatus {
 impl NodeTopologySpec {
     /// How many devices of which type there are, sorted by type, as in `2 GPU, 2 NUMA Domain`.
     ///
-    /// Devices that are lost or degraded are named as such: `1 GPU (1 lost), 2 NUMA Domain`.
+    /// Devices that are not well are counted apart: `2 GPU (1 lost), 2 NUMA Domain`.
     pub fn summary(&self) -> String {
-        let mut by_type = std::collections::BTreeMap::<&str, (usize, usize, usize)>::new();
+        let mut by_type = BTreeMap::<&str, (usize, BTreeMap<Health, usize>)>::new();
         for device in &self.devices {
-            let (all, degraded, lost) = by_type.entry(&device.type_).or_default();
+            let (all, unwell) = by_type.entry(&device.type_).or_default();
             *all += 1;
-            *degraded += usize::from(device.health == Health::Degraded);
-            *lost += usize::from(device.health == Health::Lost);
+            if device.health != Health::Ok {
+                *unwell.entry(device.health).or_default() += 1;
+            }
         }
-        let words = by_type.into_iter().map(|(type_, (all, degraded, lost))| match (degraded, lost) {
-            (0, 0) => format!("{all} {type_}"),
-            (degraded, 0) => format!("{all} {type_} ({degraded} degraded)"),
-            (0, lost) => format!("{all} {type_} ({lost} lost)"),
-            (degraded, lost) => format!("{all} {type_} ({degraded} degraded, {lost} lost)"),
+        let words = by_type.iter().map(|(type_, (all, unwell))| {
+            let unwell: Vec<_> = unwell.iter().map(|(health, count)| format!("{count} {health}")).collect();
+            if unwell.is_empty() {
+                format!("{all} {type_}")
+            } else {
+                format!("{all} {type_} ({})", unwell.join(", "))
+            }
         });
         words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_by_type_and_names_what_is_not_well() {
+        let device = |type_: &str, health| Device { type_: type_.to_owned(), health, ..Device::default() };
+        let devices = vec![
+            device("NUMA Domain", Health::Ok),
+            device("GPU", Health::Lost),
+            device("NUMA Domain", Health::Ok),
+            device("GPU", Health::Unknown),
+        ];
+        let spec = NodeTopologySpec { devices, links: Vec::new() };
+        assert_eq!(spec.summary(), "2 GPU (1 lost, 1 unknown), 2 NUMA Domain");
+        assert_eq!(NodeTopologySpec::default().summary(), "");
     }
 }

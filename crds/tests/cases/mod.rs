@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One file: an object that is accepted, and what is refused of it.
 #[derive(Deserialize)]
@@ -81,4 +81,23 @@ pub fn change(base: &Value, changes: &Changes) -> Value {
         }
     }
     object
+}
+
+/// An application at every bound at once: 256 groups, each with 8 others, and 512 channels one to one.
+///
+/// What the API server spends on one rule is bounded; this is the object that a rule must stay below it for.
+pub fn largest_application(base: &Value) -> Value {
+    let name = |index: usize| format!("group-of-24-letters-{:04}", index % 256);
+    let group = |index: usize| {
+        let mut group = base["spec"]["actors"][0].clone();
+        group["name"] = json!(name(index));
+        group["with"] = (1..=8).map(|other| json!(name(index + other))).collect();
+        group
+    };
+    let channel =
+        |index| json!({"from": name(index), "to": name(index + 1), "rate": "60/s", "pattern": "OneToOne"});
+    let mut largest = base.clone();
+    largest["spec"]["actors"] = (0..256).map(group).collect();
+    largest["spec"]["channels"] = (0..512).map(channel).collect();
+    largest
 }
