@@ -122,13 +122,18 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
     let all = |path: &dyn Fn() -> String, quantities: &BTreeMap<String, u64>| {
         quantities.iter().try_for_each(|(name, value)| fits(&|| format!("{}.{name}", path()), *value))
     };
+    fits(&|| "windowMicroseconds".to_owned(), file.window_microseconds.unwrap_or(0))?;
     for (i, node) in file.nodes.iter().enumerate() {
         all(&|| format!("nodes[{i}].provides"), &node.provides)?;
     }
     for (i, unit) in file.units.iter().enumerate() {
         fits(&|| format!("units[{i}].capacity"), unit.capacity)?;
         all(&|| format!("units[{i}].provides"), &unit.provides)?;
-        fits(&|| format!("units[{i}].slots"), unit.slots.unwrap_or(0))?;
+        let optional =
+            [("slots", unit.slots), ("powerWatts", unit.power_watts), ("idleWatts", unit.idle_watts)];
+        for (field, value) in optional {
+            fits(&|| format!("units[{i}].{field}"), value.unwrap_or(0))?;
+        }
     }
     for (i, actor) in file.actors.iter().enumerate() {
         all(&|| format!("actors[{i}].requires"), &actor.requires)?;
@@ -176,11 +181,20 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
 }
 
 fn check_units_and_actors(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    let zones: BTreeMap<&str, &str> =
+        file.nodes.iter().filter_map(|node| Some((node.id.as_str(), node.zone.as_deref()?))).collect();
     for (i, unit) in file.units.iter().enumerate() {
         for (field, text) in [("kind", &unit.kind), ("node", &unit.node)] {
             if text.is_empty() {
                 return Err(SnapshotError::new(format!("units[{i}].{field}"), "is empty; give it a name"));
             }
+        }
+        if let (Some(zone), Some(of_node)) = (&unit.zone, zones.get(unit.node.as_str()))
+            && zone != of_node
+        {
+            let problem =
+                format!("is `{zone}`, and its node {} is in `{of_node}`; correct one of them", unit.node);
+            return Err(SnapshotError::new(format!("units[{i}].zone"), problem));
         }
         if unit.capacity == 0 {
             let problem = "is 0; a unit can do at least 1 in a window, leave out units that can do nothing";
@@ -229,9 +243,9 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
     for (a, row) in &cost.kinds {
         for (b, value) in row {
             let other = cost.kinds.get(b).and_then(|row| row.get(a));
-            if other.is_some_and(|other| other != value) {
+            if let Some(other) = other.filter(|other| *other != value) {
                 let problem = format!(
-                    "{a} to {b} costs {value}, {b} to {a} something else; costs are symmetric, give one"
+                    "{a} to {b} costs {value}, {b} to {a} costs {other}; costs are symmetric, give one"
                 );
                 return Err(SnapshotError::new(format!("exchangeCost.kinds.{a}.{b}"), problem));
             }
@@ -349,10 +363,12 @@ fn check_sums(file: &SnapshotFile) -> Result<(), SnapshotError> {
     }));
     let costs = messages.saturating_mul(dearest);
     fits("messages", "communication", costs)?;
-    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences))?;
     let work =
         |actor: &crate::file::Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
-    fits("actors", "work", sum(&mut file.actors.iter().map(work)))?;
+    let work = sum(&mut file.actors.iter().map(work));
+    fits("actors", "work", work)?;
+    // One level may name them all.
+    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences + work))?;
     let mut resources: BTreeMap<&str, u128> = BTreeMap::new();
     for actor in &file.actors {
         let of_kinds =

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::bundle::{Bundles, Settlement};
 use crate::state::State;
 use crate::{Answer, Budget, Snapshot, SolveError, StoppedBy, Strategy};
 
-/// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors as
-/// long as that makes the vector smaller.
+/// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors, and
+/// whole bundles of actors that must be together, as long as that makes the vector smaller.
 ///
-/// A piece of effort is one actor looked at.
+/// A piece of effort is one actor, or one bundle, looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy;
 
@@ -23,15 +24,20 @@ impl Strategy for Greedy {
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let mut work = Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget };
+        let bundles = Bundles::new(snapshot);
         let mut state = State::new(snapshot);
         keep_what_runs(&mut state, snapshot);
         let mut order = Order::new(snapshot, &state);
         // Construction is always finished: an answer without it would leave out actors that have room.
         while let Some(actor) = order.next(snapshot) {
-            place(&mut state, snapshot, actor);
+            match bundles.of(actor) {
+                // The rest of the bundle finds its place taken care of when its turn comes.
+                Some(bundle) if state.assignment[actor].is_none() => bundles.settle(bundle, &mut state),
+                _ => place(&mut state, snapshot, actor),
+            }
             work.spend();
         }
-        let improved = improve(&mut state, snapshot, &mut work);
+        let improved = improve(&mut state, snapshot, &bundles, &mut work);
         Ok(Answer {
             assignment: state.assignment,
             bound: BTreeMap::new(),
@@ -69,32 +75,37 @@ fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-/// Who is placed next: whoever is tied most to what has a place already; the choosy before the easy.
+/// Who is placed next: the choosy before the easy, then whoever is tied most to what has a place already.
 struct Order {
     waiting: Vec<usize>,
     pull: Vec<i64>,
+    /// Most work that the actor is on any kind.
+    heaviest: Vec<i64>,
 }
 
 impl Order {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
-        let waiting: Vec<usize> =
-            (0..snapshot.actors()).filter(|&actor| state.assignment[actor].is_none()).collect();
-        let pull = (0..snapshot.actors())
-            .map(|actor| {
-                let placed = |peer: usize| state.assignment[peer].is_some();
-                snapshot.edges(actor).iter().filter(|edge| placed(edge.peer)).map(|edge| edge.rate).sum()
-            })
-            .collect();
-        Self { waiting, pull }
+        let actors = 0..snapshot.actors();
+        let pull = |actor: usize| {
+            let placed = |peer: usize| state.assignment[peer].is_some();
+            snapshot.edges(actor).iter().filter(|edge| placed(edge.peer)).map(|edge| edge.rate).sum()
+        };
+        let heaviest = |actor: usize| {
+            let implementations = snapshot.index.implementations[actor].iter().flatten();
+            implementations.map(|needs| needs.work).max().unwrap_or(0)
+        };
+        Self {
+            waiting: actors.clone().filter(|&actor| state.assignment[actor].is_none()).collect(),
+            pull: actors.clone().map(pull).collect(),
+            heaviest: actors.map(heaviest).collect(),
+        }
     }
 
     fn next(&mut self, snapshot: &Snapshot) -> Option<usize> {
-        let bound = |actor: usize| !snapshot.index.relations_of[actor].is_empty();
         let key = |actor: usize| {
-            let heaviest =
-                snapshot.index.implementations[actor].iter().flatten().map(|needs| needs.work).max();
             let choosy = snapshot.candidates(actor).len() <= 1;
-            (choosy, bound(actor), self.pull[actor], heaviest, std::cmp::Reverse(actor))
+            let bound = !snapshot.index.relations_of[actor].is_empty();
+            (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
         };
         let position = (0..self.waiting.len()).max_by_key(|&position| key(self.waiting[position]))?;
         let actor = self.waiting.swap_remove(position);
@@ -105,26 +116,33 @@ impl Order {
     }
 }
 
-/// The lawful unit with the smallest price; among equals where it was, then the emptiest.
-fn cheapest(state: &State, snapshot: &Snapshot, actor: usize) -> Option<(Vec<i64>, usize)> {
+/// What a place costs an actor: its price, and among equals whether it leaves where it was.
+type Price = (Vec<i64>, bool);
+
+fn price(state: &State, snapshot: &Snapshot, actor: usize, unit: usize) -> Price {
+    let leaves = snapshot.current(actor).is_some_and(|current| current != unit);
+    (state.price(actor, unit), leaves)
+}
+
+/// The lawful unit with the smallest price; among equals the emptiest.
+fn cheapest(state: &State, snapshot: &Snapshot, actor: usize) -> Option<(Price, usize)> {
     let lawful = snapshot.candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
     lawful
-        .map(|&unit| {
-            let elsewhere = snapshot.current(actor) != Some(unit);
-            (state.price(actor, unit), (elsewhere, state.fullness_with(actor, unit), unit))
-        })
+        .map(|&unit| (price(state, snapshot, actor, unit), (state.fullness_with(actor, unit), unit)))
         .min()
-        .map(|(price, (_, _, unit))| (price, unit))
+        .map(|(price, (_, unit))| (price, unit))
 }
 
 fn place(state: &mut State, snapshot: &Snapshot, actor: usize) {
-    if let Some((_, unit)) = cheapest(state, snapshot, actor) {
+    if state.assignment[actor].is_none()
+        && let Some((_, unit)) = cheapest(state, snapshot, actor)
+    {
         state.put(actor, unit);
     }
 }
 
 /// Takes steps that pay until none is left; false when the budget ended it first.
-fn improve(state: &mut State, snapshot: &Snapshot, work: &mut Work) -> bool {
+fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut Work) -> bool {
     let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
     loop {
         let mut improved = false;
@@ -135,6 +153,13 @@ fn improve(state: &mut State, snapshot: &Snapshot, work: &mut Work) -> bool {
             work.spend();
             improved |= improve_one(state, snapshot, actor);
         }
+        for bundle in bundles.all() {
+            if work.is_over() {
+                return false;
+            }
+            work.spend();
+            improved |= improve_bundle(state, bundles, bundle);
+        }
         if !improved {
             return true;
         }
@@ -142,18 +167,27 @@ fn improve(state: &mut State, snapshot: &Snapshot, work: &mut Work) -> bool {
 }
 
 /// Moves the actor to where it is cheapest, or gives it a place if it has none; false when nothing changed.
+///
+/// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move.
 fn improve_one(state: &mut State, snapshot: &Snapshot, actor: usize) -> bool {
     let Some(home) = state.take(actor) else {
         place(state, snapshot, actor);
         return state.assignment[actor].is_some();
     };
-    let stay = state.price(actor, home);
-    if let Some((price, unit)) = cheapest(state, snapshot, actor)
-        && price < stay
-    {
+    let stay = price(state, snapshot, actor, home);
+    let better = cheapest(state, snapshot, actor).filter(|(price, _)| *price < stay);
+    state.put(actor, better.as_ref().map_or(home, |(_, unit)| *unit));
+    better.is_some()
+}
+
+/// Moves a whole bundle to where it is cheapest; false when nothing changed.
+fn improve_bundle(state: &mut State, bundles: &Bundles, bundle: usize) -> bool {
+    let stay = bundles.take(bundle, state);
+    let better = bundles.best(bundle, state).filter(|found| found.price < stay.price);
+    let improved = better.is_some();
+    let Settlement { places, .. } = better.unwrap_or(stay);
+    for (actor, unit) in places {
         state.put(actor, unit);
-        return true;
     }
-    state.put(actor, home);
-    false
+    improved
 }

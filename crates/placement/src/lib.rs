@@ -6,7 +6,9 @@
 //!
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
 
+mod bundle;
 mod check;
+mod constraint;
 mod cost;
 pub mod file;
 mod greedy;

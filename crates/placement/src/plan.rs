@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::state::State;
 use crate::{
-    Assignment, Budget, Cost, Judge, JudgeError, Objectives, Rule, Snapshot, SnapshotError, SolveError,
-    StoppedBy, Strategy, Violation,
+    Assignment, Budget, Cost, Criterion, Judge, JudgeError, Objectives, Rule, Snapshot, SnapshotError,
+    SolveError, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -117,13 +118,18 @@ pub fn plan(
     if !violations.is_empty() {
         return Err(PlanError::Unlawful { strategy: name, violations });
     }
+    let claimed = cost.vector(snapshot);
     let proposed = (answer.assignment, cost);
     let (assignment, cost) = take_back_idle_moves(snapshot, judge, never_worse(snapshot, judge, proposed)?)?;
-    let bound = bounds(snapshot, &cost, answer.bound, answer.optimal);
+    // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
+    let refuted = answer.optimal && cost.vector(snapshot) < claimed;
+    let proven = if refuted { BTreeMap::new() } else { answer.bound };
+    let optimal = answer.optimal && !refuted;
+    let bound = bounds(snapshot, &cost, proven, optimal);
     Ok(Plan {
         unplaced: snapshot.unplaced(&assignment),
         moves: snapshot.moves(&assignment),
-        optimal: answer.optimal || is_bounded(snapshot, &cost, &bound),
+        optimal: optimal || is_bounded(snapshot, &cost, &bound),
         bound,
         assignment,
         cost,
@@ -166,22 +172,37 @@ fn never_worse(
 fn take_back_idle_moves(
     snapshot: &Snapshot,
     judge: &dyn Judge,
-    (mut assignment, mut cost): (Assignment, Cost),
+    (assignment, mut cost): (Assignment, Cost),
 ) -> Result<(Assignment, Cost), JudgeError> {
+    let mut state = State::of(snapshot, &assignment);
+    // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
+    let levels = snapshot.objectives().levels();
+    let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
     loop {
         let mut changed = false;
-        for moved in snapshot.moves(&assignment) {
-            assignment[moved.actor] = Some(moved.from);
-            let (violations, without) = assess(snapshot, judge, &assignment)?;
+        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+            let (Some(from), Some(to)) = (snapshot.current(actor), state.assignment[actor]) else { continue };
+            if from == to {
+                continue;
+            }
+            state.take(actor);
+            let pays = state.price(actor, to)[..known] < state.price(actor, from)[..known];
+            if pays || !state.admits(actor, from) {
+                state.put(actor, to);
+                continue;
+            }
+            state.put(actor, from);
+            let (violations, without) = assess(snapshot, judge, &state.assignment)?;
             if violations.is_empty() && without.vector(snapshot) <= cost.vector(snapshot) {
                 cost = without;
                 changed = true;
             } else {
-                assignment[moved.actor] = Some(moved.to);
+                state.take(actor);
+                state.put(actor, to);
             }
         }
         if !changed {
-            return Ok((assignment, cost));
+            return Ok((state.assignment, cost));
         }
     }
 }
@@ -215,21 +236,19 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
 impl Snapshot {
     /// What runs now and is elsewhere in `assignment`, by position of the actor.
     pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
+        let mut state = State::of(self, assignment);
         let moved = |actor: usize| {
             let (from, to) = (self.current(actor)?, assignment[actor]?);
-            (from != to).then(|| Move {
-                actor,
-                from,
-                to,
-                reason: self.why_moved(actor, from, to, assignment),
-            })
+            let reason = (from != to).then(|| self.why_moved(actor, from, to, &mut state))?;
+            Some(Move { actor, from, to, reason })
         };
-        (0..self.actors()).filter_map(moved).collect()
+        (0..self.actors()).filter(|&actor| !self.is_fixed(actor)).filter_map(moved).collect()
     }
 
     /// What has no place in `assignment`, and why.
     pub fn unplaced(&self, assignment: &Assignment) -> Vec<Unplaced> {
+        let state = State::of(self, assignment);
         let without = (0..self.actors()).filter(|actor| assignment[*actor].is_none());
-        without.map(|actor| Unplaced { actor, reasons: self.why_unplaced(actor, assignment) }).collect()
+        without.map(|actor| Unplaced { actor, reasons: self.why_without(actor, &state) }).collect()
     }
 }

@@ -8,6 +8,10 @@ use crate::{Assignment, Cost, Objectives, Snapshot};
 impl Snapshot {
     /// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
     pub fn why_unplaced(&self, actor: usize, assignment: &Assignment) -> Vec<String> {
+        self.why_without(actor, &State::of(self, assignment))
+    }
+
+    pub(crate) fn why_without(&self, actor: usize, state: &State) -> Vec<String> {
         let kinds: Vec<&str> = self.file().actors[actor].runs_on.keys().map(String::as_str).collect();
         let mut lines: Vec<String> = kinds
             .iter()
@@ -17,12 +21,11 @@ impl Snapshot {
         if kinds.is_empty() {
             lines.push("it has no implementation".to_owned());
         }
-        let state = State::of(self, assignment);
         let mut causes: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
         for unit in 0..self.units() {
             let given = &self.file().units[unit];
             if self.implementation(actor, unit).is_some() {
-                let cause = self.why_not(actor, unit, &state);
+                let cause = self.why_not(actor, unit, state);
                 causes.entry((&given.kind, cause)).or_default().push(&given.id);
             }
         }
@@ -62,28 +65,30 @@ impl Snapshot {
         }
     }
 
-    /// Why an actor leaves a unit: that it may not stay, or what staying would cost.
-    pub(crate) fn why_moved(&self, actor: usize, from: usize, to: usize, assignment: &Assignment) -> String {
+    /// Why an actor leaves a unit: that it may not stay, or what staying would cost. The state is left as it was.
+    pub(crate) fn why_moved(&self, actor: usize, from: usize, to: usize, state: &mut State) -> String {
         if self.implementation(actor, from).is_none() {
             return format!("it has no implementation for {} any more", self.file().units[from].kind);
         }
-        let mut state = State::of(self, assignment);
         state.take(actor);
-        if !state.admits(actor, from) {
-            return format!(
-                "it may not stay on {}: {}",
-                self.unit_id(from),
-                self.why_not(actor, from, &state)
-            );
-        }
-        let (stay, go) = (state.price(actor, from), state.price(actor, to));
-        let levels = self.objectives().levels();
-        let decisive = levels.iter().zip(stay.iter().zip(&go)).find(|(_, (stay, go))| stay != go);
-        match decisive {
-            Some((level, (stay, go))) => {
+        let reason = if state.admits(actor, from) {
+            self.what_it_gains(&state.price(actor, from), &state.price(actor, to))
+        } else if self.candidates(actor).contains(&from) {
+            format!("{} has no room for it beside the others", self.unit_id(from))
+        } else {
+            format!("it may not stay on {}: {}", self.unit_id(from), self.why_not(actor, from, state))
+        };
+        state.put(actor, to);
+        reason
+    }
+
+    fn what_it_gains(&self, stay: &[i64], go: &[i64]) -> String {
+        let mut levels = self.objectives().levels().iter().zip(stay.iter().zip(go));
+        match levels.find(|(_, (stay, go))| stay != go) {
+            Some((level, (stay, go))) if stay > go => {
                 format!("{} of the whole would be {} higher if it stayed", Objectives::key(level), stay - go)
             }
-            None => "it makes room for others".to_owned(),
+            _ => "it makes room for others".to_owned(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One world, checked and indexed; immutable.
 
+use std::fmt;
+
 use crate::SnapshotError;
 use crate::check::check;
 use crate::file::{Constraint, SnapshotFile};
@@ -9,7 +11,7 @@ use crate::objectives::Objectives;
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
 ///
 /// Actors and units are named by their position in the file throughout; ids are for people.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     file: SnapshotFile,
     objectives: Objectives,
@@ -27,7 +29,7 @@ impl Snapshot {
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
         let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader)
-            .map_err(|e| SnapshotError::new(e.path().to_string(), e.inner().to_string()))?;
+            .map_err(|e| SnapshotError::new(e.path().to_string(), plain(&e.inner().to_string())))?;
         reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
         Self::new(file)
     }
@@ -185,4 +187,18 @@ impl Snapshot {
     pub fn incumbent(&self) -> Assignment {
         self.index.current.clone()
     }
+}
+
+/// The file: what a failed test or a panic prints can be replayed.
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.write())
+    }
+}
+
+/// What serde says, in words for people who do not write Rust.
+fn plain(message: &str) -> String {
+    [("expected u64", "expected a whole number from 0 to 2^53"), ("expected a sequence", "expected a list")]
+        .iter()
+        .fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))
 }

@@ -144,6 +144,13 @@ impl<'a> State<'a> {
         (self.load[unit] - self.snapshot.capacity(unit)).max(0)
     }
 
+    /// Largest minus smallest overload.
+    pub fn spread(&self) -> i64 {
+        let smallest = self.overloads.keys().next().copied();
+        let largest = self.overloads.keys().next_back().copied();
+        largest.zip(smallest).map_or(0, |(largest, smallest)| largest - smallest)
+    }
+
     /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
     fn spread_with(&self, actor: usize, unit: usize) -> i64 {
         let before = self.overload(unit);
@@ -162,6 +169,15 @@ impl<'a> State<'a> {
     ///
     /// Two results for the same state and actor compare as the vectors of the whole would.
     pub fn price(&self, actor: usize, unit: usize) -> Vec<i64> {
+        self.price_if(actor, unit, |_| true)
+    }
+
+    /// The price with one criterion left out.
+    pub fn price_without(&self, actor: usize, unit: usize, left_out: Criterion) -> Vec<i64> {
+        self.price_if(actor, unit, |criterion| criterion != left_out)
+    }
+
+    fn price_if(&self, actor: usize, unit: usize, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
         let ties = self.ties(actor, unit);
         let snapshot = self.snapshot;
         let moved = snapshot.current(actor).is_some_and(|current| current != unit);
@@ -175,7 +191,9 @@ impl<'a> State<'a> {
                 wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
             }),
         };
-        snapshot.objectives().levels().iter().map(|level| level.iter().map(of).sum()).collect()
+        let level =
+            |level: &Vec<Criterion>| level.iter().filter(|criterion| counts(**criterion)).map(of).sum();
+        snapshot.objectives().levels().iter().map(level).collect()
     }
 
     fn ties(&self, actor: usize, unit: usize) -> Ties {
