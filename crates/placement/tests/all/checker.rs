@@ -1,0 +1,195 @@
+//! Every rule, just kept and just broken.
+
+use placement::Snapshot;
+use proptest::prelude::*;
+
+use crate::costs::{anywhere, by_name};
+use crate::fixture::{any_world, assignment, world};
+use crate::naive;
+
+/// What the checker says of some places, one line each.
+fn says(snapshot: &Snapshot, places: &str) -> String {
+    let found = snapshot.violations(&assignment(snapshot, places));
+    found.iter().map(|v| format!("{}: {}", v.rule, v.says)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn an_assignment_of_another_world_is_malformed() {
+    let snapshot = world("u:cpu:9", "a:cpu=1", "");
+    let says = |assignment: &Vec<Option<usize>>| snapshot.violations(assignment)[0].to_string();
+    assert_eq!(says(&vec![]), "0 places for 1 actors");
+    assert_eq!(says(&vec![Some(1)]), "there is no unit at position 1");
+}
+
+#[test]
+fn an_actor_runs_only_on_kinds_that_it_has_an_implementation_for() {
+    let snapshot = world("u:cpu:9 g:gpu:9", "a:cpu=1", "");
+    assert_eq!(says(&snapshot, "a=u"), "");
+    assert_eq!(says(&snapshot, ""), "");
+    assert_eq!(says(&snapshot, "a=g"), "kind: a cannot run on g: no implementation for gpu");
+}
+
+#[test]
+fn a_fixed_actor_stays() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,fixed", "");
+    assert_eq!(says(&snapshot, ""), "");
+    assert_eq!(says(&snapshot, "a=v"), "fixed: a belongs to another application and stays on u");
+    assert_eq!(
+        snapshot.violations(&vec![None])[0].to_string(),
+        "a belongs to another application and stays on u"
+    );
+}
+
+#[test]
+fn slots_bound_how_many_actors_a_unit_hosts() {
+    let snapshot = world("u:cpu:9:slots=2", "a:cpu=0 b:cpu=0 c:cpu=0", "");
+    assert_eq!(says(&snapshot, "a=u b=u"), "");
+    assert_eq!(says(&snapshot, "a=u b=u c=u"), "slots: u hosts 3 actors and has 2 slots");
+    assert_eq!(
+        says(&world("u:cpu:9:slots=0", "a:cpu=0", ""), "a=u"),
+        "slots: u hosts 1 actors and has 0 slots"
+    );
+}
+
+#[test]
+fn resources_of_the_unit_are_a_hard_limit_and_reserved_ones_are_not_there() {
+    let actors = "a:cpu=1:mem=3 b:cpu=1:mem=2 c:cpu=1:disk=0 d:cpu=1:disk=1";
+    let snapshot = world("u:cpu:9:mem=5", actors, "");
+    assert_eq!(says(&snapshot, "a=u b=u c=u"), "");
+    assert_eq!(
+        says(&snapshot, "d=u"),
+        "resource: u: 1 of disk wanted, 0 left",
+        "what is not listed is not there"
+    );
+    let reserved = world("u:cpu:9:mem=5", actors, "reserve u mem 1");
+    assert_eq!(says(&reserved, "a=u"), "");
+    assert_eq!(says(&reserved, "a=u b=u"), "resource: u: 5 of mem wanted, 4 left");
+}
+
+#[test]
+fn units_of_a_node_share_its_resources() {
+    let units = "u:cpu:9:node=n v:cpu:9:node=n w:cpu:9:node=m";
+    let actors = "a:cpu=1:node.cores=2 b:cpu=1:node.cores=2";
+    let snapshot = world(units, actors, "node n cores=3; node m cores=2");
+    assert_eq!(says(&snapshot, "a=u b=w"), "");
+    assert_eq!(says(&snapshot, "a=u b=v"), "resource: n: 4 of cores wanted, 3 left");
+    let unknown = world(units, actors, "");
+    assert_eq!(says(&unknown, "a=w"), "resource: m: 2 of cores wanted, 0 left");
+}
+
+#[test]
+fn apart_and_together_at_every_scope() {
+    let units = "a0:cpu:9:node=n,zone=z,numa=0 a1:cpu:9:node=n,zone=z,numa=0 b0:cpu:9:node=n,zone=z,numa=1 \
+                 c0:cpu:9:node=m,zone=z,numa=0 d0:cpu:9:node=o,zone=y";
+    let rows = ["x=a0 y=a0", "x=a0 y=a1", "x=a0 y=b0", "x=a0 y=c0", "x=a0 y=d0"];
+    let line = |rule: &str, scope: &str| {
+        let snapshot = world(units, "x:cpu=1 y:cpu=1", &format!("{rule} {scope} x y"));
+        let kept =
+            rows.map(|row| format!("{:>6}", if says(&snapshot, row).is_empty() { "kept" } else { "-" }));
+        format!("{rule:8} {scope:4} {}", kept.join(" "))
+    };
+    let of = |rule| ["unit", "numa", "node", "zone"].map(|scope| line(rule, scope)).join("\n");
+    let table = format!("{}\n{}", of("apart"), of("together"));
+    insta::assert_snapshot!(table, @r"
+    apart    unit      -   kept   kept   kept   kept
+    apart    numa      -      -   kept   kept   kept
+    apart    node      -      -      -   kept   kept
+    apart    zone      -      -      -      -   kept
+    together unit   kept      -      -      -      -
+    together numa   kept   kept      -      -      -
+    together node   kept   kept   kept      -      -
+    together zone   kept   kept   kept   kept      -
+    ");
+}
+
+#[test]
+fn relations_bind_placed_actors_only_and_say_who() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1", "apart unit a b c; together node a c");
+    assert_eq!(says(&snapshot, "a=u b=v"), "");
+    assert_eq!(says(&snapshot, "a=u b=v c=v"), "constraint: b, c: each on a unit of its own");
+    let numa = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "together numa a b");
+    assert_eq!(says(&numa, "a=u b=v"), "constraint: a, b: all on one NUMA domain");
+    assert_eq!(says(&numa, "a=u b=u"), "", "an unknown domain is still one and the same for one unit");
+}
+
+#[test]
+fn an_unknown_zone_or_domain_differs_from_every_other() {
+    let units = "u:cpu:9:node=n v:cpu:9:node=m";
+    let actors = "a:cpu=1 b:cpu=1";
+    assert_eq!(says(&world(units, actors, "apart zone a b"), "a=u b=v"), "");
+    assert_eq!(
+        says(&world(units, actors, "together zone a b"), "a=u b=v"),
+        "constraint: a, b: all on one zone"
+    );
+}
+
+#[test]
+fn pin_only_and_never_name_their_places() {
+    let units = "u:cpu:9:node=n,zone=z v:cpu:9:node=m,zone=y w:cpu:9:node=o";
+    let kept = |rule: &str| {
+        let snapshot = world(units, "a:cpu=1:at=v", rule);
+        ["u", "v", "w"]
+            .map(|unit| if says(&snapshot, &format!("a={unit}")).is_empty() { unit } else { "-" })
+            .join(" ")
+    };
+    assert_eq!(kept("pin a v"), "- v -");
+    assert_eq!(kept("only a units u,v"), "u v -");
+    assert_eq!(kept("only a nodes m"), "- v -");
+    assert_eq!(kept("only a zones z,y"), "u v -");
+    assert_eq!(kept("never a units v"), "u - w");
+    assert_eq!(kept("never a nodes n,m"), "- - w");
+    assert_eq!(kept("never a zones z,y"), "- - w");
+    assert_eq!(kept("never a zones z,y exceptCurrent"), "- v w", "what runs there may stay");
+    assert_eq!(kept("only a units u,v; never a units u"), "- v -");
+}
+
+#[test]
+fn a_rule_speaks_in_the_words_of_its_reason() {
+    let mut file = crate::fixture::file("u:cpu:9:node=n", "a:cpu=1", "never a nodes n; pin a u");
+    if let placement::file::Constraint::Never { reason, .. } = &mut file.constraints[0] {
+        *reason = Some("n is cordoned".to_owned());
+    }
+    let snapshot = Snapshot::new(file).unwrap();
+    assert_eq!(says(&snapshot, "a=u"), "constraint: a not on u: n is cordoned");
+    let silent = world("u:cpu:9 v:cpu:9", "a:cpu=1", "pin a u; only a units u; never a units v");
+    insta::assert_snapshot!(says(&silent, "a=v"), @r"
+    constraint: a not on v: pinned to u
+    constraint: a not on v: kept to other places by constraints[1]
+    constraint: a not on v: kept away by constraints[2]
+    ");
+}
+
+#[test]
+fn fixed_actors_alone_are_never_to_blame() {
+    let units = "u:cpu:9:slots=1,mem=1 v:cpu:9";
+    let fixed = "a:cpu=1:at=u,fixed,mem=1,node.cores=1 b:cpu=1:at=u,fixed,mem=1,node.cores=1";
+    let rules = "apart unit a b; together unit a b; never a,b units u; pin a v; reserve u mem 9";
+    assert_eq!(says(&world(units, fixed, rules), ""), "");
+}
+
+#[test]
+fn what_fixed_actors_overfill_takes_nothing_more() {
+    let units = "u:cpu:9:slots=3,mem=1 v:cpu:9";
+    let fixed = "a:cpu=1:at=u,fixed,mem=1 b:cpu=1:at=u,fixed,mem=1";
+    let snapshot =
+        world(units, &format!("{fixed} c:cpu=1 d:cpu=1:mem=1"), "apart unit a c; together unit b d");
+    assert_eq!(says(&snapshot, "c=v"), "");
+    assert_eq!(says(&snapshot, "c=u"), "constraint: a, c: each on a unit of its own");
+    assert_eq!(says(&snapshot, "d=u"), "resource: u: 3 of mem wanted, 1 left");
+    insta::assert_snapshot!(says(&snapshot, "d=v"), @r"
+    resource: v: 1 of mem wanted, 0 left
+    constraint: b, d: all on one unit
+    ");
+    let harmless = world(units, &format!("{fixed} c:cpu=1:mem=0"), "");
+    assert_eq!(says(&harmless, "c=u"), "", "c takes none of what is overfull");
+}
+
+proptest! {
+    #[test]
+    fn the_checker_finds_what_the_definitions_forbid(snapshot in any_world(), seed: u64) {
+        let assignment = anywhere(&snapshot, seed);
+        let found = snapshot.violations(&assignment);
+        let lawful = naive::lawful(snapshot.file(), &by_name(&snapshot, &assignment));
+        prop_assert_eq!(found.is_empty(), lawful, "{:?}", found);
+    }
+}

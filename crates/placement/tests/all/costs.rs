@@ -1,0 +1,186 @@
+//! The price of an assignment: worked out by hand, held against a second definition, and indifferent to what must
+//! not matter.
+
+use std::collections::BTreeMap;
+
+use placement::file::{PairCost, SnapshotFile};
+use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
+use proptest::prelude::*;
+
+use crate::fixture::{any_world, assignment, file, world};
+use crate::naive;
+
+/// Overload, communication, annoyance, interference, migration.
+fn cost(snapshot: &Snapshot, places: &str) -> [i64; 5] {
+    let cost = snapshot.cost(&assignment(snapshot, places));
+    [cost.overload, cost.communication, cost.annoyance, cost.interference, cost.migration]
+}
+
+#[test]
+fn overload_is_the_largest_minus_the_smallest_and_counts_empty_units() {
+    let two = world("u:cpu:5 v:cpu:9", "a:cpu=7 b:cpu=11", "");
+    assert_eq!(cost(&two, ""), [0; 5]);
+    assert_eq!(cost(&two, "a=u"), [2, 0, 0, 0, 0], "v is empty and not overloaded");
+    assert_eq!(cost(&two, "a=u b=v"), [0; 5], "both 2 over: nobody is worse off than the other");
+    assert_eq!(cost(&two, "a=u b=u"), [13, 0, 0, 0, 0]);
+    assert_eq!(cost(&two, "a=v b=u"), [6, 0, 0, 0, 0]);
+    let one = world("u:cpu:5", "a:cpu=7", "");
+    assert_eq!(cost(&one, "a=u"), [0; 5], "a single unit is both the largest and the smallest");
+    assert_eq!(cost(&world("", "a:cpu=7", ""), ""), [0; 5]);
+}
+
+#[test]
+fn communication_is_count_times_what_differs_between_the_units() {
+    let units = "c:cpu:9:node=n,zone=z,numa=0 d:cpu:9:node=n,zone=z,numa=1 e:cpu:9:node=n,zone=z \
+                 g:gpu:9:node=n,zone=z,numa=0 h:cpu:9:node=m,zone=z i:cpu:9:node=o k:npu:9:node=n,zone=z,numa=0";
+    let mut file = file(units, "a:cpu=1,npu=1 b:cpu=1,gpu=1", "a to b 7; b to a 3; a to a 100");
+    file.exchange_cost.other_numa = 4;
+    let snapshot = Snapshot::new(file.clone()).unwrap();
+    let between = |snapshot: &Snapshot, places| cost(snapshot, places)[1];
+    assert_eq!(between(&snapshot, "a=c"), 0, "b has no place");
+    assert_eq!(between(&snapshot, "a=c b=c"), 0, "the same unit");
+    assert_eq!(between(&snapshot, "a=c b=d"), 10 * (1 + 4), "another NUMA domain");
+    assert_eq!(
+        between(&snapshot, "a=c b=e"),
+        10 * (1 + 4),
+        "an unknown NUMA domain differs from every other"
+    );
+    assert_eq!(between(&snapshot, "a=c b=g"), 10 * 5, "another kind in the same domain");
+    assert_eq!(between(&snapshot, "a=d b=h"), 10 * (1 + 30), "another node; NUMA counts inside one only");
+    assert_eq!(between(&snapshot, "a=d b=i"), 10 * (1 + 30 + 30), "an unknown zone differs from every other");
+    assert_eq!(between(&snapshot, "a=k b=c"), 10 * 20, "a pair of kinds that is not listed");
+    file.exchange_cost.pairs = vec![PairCost { a: "h".into(), b: "d".into(), cost: 2 }];
+    let linked = Snapshot::new(file).unwrap();
+    assert_eq!(between(&linked, "a=d b=h"), 10 * 2, "a link replaces all of it, in either order");
+    assert_eq!(between(&linked, "a=c b=h"), 10 * 31);
+}
+
+#[test]
+fn annoyance_counts_apart_and_interference_together() {
+    let rules = "a annoys b 3; b annoys a 4; a disturbs b 5; b disturbs a 6; a annoys a 9; a disturbs a 9";
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", rules);
+    assert_eq!(cost(&snapshot, "a=u b=v"), [0, 0, 7, 0, 0]);
+    assert_eq!(cost(&snapshot, "a=u b=u"), [0, 0, 0, 11, 0]);
+    assert_eq!(cost(&snapshot, "a=u"), [0; 5]);
+}
+
+#[test]
+fn migration_is_the_price_of_what_leaves_its_unit() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,move=5 b:cpu=1:move=7 c:cpu=1:at=v,move=11", "");
+    assert_eq!(cost(&snapshot, "a=u b=v c=v"), [0; 5], "b runs nowhere: to start it is no move");
+    assert_eq!(cost(&snapshot, "a=v b=v c=v"), [0, 0, 0, 0, 5]);
+    assert_eq!(cost(&snapshot, "a=v b=v c=u"), [0, 0, 0, 0, 16]);
+    assert_eq!(cost(&snapshot, "a=u b=v"), [0, 0, 0, 0, 11], "to lose its place is to leave its unit");
+}
+
+#[test]
+fn preferences_that_are_missed_are_penalties() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "prefer a u 5; prefer a v 3; prefer b u 2");
+    let penalty = |places| NoPolicy.judge(&snapshot, &assignment(&snapshot, places)).unwrap().penalty;
+    assert_eq!([penalty(""), penalty("a=u b=u"), penalty("a=v b=u"), penalty("a=v b=v")], [0, 3, 5, 7]);
+}
+
+#[test]
+fn the_vector_follows_the_objectives() {
+    let cost = Cost {
+        unplaced: 1,
+        overload: 2,
+        communication: 3,
+        annoyance: 4,
+        interference: 5,
+        migration: 6,
+        policy: 7,
+    };
+    let vector = |rules| cost.vector(&world("u:cpu:9", "a:cpu=1", rules));
+    assert_eq!(vector(""), [1, 2, 9, 4]);
+    assert_eq!(vector("prefer a u 1"), [1, 2, 9, 4, 7], "penalties come last unless named");
+    assert_eq!(vector("prefer a u 1; objectives policy,overload"), [1, 7, 2]);
+    assert_eq!(vector("objectives annoyance+overload+interference"), [1, 11]);
+}
+
+#[test]
+fn costs_by_name_are_the_five_and_what_is_aimed_at() {
+    let names = |rules| {
+        let by_name = Cost::default().by_name(&world("u:cpu:9", "a:cpu=1", rules));
+        by_name.into_keys().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names("objectives overload"), "annoyance communication interference migration overload");
+    assert_eq!(names("prefer a u 1"), "annoyance communication interference migration overload policy");
+}
+
+#[test]
+fn a_level_has_the_names_of_its_criteria() {
+    let snapshot = world("", "", "");
+    assert_eq!(snapshot.objectives().to_string(), "overload, communication+migration, annoyance");
+    assert!(snapshot.objectives().names(Criterion::Migration));
+}
+
+/// Any places at all, lawful or not.
+pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    (0..snapshot.actors())
+        .map(|_| Some(dice.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units()))
+        .collect()
+}
+
+/// Where everything is, by name.
+pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Placed<'a> {
+    let name = |(actor, place): (usize, &Option<usize>)| {
+        Some((snapshot.actor_id(actor), &snapshot.file().units[(*place)?]))
+    };
+    assignment.iter().enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
+}
+
+fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 7] {
+    let cost = snapshot.cost(assignment);
+    let missed = snapshot.preferences_missed(assignment);
+    [
+        cost.overload,
+        cost.communication,
+        cost.annoyance,
+        cost.interference,
+        cost.migration,
+        cost.unplaced,
+        missed,
+    ]
+    .map(i128::from)
+}
+
+/// The file with everything renamed, and in reverse order.
+fn turned_round(mut file: SnapshotFile) -> SnapshotFile {
+    let text = serde_json::to_string(&file).unwrap();
+    let text = (0..9).fold(text, |text, i| text.replace(&format!("\"a{i}\""), &format!("\"z{}\"", 9 - i)));
+    file = Snapshot::read(&text).unwrap().file().clone();
+    file.actors.reverse();
+    file.units.reverse();
+    file.messages.reverse();
+    file
+}
+
+proptest! {
+    #[test]
+    fn the_cost_is_what_the_definitions_say(snapshot in any_world(), seed: u64) {
+        let assignment = anywhere(&snapshot, seed);
+        prop_assert_eq!(all(&snapshot, &assignment), naive::cost(snapshot.file(), &by_name(&snapshot, &assignment)));
+    }
+
+    #[test]
+    fn names_and_order_do_not_matter(snapshot in any_world(), seed: u64) {
+        let assignment = anywhere(&snapshot, seed);
+        let turned = Snapshot::new(turned_round(snapshot.file().clone())).unwrap();
+        let last = snapshot.units();
+        let same: Assignment = assignment.iter().rev().map(|place| place.map(|unit| last - 1 - unit)).collect();
+        prop_assert_eq!(all(&turned, &same), all(&snapshot, &assignment));
+        prop_assert_eq!(turned.violations(&same).is_empty(), snapshot.violations(&assignment).is_empty());
+    }
+
+    #[test]
+    fn messages_given_twice_add_up(snapshot in any_world(), seed: u64) {
+        let assignment = anywhere(&snapshot, seed);
+        let (mut twice, mut doubled) = (snapshot.file().clone(), snapshot.file().clone());
+        twice.messages.extend(snapshot.file().messages.clone());
+        doubled.messages.iter_mut().for_each(|message| message.count *= 2);
+        let [twice, doubled] = [twice, doubled].map(|file| Snapshot::new(file).unwrap().cost(&assignment));
+        prop_assert_eq!(twice, doubled);
+    }
+}

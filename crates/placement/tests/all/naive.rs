@@ -1,0 +1,166 @@
+//! The definitions once more, straight from the file and keyed by names, to hold the indexed ones against.
+
+use std::collections::BTreeMap;
+
+use placement::file::{Actor, Constraint, Places, Scope, SnapshotFile, Unit};
+
+/// Where each placed actor is, by name.
+pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
+
+/// Overload, communication, annoyance, interference, migration, unplaced, missed preferences.
+pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 7] {
+    let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
+    let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
+    let communication = file.messages.iter().filter_map(|message| {
+        let (u, v) = apart(&message.from, &message.to)?;
+        Some(i128::from(message.count) * exchange(file, u, v))
+    });
+    let annoyance = file.annoyance.iter().filter(|pair| apart(&pair.a, &pair.b).is_some());
+    let interference = file.interference.iter().filter(|pair| shared(&pair.a, &pair.b));
+    let moved = |actor: &&Actor| {
+        actor
+            .current
+            .as_ref()
+            .is_some_and(|home| at.get(actor.id.as_str()).is_none_or(|unit| unit.id != *home))
+    };
+    let missed = file.constraints.iter().map(|constraint| match constraint {
+        Constraint::Prefer { actor, unit, weight } => {
+            i128::from(at.get(actor.as_str()).is_some_and(|there| there.id != *unit)) * i128::from(*weight)
+        }
+        _ => 0,
+    });
+    [
+        overload(file, at),
+        communication.sum(),
+        annoyance.map(|pair| i128::from(pair.drag)).sum(),
+        interference.map(|pair| i128::from(pair.drag)).sum(),
+        file.actors.iter().filter(moved).map(|actor| i128::from(actor.move_cost)).sum(),
+        i128::try_from(file.actors.len() - at.len()).unwrap(),
+        missed.sum(),
+    ]
+}
+
+fn overload(file: &SnapshotFile, at: &Placed) -> i128 {
+    let over = |unit: &Unit| {
+        let here =
+            file.actors.iter().filter(|actor| at.get(actor.id.as_str()).is_some_and(|u| u.id == unit.id));
+        let load: i128 = here.filter_map(|actor| Some(i128::from(actor.runs_on.get(&unit.kind)?.work))).sum();
+        (load - i128::from(unit.capacity)).max(0)
+    };
+    let overloads: Vec<i128> = file.units.iter().map(over).collect();
+    overloads.iter().max().unwrap_or(&0) - overloads.iter().min().unwrap_or(&0)
+}
+
+fn exchange(file: &SnapshotFile, u: &Unit, v: &Unit) -> i128 {
+    let cost = &file.exchange_cost;
+    let pair = cost.pairs.iter().find(|p| (p.a == u.id && p.b == v.id) || (p.a == v.id && p.b == u.id));
+    if let Some(pair) = pair {
+        return pair.cost.into();
+    }
+    let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b));
+    let other = if u.kind == v.kind { 1 } else { cost.other_kind.unwrap() };
+    let mut sum = i128::from(*listed(&u.kind, &v.kind).or(listed(&v.kind, &u.kind)).unwrap_or(&other));
+    if u.node == v.node {
+        sum += if same(Scope::Numa, u, v) { 0 } else { i128::from(cost.other_numa) };
+    } else {
+        sum += i128::from(cost.other_node);
+        sum += if same(Scope::Zone, u, v) { 0 } else { i128::from(cost.other_zone) };
+    }
+    sum
+}
+
+fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
+    u.id == v.id
+        || match scope {
+            Scope::Unit => false,
+            Scope::Numa => u.node == v.node && u.numa.is_some() && u.numa == v.numa,
+            Scope::Node => u.node == v.node,
+            Scope::Zone => u.zone.is_some() && u.zone == v.zone,
+        }
+}
+
+/// Whether the checker should find nothing.
+pub fn lawful(file: &SnapshotFile, at: &Placed) -> bool {
+    let fixed = |id: &str| file.actors.iter().any(|actor| actor.id == id && actor.fixed);
+    let actors_fine = file.actors.iter().all(|actor| {
+        let there = at.get(actor.id.as_str());
+        if actor.fixed {
+            return there.map(|unit| &unit.id) == actor.current.as_ref();
+        }
+        there.is_none_or(|unit| actor.runs_on.contains_key(&unit.kind))
+    });
+    let on = |unit: &Unit| -> Vec<&Actor> {
+        file.actors
+            .iter()
+            .filter(|a| at.get(a.id.as_str()).is_some_and(|there| there.id == unit.id))
+            .collect()
+    };
+    let slots_fine = file.units.iter().all(|unit| {
+        let here = on(unit);
+        unit.slots.is_none_or(|slots| here.len() as u64 <= slots) || here.iter().all(|actor| actor.fixed)
+    });
+    actors_fine
+        && slots_fine
+        && resources_fine(file, at)
+        && file.constraints.iter().all(|c| obeyed(file, at, c, &fixed))
+}
+
+/// What is wanted of `resource`, and whether somebody who is not fixed wants some.
+fn wanted<'a>(needs: impl Iterator<Item = (&'a Actor, u64)>) -> (i128, bool) {
+    needs
+        .filter(|(_, need)| *need > 0)
+        .fold((0, false), |(sum, any), (actor, need)| (sum + i128::from(need), any || !actor.fixed))
+}
+
+fn resources_fine(file: &SnapshotFile, at: &Placed) -> bool {
+    let of = |map: &BTreeMap<String, u64>, resource: &str| map.get(resource).copied().unwrap_or(0);
+    let placed = || file.actors.iter().filter_map(|actor| Some((actor, *at.get(actor.id.as_str())?)));
+    let units = file.units.iter().all(|unit| {
+        let needs = placed().filter(|(_, there)| there.id == unit.id).filter_map(|(actor, _)| {
+            Some((actor, of(&actor.requires, "mem") + of(&actor.runs_on.get(&unit.kind)?.requires, "mem")))
+        });
+        let reserved: i128 = file.constraints.iter().fold(0, |sum, constraint| match constraint {
+            Constraint::Reserve { unit: of, quantity, .. } if *of == unit.id => sum + i128::from(*quantity),
+            _ => sum,
+        });
+        let (sum, any) = wanted(needs);
+        !any || sum <= i128::from(of(&unit.provides, "mem")) - reserved
+    });
+    units
+        && file.nodes.iter().all(|node| {
+            let needs = placed().filter(|(_, there)| there.node == node.id).filter_map(|(actor, there)| {
+                Some((actor, of(&actor.runs_on.get(&there.kind)?.node_requires, "cores")))
+            });
+            let (sum, any) = wanted(needs);
+            !any || sum <= i128::from(of(&node.provides, "cores"))
+        })
+}
+
+fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn Fn(&str) -> bool) -> bool {
+    let inside = |places: &Places, unit: &Unit| match places {
+        Places::Units(units) => units.contains(&unit.id),
+        Places::Nodes(nodes) => nodes.contains(&unit.node),
+        Places::Zones(zones) => unit.zone.as_ref().is_some_and(|zone| zones.contains(zone)),
+    };
+    let free = |actor: &String| if fixed(actor) { None } else { at.get(actor.as_str()) };
+    match constraint {
+        Constraint::Apart { on, actors, .. } | Constraint::Together { on, actors, .. } => {
+            let apart = matches!(constraint, Constraint::Apart { .. });
+            actors.iter().all(|a| {
+                actors.iter().filter(|b| *b != a && !(fixed(a) && fixed(b))).all(|b| {
+                    at.get(a.as_str()).zip(at.get(b.as_str())).is_none_or(|(u, v)| same(*on, u, v) != apart)
+                })
+            })
+        }
+        Constraint::Pin { actor, unit, .. } => free(actor).is_none_or(|there| there.id == *unit),
+        Constraint::Only { actors, places, .. } => {
+            actors.iter().all(|actor| free(actor).is_none_or(|there| inside(places, there)))
+        }
+        Constraint::Never { actors, places, except_current, .. } => actors.iter().all(|actor| {
+            let home = file.actors.iter().find(|a| a.id == *actor).and_then(|a| a.current.as_ref());
+            free(actor)
+                .is_none_or(|there| !inside(places, there) || (*except_current && home == Some(&there.id)))
+        }),
+        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
+    }
+}

@@ -1,0 +1,191 @@
+//! The snapshot file: what is read, what is written, what is refused and in which words.
+
+use placement::file::SnapshotFile;
+use placement::{LARGEST, Snapshot};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::fixture::any_file;
+
+/// A file that uses every field.
+const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8}],"policy":{"name":"throughput"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
+
+#[test]
+fn every_field_is_read_and_written() {
+    assert_eq!(Snapshot::read(WORLD).unwrap().write(), WORLD);
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let snapshot = Snapshot::read(r#"{"version":1}"#).unwrap();
+    assert_eq!(
+        snapshot.write(),
+        r#"{"version":1,"units":[],"actors":[],"exchangeCost":{"kinds":{}},"objectives":["overload",["communication","migration"],"annoyance"]}"#
+    );
+}
+
+/// The words in which the world is refused after `value` was put at `pointer`; `-` at its end appends, null removes.
+fn refused(pointer: &str, value: Value) -> String {
+    let mut world: Value = serde_json::from_str(WORLD).unwrap();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let at = world.pointer_mut(parent).unwrap();
+    match (at, value) {
+        (Value::Array(list), value) if key == "-" => list.push(value),
+        (Value::Array(list), value) => list[key.parse::<usize>().unwrap()] = value,
+        (Value::Object(map), Value::Null) => _ = map.remove(key).unwrap(),
+        (Value::Object(map), value) => _ = map.insert(key.to_owned(), value),
+        _ => panic!("nothing at {pointer}"),
+    }
+    Snapshot::read(&world.to_string()).map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
+}
+
+#[test]
+fn what_is_refused_and_in_which_words() {
+    let big = json!(LARGEST + 1);
+    let rows = [
+        ("/version", json!(2)),
+        ("/version", Value::Null),
+        ("/unitz", json!([])),
+        ("/units/0/powerwats", json!(1)),
+        ("/units/0/capacity", json!(0)),
+        ("/units/0/capacity", json!(-1)),
+        ("/units/0/capacity", json!(1.5)),
+        ("/units/0/capacity", json!("7")),
+        ("/units/1/id", json!("n/cpu-0")),
+        ("/units/0/id", json!("")),
+        ("/units/0/kind", json!("")),
+        ("/units/0/zone", json!("y")),
+        ("/actors/1/id", json!("v/s/a")),
+        ("/nodes/-", json!({"id": "n"})),
+        ("/actors/0/runsOn", Value::Null),
+        ("/actors/0/runsOn/gpu/wrok", json!(1)),
+        ("/actors/0/runsOn/cpu", json!(-3)),
+        ("/actors/0/current", json!("n/cpu-9")),
+        ("/actors/1/current", Value::Null),
+        ("/actors/1/current", json!("n/gpu-0")),
+        ("/messages/0/from", json!("v/s/x")),
+        ("/messages/0/to", json!("v/s/x")),
+        ("/annoyance/0/a", json!("v/s/x")),
+        ("/interference/0/b", json!("v/s/x")),
+        ("/exchangeCost/otherKind", Value::Null),
+        ("/exchangeCost/kinds/gpu", json!({"cpu": 6})),
+        ("/exchangeCost/pairs/0/a", json!("n/cpu-9")),
+        ("/exchangeCost/pairs/0/b", json!("n/cpu-0")),
+        ("/exchangeCost/pairs/-", json!({"a": "n/gpu-0", "b": "n/cpu-0", "cost": 2})),
+        ("/constraints/0/type", json!("apartt")),
+        ("/constraints/0/type", Value::Null),
+        ("/constraints/0/on", json!("rack")),
+        ("/constraints/0/on", Value::Null),
+        ("/constraints/0/unit", json!("n/cpu-0")),
+        ("/constraints/0/when", json!("always")),
+        ("/constraints/0/actors", json!(["v/s/a", "v/s/x"])),
+        ("/constraints/2/unit", json!("n/cpu-9")),
+        ("/constraints/2/actor", Value::Null),
+        ("/constraints/-", json!({"type": "pin", "actor": "v/s/a", "unit": "n/gpu-0"})),
+        ("/constraints/3/nodes", json!(["m"])),
+        ("/constraints/3/units", json!(["n/cpu-0"])),
+        ("/constraints/3/nodes", Value::Null),
+        ("/constraints/4/units", json!(["n/cpu-9"])),
+        ("/constraints/5/zones", json!(["y"])),
+        ("/constraints/6/weight", Value::Null),
+        ("/constraints/7/unit", json!("n/cpu-9")),
+        ("/constraints/-", json!({"type": "powerCap", "on": "node", "max": 300})),
+        ("/policy/program", json!(":- run_on(A,U).\n")),
+        ("/objectives", json!(["overload", []])),
+        ("/objectives", json!(["overload", ["annoyance", "overload"]])),
+        ("/objectives", json!(["overlord"])),
+        ("/objectives", json!("adaptive")),
+        ("/objectives", json!([7])),
+        ("/windowMicroseconds", big.clone()),
+        ("/nodes/0/provides/pods", big.clone()),
+        ("/units/0/capacity", big.clone()),
+        ("/units/0/slots", big.clone()),
+        ("/units/0/powerWatts", big.clone()),
+        ("/units/0/provides/memory", big.clone()),
+        ("/actors/0/moveCost", big.clone()),
+        ("/actors/0/requires/memory", big.clone()),
+        ("/actors/0/runsOn/cpu", big.clone()),
+        ("/actors/0/runsOn/gpu/nodeRequires/cpuMilli", big.clone()),
+        ("/messages/0/count", big.clone()),
+        ("/annoyance/0/drag", big.clone()),
+        ("/interference/0/drag", big.clone()),
+        ("/exchangeCost/kinds/cpu/gpu", big.clone()),
+        ("/exchangeCost/otherZone", big.clone()),
+        ("/exchangeCost/pairs/0/cost", big.clone()),
+        ("/constraints/6/weight", big.clone()),
+        ("/constraints/7/quantity", big),
+        ("/messages/0/count", json!(LARGEST)),
+        ("/annoyance/0/drag", json!(LARGEST)),
+        ("/actors/0/runsOn/cpu", json!(LARGEST)),
+        ("/actors/0/moveCost", json!(LARGEST)),
+        ("/actors/0/requires/memory", json!(LARGEST)),
+    ];
+    let table: Vec<String> = rows
+        .into_iter()
+        .map(|(pointer, value)| format!("{pointer} {value}\n  {}", refused(pointer, value.clone())))
+        .collect();
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+#[test]
+fn text_that_is_no_json_is_refused_with_its_line() {
+    let says = |text: &str| Snapshot::read(text).unwrap_err().to_string();
+    assert_eq!(says(""), ".: EOF while parsing a value at line 1 column 0");
+    assert_eq!(says("{\"version\":1}\n}"), ".: trailing characters at line 2 column 1");
+}
+
+#[test]
+fn worlds_that_are_too_large_are_refused() {
+    let actors: Vec<Value> = (0..20_001).map(|i| json!({"id": i.to_string(), "runsOn": {}})).collect();
+    let says = |world: Value| Snapshot::read(&world.to_string()).unwrap_err().to_string();
+    assert_eq!(
+        says(json!({"version": 1, "actors": actors})),
+        "actors: 20001 actors; at most 20000 can be planned at once"
+    );
+    let message = json!({"from": "a", "to": "b", "count": 1});
+    let pair = json!({"a": "a", "b": "b", "drag": 1});
+    let world = json!({"version": 1, "messages": vec![message; 100_000], "annoyance": vec![pair; 100_001]});
+    assert_eq!(says(world), "messages: 200001 edges; at most 200000 can be planned at once");
+}
+
+#[test]
+fn either_order_of_a_pair_of_kinds_will_do() {
+    let world = |kinds: Value| {
+        json!({"version": 1, "units": [{"id": "c", "kind": "cpu", "node": "n", "capacity": 1}, {"id": "g", "kind": "gpu", "node": "n", "capacity": 1}],
+               "exchangeCost": {"kinds": kinds}}).to_string()
+    };
+    let cost = |kinds: Value| Snapshot::read(&world(kinds)).map(|snapshot| snapshot.exchange_cost(1, 0));
+    assert_eq!(cost(json!({"cpu": {"cpu": 1, "gpu": 5}, "gpu": {"gpu": 1}})), Ok(5));
+    assert_eq!(cost(json!({"cpu": {"cpu": 1}, "gpu": {"gpu": 1, "cpu": 5}})), Ok(5));
+    let missing = cost(json!({"cpu": {"gpu": 5}, "gpu": {"gpu": 1}})).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "exchangeCost.kinds: no cost for cpu to cpu; list the pair or give `otherKind`"
+    );
+}
+
+#[test]
+fn an_edge_of_the_range_is_inside_it() {
+    let world = json!({"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": LARGEST}],
+        "actors": [{"id": "a", "runsOn": {"cpu": LARGEST}}], "exchangeCost": {"otherKind": 1}, "objectives": ["overload"]});
+    let snapshot = Snapshot::read(&world.to_string()).unwrap();
+    assert_eq!(snapshot.cost(&vec![Some(0)]).overload, 0);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back_as_the_same_bytes(file in any_file()) {
+        let text = Snapshot::new(file.clone()).unwrap().write();
+        let back = Snapshot::read(&text).unwrap();
+        prop_assert_eq!(back.file(), &file);
+        prop_assert_eq!(back.write(), text);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(at in 0..WORLD.len(), with in "[0-9a-z\\[\\]{}\",:-]{0,3}") {
+        let mut text = WORLD.to_owned();
+        text.replace_range(at..(at + with.len()).min(WORLD.len()), &with);
+        _ = Snapshot::read(&text);
+        _ = serde_json::from_str::<SnapshotFile>(&text);
+    }
+}
