@@ -1,0 +1,222 @@
+//! The tools of the control plane, built once from pinned Go modules into a cache outside the tree.
+//!
+//! The cache is `$CAIRN_CACHE`, else `$XDG_CACHE_HOME/cairn`, else `~/.cache/cairn`. Each set of tools lies in
+//! `bin/NAME-VERSION-HASH/`, where the hash covers everything that decides the result (module files, flags,
+//! platform): a changed pin builds anew, an unchanged one is found at once. A folder appears there whole or
+//! not at all, and a lock keeps two builders apart.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    command::{self, CommandFailed},
+    keeper, wait,
+};
+
+pub use sets::{SETS, Set};
+
+mod sets;
+
+/// Where the built tools lie, by name.
+#[derive(Clone, Debug)]
+pub struct Binaries(BTreeMap<&'static str, PathBuf>);
+
+impl Binaries {
+    /// The file of a tool, for example `kubectl`; the names are those of [`SETS`].
+    pub fn path(&self, name: &str) -> Result<&Path> {
+        let known = || self.0.keys().copied().collect::<Vec<_>>().join(", ");
+        self.0
+            .get(name)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("no tool `{name}`; there are {}", known()))
+    }
+
+    /// Every tool and its file, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        self.0.iter().map(|(name, path)| (*name, path.as_path()))
+    }
+}
+
+/// Finds every tool, after building those that are not in the cache. Says on stderr what it builds.
+pub async fn ensure() -> Result<Binaries> {
+    ensure_in(&cache()?, &SETS).await
+}
+
+/// As [`ensure`], in this cache and for these sets.
+async fn ensure_in(cache: &Path, sets: &[Set]) -> Result<Binaries> {
+    let missing = |set: &&Set| !set.folder(cache).is_dir();
+    if sets.iter().any(|set| missing(&set)) {
+        fs::create_dir_all(cache.join("bin")).with_context(|| cannot_write(cache))?;
+        let _lock = lock(cache).await?;
+        let workshop = cache.join("build");
+        // asked again: whoever held the lock may have built them
+        for set in sets.iter().filter(missing) {
+            build(set, &workshop, &set.folder(cache)).await.with_context(|| {
+                format!(
+                    "cannot build {}. What was compiled so far is kept in {}",
+                    set.name,
+                    workshop.display()
+                )
+            })?;
+        }
+        // gigabytes of compiled packages, of no use once everything is built
+        remove(&workshop)?;
+    }
+    let files = sets.iter().flat_map(|set| {
+        let folder = set.folder(cache);
+        set.tools.iter().map(move |(name, _)| (*name, folder.join(name)))
+    });
+    Ok(Binaries(files.collect()))
+}
+
+/// KWOK's standard life cycle of nodes and pods, which its binary does not carry: a `--config` for it.
+pub fn kwok_stages(binaries: &Binaries) -> Result<PathBuf> {
+    Ok(binaries.path("kwok")?.with_file_name(sets::KWOK_STAGES))
+}
+
+fn cache() -> Result<PathBuf> {
+    let from = |variable: &str, below: &str| {
+        env::var_os(variable).filter(|value| !value.is_empty()).map(|value| PathBuf::from(value).join(below))
+    };
+    let cache = from("CAIRN_CACHE", "")
+        .or_else(|| from("XDG_CACHE_HOME", "cairn"))
+        .or_else(|| from("HOME", ".cache/cairn"))
+        .context("neither CAIRN_CACHE nor HOME is set: set CAIRN_CACHE to a folder for built tools")?;
+    std::path::absolute(&cache).with_context(|| format!("no such path: {}", cache.display()))
+}
+
+fn cannot_write(cache: &Path) -> String {
+    format!("cannot write to {}: set CAIRN_CACHE to a folder that you may write to", cache.display())
+}
+
+/// How long one builder waits for another: more than everything takes on a slow machine.
+const LOCK_LIMIT: Duration = Duration::from_hours(1);
+
+/// Holds the cache's lock until the file is dropped; says so when it has to wait.
+async fn lock(cache: &Path) -> Result<File> {
+    let file = File::create(cache.join("build.lock")).with_context(|| cannot_write(cache))?;
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        eprintln!("another process builds the tools in {}: waiting for it", cache.display());
+    }
+    let locked = wait::until(LOCK_LIMIT, async || file.try_lock()).await;
+    locked.map_err(|seen| anyhow::anyhow!("cannot lock {}: {seen}", cache.display()))?;
+    Ok(file)
+}
+
+/// Builds one set in `workshop` and moves the result to `folder`, in one step.
+async fn build(set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
+    let module = workshop.join(set.name);
+    let out = workshop.join(format!("{}-out", set.name));
+    remove(&out)?;
+    fs::create_dir_all(&module)
+        .and_then(|()| fs::create_dir_all(&out))
+        .with_context(|| cannot_write(workshop))?;
+    fs::write(module.join("go.mod"), set.go_mod)?;
+    fs::write(module.join("go.sum"), set.go_sum)?;
+    let started = Instant::now();
+    for (tool, package) in set.tools {
+        eprintln!(
+            "building {tool} {} (once; all of {} takes about {} min on two cores)",
+            set.version(),
+            set.name,
+            set.minutes
+        );
+        let file = out.join(tool);
+        let flags = format!("-ldflags={}", set.linker_flags());
+        let file =
+            file.to_str().context("the cache's path is not UTF-8: set CAIRN_CACHE to another folder")?;
+        go(&module, workshop, &["build", &flags, "-o", file, package]).await?;
+    }
+    if !set.extra.is_empty() {
+        let module_folder = go(&module, workshop, &["list", "-m", "-f", "{{.Dir}}", set.module]).await?;
+        let mut text = String::new();
+        for file in set.extra {
+            let path = Path::new(module_folder.trim()).join(file);
+            text += "---\n";
+            text += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        }
+        fs::write(out.join(sets::KWOK_STAGES), text)?;
+    }
+    eprintln!("built {} in {} s", set.name, started.elapsed().as_secs());
+    fs::rename(&out, folder).with_context(|| format!("cannot move the tools to {}", folder.display()))
+}
+
+/// Runs the Go toolchain in `module` and returns what it printed.
+///
+/// It dies with this process, or with the future that is returned.
+async fn go(module: &Path, workshop: &Path, arguments: &[&str]) -> Result<String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let go = env::split_paths(&path).map(|folder| folder.join("go")).find(|file| file.is_file()).context(
+        "`go` is not on the PATH, and it builds the control plane once: install Go 1.26 or newer \
+         (https://go.dev/doc/install)",
+    )?;
+    let mut command = keeper::dying_with_us(&go)?;
+    command
+        .args(arguments)
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .env("GOCACHE", workshop.join("gocache"))
+        .env("GOTOOLCHAIN", "local")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", sets::GO_FLAGS);
+    match command::run(command, "").await {
+        Ok(output) => Ok(output.stdout),
+        Err(error) => match error.downcast::<CommandFailed>() {
+            Ok(CommandFailed { status, output, .. }) => {
+                // hundreds of them come before the line that matters
+                let matters = |line: &&str| !line.starts_with("go: downloading");
+                let said: Vec<_> = output.stderr.lines().filter(matters).collect();
+                bail!("`go {}` failed ({status}):\n{}", arguments.join(" "), said.join("\n"))
+            }
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Removes a folder, which need not exist.
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SETS, Set, ensure_in};
+
+    fn kubeconform() -> Set {
+        SETS.iter().find(|set| set.name == "kubeconform").unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn what_is_in_the_cache_is_not_built_again() {
+        let cache = tempfile::tempdir().unwrap();
+        let set = kubeconform();
+        let folder = set.folder(cache.path());
+        std::fs::create_dir_all(&folder).unwrap();
+        let binaries = ensure_in(cache.path(), &[set]).await.unwrap();
+        assert_eq!(binaries.path("kubeconform").unwrap(), folder.join("kubeconform"));
+        let error = binaries.path("kubectl").unwrap_err().to_string();
+        assert_eq!(error, "no tool `kubectl`; there are kubeconform");
+    }
+
+    #[tokio::test]
+    async fn a_set_that_does_not_build_leaves_nothing_in_the_cache() {
+        let cache = tempfile::tempdir().unwrap();
+        // no module that would have the package
+        let set = Set { go_mod: "module broken\n\ngo 1.26.0\n", ..kubeconform() };
+        let error = ensure_in(cache.path(), std::slice::from_ref(&set)).await.unwrap_err();
+        assert!(error.to_string().starts_with("cannot build kubeconform."), "{error:#}");
+        assert!(!set.folder(cache.path()).exists());
+    }
+}

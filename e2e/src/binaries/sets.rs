@@ -1,0 +1,173 @@
+//! What is built: tools, their packages, their pins.
+
+use std::path::{Path, PathBuf};
+
+/// Flags of every `go` call: the module files decide the versions, and no path of this machine gets in.
+pub(super) const GO_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false";
+
+/// The file next to `kwok` with its standard stages.
+pub(super) const KWOK_STAGES: &str = "kwok-stages.yaml";
+
+/// Tools that are built from one Go module file.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// The set's name, and its folder under `e2e/control-plane`.
+    pub name: &'static str,
+    /// The Go module that its tools come from.
+    pub module: &'static str,
+    /// Each tool's file name and main package.
+    pub tools: &'static [(&'static str, &'static str)],
+    /// How long a first build takes on two cores, in minutes.
+    pub minutes: u8,
+    /// `go.mod`, which pins every version.
+    pub(super) go_mod: &'static str,
+    /// `go.sum`, which pins every content.
+    pub(super) go_sum: &'static str,
+    /// Variables that the linker sets; `{version}` and `{minor}` stand for the module's.
+    pub(super) variables: &'static [&'static str],
+    /// Files of the module that become [`KWOK_STAGES`].
+    pub(super) extra: &'static [&'static str],
+}
+
+macro_rules! pinned {
+    ($folder:literal, $file:literal) => {
+        include_str!(concat!("../../control-plane/", $folder, "/", $file))
+    };
+}
+
+/// Everything that the harness runs.
+pub const SETS: [Set; 5] = [
+    Set {
+        name: "kubernetes",
+        module: "k8s.io/kubernetes",
+        tools: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+        minutes: 6,
+        go_mod: pinned!("k8s", "go.mod"),
+        go_sum: pinned!("k8s", "go.sum"),
+        variables: &[
+            "k8s.io/component-base/version.gitVersion={version}",
+            "k8s.io/component-base/version.gitMajor=1",
+            "k8s.io/component-base/version.gitMinor={minor}",
+            "k8s.io/component-base/version.gitTreeState=clean",
+            "k8s.io/component-base/version.buildDate=1970-01-01T00:00:00Z",
+        ],
+        extra: &[],
+    },
+    Set {
+        name: "etcd",
+        module: "go.etcd.io/etcd/server/v3",
+        tools: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        minutes: 1,
+        go_mod: pinned!("etcd", "go.mod"),
+        go_sum: pinned!("etcd", "go.sum"),
+        variables: &[],
+        extra: &[],
+    },
+    Set {
+        name: "kwok",
+        module: "sigs.k8s.io/kwok",
+        tools: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")],
+        minutes: 2,
+        go_mod: pinned!("kwok", "go.mod"),
+        go_sum: pinned!("kwok", "go.sum"),
+        variables: &["sigs.k8s.io/kwok/pkg/consts.Version={version}"],
+        extra: &[
+            "kustomize/stage/node/fast/node-initialize.yaml",
+            "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+            "kustomize/stage/pod/fast/pod-ready.yaml",
+            "kustomize/stage/pod/fast/pod-complete.yaml",
+            "kustomize/stage/pod/fast/pod-delete.yaml",
+        ],
+    },
+    Set {
+        name: "helm",
+        module: "helm.sh/helm/v4",
+        tools: &[("helm", "helm.sh/helm/v4/cmd/helm")],
+        minutes: 2,
+        go_mod: pinned!("helm", "go.mod"),
+        go_sum: pinned!("helm", "go.sum"),
+        variables: &["helm.sh/helm/v4/internal/version.version={version}"],
+        extra: &[],
+    },
+    Set {
+        name: "kubeconform",
+        module: "github.com/yannh/kubeconform",
+        tools: &[("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform")],
+        minutes: 1,
+        go_mod: pinned!("kubeconform", "go.mod"),
+        go_sum: pinned!("kubeconform", "go.sum"),
+        variables: &["main.version={version}"],
+        extra: &[],
+    },
+];
+
+impl Set {
+    /// The module's version, for example `v1.36.3`, as `go.mod` pins it.
+    pub fn version(&self) -> &'static str {
+        let pinned = |line: &'static str| {
+            let version = line.trim_start_matches("require").trim_start().strip_prefix(self.module)?;
+            version.split_whitespace().next().filter(|word| word.starts_with('v'))
+        };
+        self.go_mod.lines().find_map(pinned).unwrap_or("unknown")
+    }
+
+    /// Where the set lies in `cache` once it is built.
+    pub fn folder(&self, cache: &Path) -> PathBuf {
+        let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+        let tools = self.tools.iter().map(|(_, package)| *package);
+        let parts = [self.go_mod, self.go_sum, &self.linker_flags(), GO_FLAGS, &platform];
+        let hash = fnv1a(parts.into_iter().chain(tools).chain(self.extra.iter().copied()));
+        cache.join("bin").join(format!("{}-{}-{hash:016x}", self.name, self.version()))
+    }
+
+    /// The value of `-ldflags`: no symbol tables, and the version that the tool reports.
+    pub(super) fn linker_flags(&self) -> String {
+        let minor = self.version().split('.').nth(1).unwrap_or_default();
+        let variables = self.variables.iter().map(|variable| format!(" -X {variable}"));
+        let text = "-s -w".to_owned() + &variables.collect::<String>();
+        text.replace("{version}", self.version()).replace("{minor}", minor)
+    }
+}
+
+/// The 64-bit FNV-1a hash of all parts, each ended by a zero byte: the same on every platform, for ever.
+fn fnv1a<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
+    let bytes = parts.flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::{SETS, Set, fnv1a};
+
+    #[test]
+    fn every_set_has_a_pinned_version_and_a_folder_of_its_own() {
+        let versions: Vec<_> = SETS.iter().map(|set| format!("{} {}", set.name, set.version())).collect();
+        assert_eq!(
+            versions,
+            ["kubernetes v1.36.3", "etcd v3.6.16", "kwok v0.8.0", "helm v4.3.1", "kubeconform v0.8.0"]
+        );
+        let folders: BTreeSet<_> = SETS.iter().map(|set| set.folder(Path::new("/cache"))).collect();
+        assert_eq!(folders.len(), SETS.len());
+    }
+
+    #[test]
+    fn another_pin_is_another_folder() {
+        let [kubernetes, ..] = SETS;
+        let other = Set { go_sum: "other", ..kubernetes.clone() };
+        assert_ne!(kubernetes.folder(Path::new("/")), other.folder(Path::new("/")));
+        assert!(kubernetes.linker_flags().contains("gitMinor=36 "));
+    }
+
+    #[test]
+    fn the_hash_is_fnv1a() {
+        assert_eq!(fnv1a([].into_iter()), 0xcbf2_9ce4_8422_2325);
+        assert_ne!(fnv1a(["ab", "c"].into_iter()), fnv1a(["a", "bc"].into_iter()));
+    }
+}

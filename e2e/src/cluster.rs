@@ -1,0 +1,161 @@
+//! A cluster as a test holds it.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    panic,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::{
+        Mutex, Once, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use anyhow::{Context, Result, bail};
+use kube::Client;
+
+use crate::{
+    command::{self, CommandFailed, Output},
+    control_plane::{self, ControlPlane},
+    keeper,
+};
+
+/// A running control plane with the administrator's access to it. Stopped when it is dropped.
+pub struct Cluster {
+    plane: ControlPlane,
+    supervisor: std::process::Child,
+    numbers: AtomicUsize,
+}
+
+impl Cluster {
+    /// The one control plane that all tests of this program share, started by the first who asks.
+    ///
+    /// # Panics
+    /// When it did not start; every test then says so, and nobody tries again.
+    #[track_caller]
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
+        match SHARED.get_or_init(|| Self::start().map_err(|error| format!("{error:#}"))) {
+            Ok(cluster) => cluster,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts a control plane of one's own. Blocks until it is ready; the first time of all, while tools build.
+    pub fn start() -> Result<Self> {
+        let mut supervisor = Command::new(keeper::executable()?)
+            .arg("up")
+            .stdin(Stdio::piped()) // closes when this process ends, however it ends
+            .stdout(Stdio::piped())
+            .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order
+            .spawn()
+            .context("cannot start the supervisor `cairn-e2e up`")?;
+        let mut line = String::new();
+        let stdout = supervisor.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the supervisor")?;
+        if line.is_empty() {
+            let status = supervisor.wait().context("cannot wait for the supervisor")?;
+            bail!("the control plane did not start ({status}); the reason is on stderr");
+        }
+        let plane: ControlPlane =
+            serde_json::from_str(&line).context("the supervisor said something else")?;
+        keep_state_when_a_test_panics(plane.state.clone());
+        Ok(Self { plane, supervisor, numbers: AtomicUsize::new(1) })
+    }
+
+    /// Its files, ports and processes.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// A client with the administrator's rights. Make one per test: it lives in the test's own runtime.
+    pub async fn client(&self) -> Result<Client> {
+        self.plane.client().await
+    }
+
+    /// Runs kubectl as the administrator; fails with what it said.
+    pub async fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        self.kubectl_with(arguments, "").await
+    }
+
+    /// As [`Cluster::kubectl`], with `input` on stdin: `kubectl_with(["apply", "-f-"], manifest)`.
+    pub async fn kubectl_with(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        input: &str,
+    ) -> Result<Output> {
+        let mut kubectl = self.command("kubectl");
+        kubectl.args(arguments);
+        command::run(kubectl.into(), input).await
+    }
+
+    /// Creates `manifest` and expects the API server to refuse it: the message, as kubectl prints it.
+    pub async fn refused(&self, manifest: &str) -> Result<String> {
+        match self.kubectl_with(["create", "-f-"], manifest).await {
+            Ok(output) => bail!("expected a refusal, but: {}", output.stdout.trim()),
+            Err(error) => Ok(error.downcast::<CommandFailed>()?.output.stderr),
+        }
+    }
+
+    /// Runs Helm as the administrator; fails with what it said. Its caches are the cluster's own.
+    pub async fn helm(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        let mut helm = self.command("helm");
+        helm.args(arguments);
+        command::run(helm.into(), "").await
+    }
+
+    /// A tool of [`binaries`](crate::binaries) as a command, set up for this cluster, to be given arguments.
+    ///
+    /// It writes no cache and no configuration into the home folder.
+    pub fn command(&self, tool: &str) -> Command {
+        let mut command = Command::new(self.plane.bin.join(tool));
+        let home = self.plane.state.join("run");
+        command
+            .env("KUBECONFIG", &self.plane.kubeconfig)
+            .env("KUBECACHEDIR", home.join("kube"))
+            .env("HELM_CACHE_HOME", home.join("helm/cache"))
+            .env("HELM_CONFIG_HOME", home.join("helm/config"))
+            .env("HELM_DATA_HOME", home.join("helm/data"));
+        command
+    }
+
+    /// A number that no one else gets: for names that must not meet.
+    pub(crate) fn number(&self) -> usize {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.supervisor.stdin.take());
+        // it stops everything within its own bounds
+        if let Err(error) = self.supervisor.wait() {
+            eprintln!("cannot wait for the supervisor: {error}");
+        }
+        states().remove(&self.plane.state);
+    }
+}
+
+/// The state folders of the clusters that run.
+fn states() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+    static STATES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    STATES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has every panic in this process mark the running clusters' state as worth keeping.
+fn keep_state_when_a_test_panics(state: PathBuf) {
+    static HOOK: Once = Once::new();
+    states().insert(state);
+    HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            for state in states().iter() {
+                control_plane::mark_failed(state);
+            }
+            previous(info);
+        }));
+    });
+}

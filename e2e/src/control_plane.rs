@@ -1,0 +1,238 @@
+//! One control plane: its folder, its ports, its processes, and the order in which they start and stop.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::Ipv4Addr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+
+use crate::{
+    binaries::{self, Binaries},
+    certificates::Authority,
+    keeper::{self, Child, Orders},
+    kubeconfig::{self, Credentials},
+    ports, wait,
+};
+
+mod flags;
+
+/// How long the API server and the controllers may take to be ready; four seconds are usual.
+const START_LIMIT: Duration = Duration::from_mins(2);
+
+/// A running control plane, as `cairn-e2e up` prints it: one line of JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlane {
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// A folder with kubectl, helm and the others: put it on the PATH.
+    pub bin: PathBuf,
+    /// Everything of this run; logs are in `log/`.
+    pub state: PathBuf,
+    /// What the API server was asked, one JSON event per line.
+    pub audit_log: PathBuf,
+    /// Each listener's port on 127.0.0.1.
+    pub ports: BTreeMap<String, u16>,
+    /// Each process's id.
+    pub pids: BTreeMap<String, u32>,
+}
+
+impl ControlPlane {
+    /// The API server's URL.
+    pub fn server(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports["kube-apiserver"])
+    }
+
+    /// The certificate of the authority that signed the API server's.
+    pub fn authority(&self) -> PathBuf {
+        self.state.join("pki/ca.crt")
+    }
+
+    /// A client with the administrator's rights, for the runtime that this is called in.
+    pub async fn client(&self) -> Result<Client> {
+        let kubeconfig =
+            Kubeconfig::read_from(&self.kubeconfig).context("cannot read the admin's kubeconfig")?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        Client::try_from(config).context("cannot make a client")
+    }
+}
+
+/// Has the supervisor keep the state folder when it stops, because something went wrong.
+///
+/// Called while a panic unwinds, so it cannot fail; a folder that cannot be written is not worth keeping.
+pub(crate) fn mark_failed(state: &Path) {
+    let _ = fs::write(state.join("failed"), "");
+}
+
+/// Starts a control plane, prints it, and holds it until stdin closes or a signal comes.
+///
+/// Everything is stopped in order then, and the state folder removed. It is kept, and named on stderr, when
+/// something failed or `CAIRN_KEEP=1` is set.
+pub async fn up() -> Result<()> {
+    let mut orders = Orders::listen()?;
+    let binaries = tokio::select! {
+        binaries = binaries::ensure() => binaries?,
+        _ = orders.release() => return Ok(()),
+    };
+    let state =
+        tempfile::Builder::new().prefix("cairn-e2e-").tempdir().context("cannot make a state folder")?.keep();
+    let mut running = Running::default();
+    let held = hold(&mut running, &binaries, &state, &mut orders).await;
+    running.stop().await;
+    let keep = std::env::var("CAIRN_KEEP").is_ok_and(|value| value == "1");
+    if held.is_err() || keep || state.join("failed").exists() {
+        eprintln!("control plane stopped; its logs and state are kept in {}", state.display());
+    } else {
+        fs::remove_dir_all(&state).with_context(|| format!("cannot remove {}", state.display()))?;
+    }
+    held
+}
+
+/// Starts everything and waits for the end, which is an error only if it was not asked for.
+async fn hold(running: &mut Running, binaries: &Binaries, state: &Path, orders: &mut Orders) -> Result<()> {
+    let plane = tokio::select! {
+        plane = running.start(binaries, state) => plane?,
+        _ = orders.release() => return Ok(()),
+    };
+    keeper::say(&plane)?;
+    tokio::select! {
+        _ = orders.release() => Ok(()),
+        error = running.failure() => Err(error),
+    }
+}
+
+/// The processes that run, in the order of their start.
+#[derive(Default)]
+struct Running(Vec<Child>);
+
+impl Running {
+    async fn start(&mut self, binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
+        let started = Instant::now();
+        let plane = prepare(binaries, state)?;
+        self.spawn(&plane, "etcd", flags::etcd(&plane))?;
+        // the API server would try until it works, and log an error each time
+        let etcd = (Ipv4Addr::LOCALHOST, plane.ports["etcd"]);
+        self.until("etcd listens", async || TcpStream::connect(etcd).await).await?;
+        self.spawn(&plane, "kube-apiserver", flags::apiserver(&plane))?;
+        let client = plane.client().await?;
+        self.until("the API server is ready", async || ready(&client).await).await?;
+        self.spawn(&plane, "kube-controller-manager", flags::controller_manager(&plane))?;
+        self.spawn(&plane, "kube-scheduler", flags::scheduler(&plane))?;
+        self.spawn(&plane, "kwok", flags::kwok(&plane, &binaries::kwok_stages(binaries)?))?;
+        // made by the controller manager, and needed by every pod
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
+        self.until("the controllers work", async || accounts.get("default").await).await?;
+        eprintln!("control plane ready in {:.1} s ({})", started.elapsed().as_secs_f32(), state.display());
+        let pids = self.0.iter().filter_map(|child| Some((child.name.clone(), child.pid()?))).collect();
+        Ok(ControlPlane { pids, ..plane })
+    }
+
+    fn spawn(&mut self, plane: &ControlPlane, name: &str, flags: Vec<String>) -> Result<()> {
+        let log = plane.state.join("log").join(format!("{name}.log"));
+        self.0.push(Child::spawn(name, &log, &plane.bin.join(name), flags)?);
+        Ok(())
+    }
+
+    /// Waits for a condition, and fails at once when a process ends meanwhile.
+    async fn until<T, S: std::fmt::Display>(
+        &mut self,
+        what: &str,
+        look: impl AsyncFnMut() -> Result<T, S>,
+    ) -> Result<T> {
+        tokio::select! {
+            found = wait::until(START_LIMIT, look) => {
+                found.map_err(|seen| anyhow::anyhow!("waited in vain until {what}; last seen: {seen}"))
+            }
+            error = self.failure() => Err(error),
+        }
+    }
+
+    /// Waits until any process ends, and says which and why.
+    async fn failure(&mut self) -> anyhow::Error {
+        let ends = self.0.iter_mut().map(|child| {
+            Box::pin(async {
+                let status = child
+                    .ended()
+                    .await
+                    .map_or_else(|error| format!("{error:#}"), |status| status.to_string());
+                anyhow::anyhow!("{} ended ({status}); its last words:\n{}", child.name, child.last_words())
+            })
+        });
+        futures::future::select_all(ends).await.0
+    }
+
+    /// Stops the clients at once, then the API server, then etcd: each would wait in vain for a missing server.
+    async fn stop(mut self) {
+        let clients = self.0.split_off(self.0.len().min(2));
+        let mut errors = futures::future::join_all(clients.into_iter().map(stop)).await;
+        while let Some(child) = self.0.pop() {
+            errors.push(stop(child).await);
+        }
+        for error in errors.iter().filter_map(|stopped| stopped.as_ref().err()) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+async fn stop(mut child: Child) -> Result<()> {
+    child.stop().await.map(drop)
+}
+
+async fn ready(client: &Client) -> Result<()> {
+    let request = http::Request::get("/readyz").body(Vec::new()).expect("a constant request is valid");
+    match client.request_text(request).await?.as_str() {
+        "ok" => Ok(()),
+        other => bail!("/readyz answers {other}"),
+    }
+}
+
+/// Makes the folders, ports, certificates and kubeconfigs of a new control plane.
+fn prepare(binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
+    for folder in ["bin", "etcd", "log", "pki", "run"] {
+        fs::create_dir(state.join(folder)).with_context(|| format!("cannot write to {}", state.display()))?;
+    }
+    for (name, path) in binaries.iter() {
+        symlink(path, state.join("bin").join(name)).with_context(|| format!("cannot link {name}"))?;
+    }
+    let names = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
+    let ports = names.map(str::to_owned).into_iter().zip(ports::free::<6>()?).collect();
+    let plane = ControlPlane {
+        kubeconfig: state.join("admin.kubeconfig"),
+        bin: state.join("bin"),
+        state: state.to_owned(),
+        audit_log: state.join("log/audit.jsonl"),
+        ports,
+        pids: BTreeMap::new(),
+    };
+    let authority = Authority::create(&state.join("pki"))?;
+    authority.server("kube-apiserver")?;
+    authority.client("front-proxy", "front-proxy-client", &[])?;
+    authority.token_keys("service-accounts")?;
+    let administrators: &[&str] = &["system:masters"];
+    for (name, user, groups) in [
+        ("admin", "admin", administrators),
+        ("kwok", "kwok", administrators),
+        ("kube-controller-manager", "system:kube-controller-manager", &[]),
+        ("kube-scheduler", "system:kube-scheduler", &[]),
+    ] {
+        authority.client(name, user, groups)?;
+        let (certificate, key) = (authority.path(name, "crt"), authority.path(name, "key"));
+        let credentials = Credentials::Certificate { certificate: &certificate, key: &key };
+        let path = state.join(format!("{name}.kubeconfig"));
+        kubeconfig::write(&path, &plane.server(), &authority.certificate(), credentials, "default")?;
+    }
+    fs::write(state.join("audit-policy.yaml"), flags::AUDIT_POLICY)?;
+    Ok(plane)
+}

@@ -1,0 +1,67 @@
+//! The harness: a real Kubernetes on loopback, simulated nodes, and the product as a user meets it.
+//!
+//! Nothing here knows the product's code. It is seen through kubectl, Helm and the API, and its
+//! processes run with what its chart rendered.
+//!
+//! # How it hangs together
+//!
+//! ```text
+//! test ──stdin──► cairn-e2e up ──┬─► etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
+//!      ──stdin──► cairn-e2e keep ─┴─► the operator, a node agent
+//! ```
+//!
+//! - [`binaries`] builds the pinned tools of `e2e/control-plane/*/go.mod` once into a cache outside the tree.
+//! - [`control_plane`] is the supervisor behind `cairn-e2e up`: ports, certificates, processes, one state folder.
+//! - [`keeper`] holds one process and obeys lines on its stdin. Both end when that pipe closes, which the
+//!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
+//!   signal. So nothing outlives a test, whoever kills what.
+//! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
+//! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
+//! - [`wait`] is the only place that waits, always for a condition and with a bound.
+//!
+//! # A test
+//!
+//! ```
+//! # use e2e::{Cluster, SimulatedNode, wait_for};
+//! # use std::time::Duration;
+//! #[tokio::test]
+//! async fn a_pod_runs() {
+//!     let cluster = Cluster::shared(); // one control plane for all tests of this binary
+//!     let nodes = cluster.nodes([SimulatedNode::new("gpu-0").resource("nvidia.com/gpu", 2)]).await.unwrap();
+//!     let namespace = cluster.namespace("pods").await.unwrap(); // gone when the test ends
+//!     namespace.kubectl(["run", "hello", "--image=none"]).await.unwrap();
+//!     wait_for("hello runs", Duration::from_secs(20), async || {
+//!         let phase = namespace.kubectl(["get", "pod", "hello", "-ojsonpath={.status.phase}"]).await?.stdout;
+//!         if phase == "Running" { Ok(()) } else { Err(anyhow::anyhow!("phase {phase}")) }
+//!     })
+//!     .await;
+//!     drop(nodes);
+//! }
+//! ```
+//!
+//! The state folder (logs, audit log, certificates) is removed unless a test of the binary panicked or
+//! `CAIRN_KEEP=1` is set; the supervisor then says where it is.
+
+pub mod audit;
+pub mod binaries;
+pub mod certificates;
+pub mod cluster;
+pub mod command;
+pub mod control_plane;
+pub mod keeper;
+pub mod kubeconfig;
+pub mod namespace;
+pub mod nodes;
+pub mod ports;
+pub mod process;
+pub mod wait;
+pub mod workload;
+
+pub use audit::{AuditEvent, AuditLog};
+pub use cluster::Cluster;
+pub use command::{CommandFailed, Output};
+pub use namespace::Namespace;
+pub use nodes::{Nodes, SimulatedNode};
+pub use process::Process;
+pub use wait::wait_for;
+pub use workload::Workload;

@@ -1,0 +1,74 @@
+//! `cairn-e2e`: builds the tools, holds a control plane, keeps processes.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use e2e::{binaries, control_plane, keeper};
+
+/// A real Kubernetes on loopback, for the end-to-end tests and the demo.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the tools that are not in the cache, and print where each one is.
+    Binaries,
+    /// Start a control plane, print it as one line of JSON, and hold it until stdin closes or Ctrl-C.
+    Up,
+    /// Run a program until it ends, obey signals named on stdin, and stop it when stdin closes.
+    #[command(hide = true)]
+    Keep {
+        /// The file for what the program prints.
+        #[arg(long)]
+        log: PathBuf,
+        /// The program.
+        program: PathBuf,
+        /// Its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Become a program that the kernel kills when the process PARENT dies.
+    #[command(hide = true)]
+    DieWithParent {
+        /// The process id of the caller.
+        parent: i32,
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+// one thread: the kernel ties children to the thread that started them
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run(Cli::parse().command).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Binaries => {
+            for (name, path) in binaries::ensure().await?.iter() {
+                println!("{name:<24} {}", path.display());
+            }
+            Ok(())
+        }
+        Command::Up => control_plane::up().await,
+        Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,
+        Command::DieWithParent { parent, program, arguments } => {
+            keeper::die_with_parent(parent, &program, &arguments)
+        }
+    }
+}

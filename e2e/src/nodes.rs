@@ -1,0 +1,229 @@
+//! Simulated nodes: real Node objects whose kubelet is KWOK. Their pods are Running and run nothing.
+
+use std::{collections::BTreeMap, process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, anyhow, bail};
+use futures::{TryStreamExt, stream};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+};
+
+use crate::{Cluster, wait};
+
+/// KWOK takes care of the nodes that carry this annotation, and of no others.
+pub const ANNOTATION: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+
+/// A node to be simulated: four cores, 16 GiB, 110 pods, no devices and no taints unless told otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimulatedNode {
+    /// The node's name, a DNS label.
+    pub name: String,
+    /// Labels besides those that every node has.
+    pub labels: BTreeMap<String, String>,
+    /// What it has, by resource name: `cpu`, `memory`, `pods` and extended resources, as quantities.
+    pub resources: BTreeMap<String, String>,
+    /// Who is kept away from it.
+    pub taints: Vec<Taint>,
+}
+
+impl SimulatedNode {
+    /// A node with this name and nothing special.
+    pub fn new(name: impl Into<String>) -> Self {
+        let resources = [("cpu", "4"), ("memory", "16Gi"), ("pods", "110")];
+        Self {
+            name: name.into(),
+            labels: BTreeMap::new(),
+            resources: resources.map(|(name, quantity)| (name.into(), quantity.into())).into(),
+            taints: Vec::new(),
+        }
+    }
+
+    /// Sets its cores, for example `"4"` or `"3500m"`.
+    #[must_use]
+    pub fn cpu(self, quantity: &str) -> Self {
+        self.quantity("cpu", quantity)
+    }
+
+    /// Sets its memory, for example `"64Gi"`.
+    #[must_use]
+    pub fn memory(self, quantity: &str) -> Self {
+        self.quantity("memory", quantity)
+    }
+
+    /// Sets how many pods it takes.
+    #[must_use]
+    pub fn pods(self, count: u32) -> Self {
+        self.resource("pods", count)
+    }
+
+    /// Sets how many it has of an extended resource, for example two of `nvidia.com/gpu`.
+    #[must_use]
+    pub fn resource(self, name: &str, count: u32) -> Self {
+        self.quantity(name, &count.to_string())
+    }
+
+    fn quantity(mut self, name: &str, quantity: &str) -> Self {
+        self.resources.insert(name.into(), quantity.into());
+        self
+    }
+
+    /// Gives it a label.
+    #[must_use]
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// Puts it into a zone, by the well-known label.
+    #[must_use]
+    pub fn zone(self, zone: &str) -> Self {
+        self.label("topology.kubernetes.io/zone", zone)
+    }
+
+    /// Gives it a taint; `effect` is `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[must_use]
+    pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
+        let (key, value, effect) = (key.into(), Some(value.into()), effect.into());
+        self.taints.push(Taint { key, value, effect, ..Taint::default() });
+        self
+    }
+
+    /// The object to create. The API server keeps the status of a new Node, and KWOK keeps what it finds there.
+    fn object(&self) -> Node {
+        let common = [
+            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+        ];
+        let mut labels: BTreeMap<_, _> =
+            common.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        labels.extend(self.labels.clone());
+        let (annotation, value) = ANNOTATION;
+        let resources: BTreeMap<_, _> = self
+            .resources
+            .iter()
+            .map(|(name, quantity)| (name.clone(), Quantity(quantity.clone())))
+            .collect();
+        // both: with the IP alone, a node that becomes NotReady loses its addresses
+        let addresses = [("InternalIP", "127.0.0.1"), ("Hostname", self.name.as_str())]
+            .map(|(type_, address)| NodeAddress { type_: type_.into(), address: address.into() });
+        Node {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some(labels),
+                annotations: Some([(annotation.to_owned(), value.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NodeSpec { taints: Some(self.taints.clone()), ..NodeSpec::default() }),
+            status: Some(NodeStatus {
+                addresses: Some(addresses.into()),
+                allocatable: Some(resources.clone()),
+                capacity: Some(resources),
+                ..NodeStatus::default()
+            }),
+        }
+    }
+}
+
+/// Simulated nodes that are deleted when this is dropped.
+pub struct Nodes<'a> {
+    cluster: &'a Cluster,
+    names: Vec<String>,
+}
+
+impl Cluster {
+    /// Creates simulated nodes and waits until pods can be scheduled to them.
+    pub async fn nodes(&self, nodes: impl IntoIterator<Item = SimulatedNode>) -> Result<Nodes<'_>> {
+        let api = Api::<Node>::all(self.client().await?);
+        let mut made = Nodes { cluster: self, names: Vec::new() };
+        let nodes: Vec<_> = nodes.into_iter().collect();
+        made.names.extend(nodes.iter().map(|node| node.name.clone()));
+        stream::iter(nodes.into_iter().map(Ok))
+            .try_for_each_concurrent(16, |node| {
+                let api = api.clone();
+                async move {
+                    let created = api.create(&PostParams::default(), &node.object()).await;
+                    created.map(drop).with_context(|| format!("cannot create node {}", node.name))
+                }
+            })
+            .await?;
+        self.wait_nodes_ready(&made.names).await?;
+        Ok(made)
+    }
+
+    /// Waits until these nodes are Ready and the taint of a node that is not is gone; at most a minute.
+    pub async fn wait_nodes_ready(&self, names: &[impl AsRef<str>]) -> Result<()> {
+        let api = Api::<Node>::all(self.client().await?);
+        let ready = wait::until(Duration::from_mins(1), async || {
+            let nodes = api.list(&ListParams::default()).await?;
+            let ready: Vec<_> =
+                nodes.iter().filter(|node| is_ready(node)).map(ResourceExt::name_any).collect();
+            match names.iter().map(AsRef::as_ref).find(|name| !ready.iter().any(|ready| ready == name)) {
+                Some(waiting) => bail!("{} of {} nodes Ready, not {waiting}", ready.len(), nodes.items.len()),
+                None => Ok(()),
+            }
+        });
+        ready.await.map_err(|seen| anyhow!("nodes do not become Ready: {seen}"))
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        && !taints.any(|taint| taint.key == "node.kubernetes.io/not-ready")
+}
+
+impl Nodes<'_> {
+    /// Their names, in the order of their making.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Deletes one of them now.
+    pub async fn delete(&mut self, name: &str) -> Result<()> {
+        let api = Api::<Node>::all(self.cluster.client().await?);
+        let deleted = api.delete(name, &DeleteParams::default()).await;
+        deleted.with_context(|| format!("cannot delete node {name}"))?;
+        self.names.retain(|other| other != name);
+        Ok(())
+    }
+}
+
+impl Drop for Nodes<'_> {
+    fn drop(&mut self) {
+        if self.names.is_empty() {
+            return;
+        }
+        let mut kubectl = self.cluster.command("kubectl");
+        kubectl.args(["delete", "node", "--wait=false", "--ignore-not-found"]).args(&self.names);
+        // best effort: the whole cluster goes away soon
+        let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SimulatedNode;
+
+    #[test]
+    fn what_is_asked_for_is_in_the_object() {
+        let node = SimulatedNode::new("n").cpu("8").resource("nvidia.com/gpu", 2).zone("a").taint(
+            "k",
+            "v",
+            "NoExecute",
+        );
+        let object = serde_json::to_value(node.object()).unwrap();
+        assert_eq!(object["metadata"]["labels"]["topology.kubernetes.io/zone"], "a");
+        assert_eq!(object["spec"]["taints"][0]["effect"], "NoExecute");
+        let expected =
+            serde_json::json!({"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "2"});
+        assert_eq!(object["status"]["allocatable"], expected);
+        assert_eq!(object["status"]["capacity"], expected);
+    }
+}

@@ -1,0 +1,75 @@
+//! Waiting: always for a condition, always with a bound. The only place that sleeps.
+
+use std::{
+    fmt::Display,
+    panic::Location,
+    time::{Duration, Instant},
+};
+
+/// How often a condition is looked at. Short against what is waited for, long against one request.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks until `look` finds what it looks for, at most for `limit`.
+///
+/// `look` answers with the thing, or with what it sees instead. The error is the last of those, in words.
+pub async fn until<T, S: Display>(
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<T, S>,
+) -> Result<T, String> {
+    let deadline = Instant::now() + limit;
+    let mut last = "nothing: the first look did not come back".to_owned();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match tokio::time::timeout(left, look()).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(seen)) => last = format!("{seen:#}"),
+            Err(_) => return Err(last),
+        }
+        if Instant::now() + INTERVAL > deadline {
+            return Err(last);
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Waits in a test: as [`until`], and panics with `what` and the last state seen when `limit` is over.
+#[track_caller]
+pub fn wait_for<T, S: Display>(
+    what: &str,
+    limit: Duration,
+    look: impl AsyncFnMut() -> Result<T, S>,
+) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move {
+        match until(limit, look).await {
+            Ok(found) => found,
+            Err(seen) => panic!("{caller}: waited {limit:?} in vain for: {what}; last seen: {seen}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::until;
+
+    #[tokio::test]
+    async fn says_what_was_seen_last() {
+        let mut looks = 0;
+        let seen: Result<(), _> = until(Duration::from_millis(180), async || {
+            looks += 1;
+            Err(format!("look {looks}"))
+        })
+        .await;
+        assert_eq!(seen, Err(format!("look {looks}")));
+        assert!(looks >= 2);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_does_not_outlast_the_bound() {
+        let seen =
+            until::<(), String>(Duration::from_millis(60), async || std::future::pending().await).await;
+        assert_eq!(seen, Err("nothing: the first look did not come back".to_owned()));
+    }
+}

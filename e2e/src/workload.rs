@@ -1,0 +1,328 @@
+//! Workloads that the chart rendered, run as processes: KWOK's nodes run no containers.
+//!
+//! What a kubelet would do is done here: arguments and environment of the container, values from fields,
+//! references to variables, probes, and the token of the `ServiceAccount`. What it would do and this does not
+//! (volumes, values from `ConfigMap`s, …) is refused by name, so that nothing is silently left out; volumes
+//! alone are ignored, as a process sees the machine's files.
+//!
+//! Only ports differ. Each port that the container declares or its probes use becomes a free one on 127.0.0.1,
+//! also where an argument or a variable is exactly that number (`8080`, `--port=8080`) or an address to listen
+//! on (`0.0.0.0:8080`, `--listen=[::]:8080`).
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Container, PodSpec, Probe, ServiceAccount},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{Api, api::PostParams};
+
+use crate::{
+    Cluster, Process,
+    kubeconfig::{self, Credentials},
+    ports,
+    process::Launch,
+};
+
+/// How long a token is valid: longer than any run.
+const TOKEN_SECONDS: i64 = 6 * 3600;
+
+/// A workload in the cluster, to be run as a process.
+pub struct Workload<'a> {
+    cluster: &'a Cluster,
+    namespace: String,
+    name: String,
+    pod: PodSpec,
+    fields: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
+    arguments: Vec<String>,
+}
+
+impl Cluster {
+    /// Reads a Deployment.
+    pub async fn deployment(&self, namespace: &str, name: &str) -> Result<Workload<'_>> {
+        let found = Api::<Deployment>::namespaced(self.client().await?, namespace).get(name).await;
+        let object = found.with_context(|| format!("cannot read Deployment {namespace}/{name}"))?;
+        let pod = object.spec.and_then(|spec| spec.template.spec);
+        Ok(Workload::new(self, namespace, name, pod.context("it has no pod template")?))
+    }
+
+    /// Reads a `DaemonSet`. Its processes need to be told on which node they are:
+    /// `.field("spec.nodeName", …)`, if they ask for it.
+    pub async fn daemon_set(&self, namespace: &str, name: &str) -> Result<Workload<'_>> {
+        let found = Api::<DaemonSet>::namespaced(self.client().await?, namespace).get(name).await;
+        let object = found.with_context(|| format!("cannot read DaemonSet {namespace}/{name}"))?;
+        let pod = object.spec.and_then(|spec| spec.template.spec);
+        Ok(Workload::new(self, namespace, name, pod.context("it has no pod template")?))
+    }
+}
+
+impl<'a> Workload<'a> {
+    fn new(cluster: &'a Cluster, namespace: &str, name: &str, pod: PodSpec) -> Self {
+        let account = pod.service_account_name.clone().unwrap_or_else(|| "default".into());
+        let fields = [
+            ("metadata.name", format!("{name}-0")),
+            ("metadata.namespace", namespace.to_owned()),
+            ("spec.serviceAccountName", account),
+            ("status.podIP", "127.0.0.1".to_owned()),
+            ("status.hostIP", "127.0.0.1".to_owned()),
+        ];
+        Self {
+            cluster,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            pod,
+            fields: fields.map(|(path, value)| (path.to_owned(), value)).into(),
+            variables: BTreeMap::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Says what a field of the pod is, for variables that take their value from it (`fieldRef`).
+    ///
+    /// `metadata.name` (`WORKLOAD-0`), `metadata.namespace` and `spec.serviceAccountName` are known already.
+    #[must_use]
+    pub fn field(mut self, path: &str, value: &str) -> Self {
+        self.fields.insert(path.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Sets a variable besides, or instead of, what the manifest says.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds an argument after those of the manifest.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts `program` as this workload's container, with a fresh token of its `ServiceAccount`.
+    ///
+    /// It does not wait: see [`Process::wait_ready`].
+    pub async fn start(&self, program: &Path) -> Result<Process> {
+        let [container] = self.pod.containers.as_slice() else {
+            bail!("{} has {} containers, and only one can be run", self.name, self.pod.containers.len())
+        };
+        let mut launch = launch(container, &self.fields, ports::free_one)
+            .with_context(|| format!("cannot run {}/{} as a process", self.namespace, self.name))?;
+        launch.environment.insert("KUBECONFIG".into(), self.credentials().await?);
+        launch.environment.extend(self.variables.clone());
+        launch.arguments.extend(self.arguments.clone());
+        self.cluster.run(&self.name, program, launch)
+    }
+
+    /// Writes a kubeconfig with a token of the `ServiceAccount` and returns its path.
+    async fn credentials(&self) -> Result<String> {
+        ensure!(
+            self.pod.automount_service_account_token != Some(false),
+            "{}/{} asks for no token (automountServiceAccountToken: false), so it could not reach the API server",
+            self.namespace,
+            self.name
+        );
+        let account = self.pod.service_account_name.as_deref().unwrap_or("default");
+        let accounts = Api::<ServiceAccount>::namespaced(self.cluster.client().await?, &self.namespace);
+        let spec =
+            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
+        let answer =
+            answer.with_context(|| format!("no token for ServiceAccount {}/{account}", self.namespace))?;
+        let token = answer.status.context("the API server made no token")?.token;
+        let plane = self.cluster.plane();
+        let folder = plane.state.join("run");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        let path = folder.join(format!("{}-{}.kubeconfig", self.name, self.cluster.number()));
+        let credentials = Credentials::Token(&token);
+        kubeconfig::write(&path, &plane.server(), &plane.authority(), credentials, &self.namespace)?;
+        path.into_os_string().into_string().ok().context("the state folder's path is not UTF-8")
+    }
+}
+
+/// What a kubelet would start for `container`, with a port from `free` for each that it listens on.
+fn launch(
+    container: &Container,
+    fields: &BTreeMap<String, String>,
+    mut free: impl FnMut() -> Result<u16>,
+) -> Result<Launch> {
+    ensure!(container.env_from.iter().flatten().next().is_none(), "envFrom is not supported here");
+    let mut ports = BTreeMap::new();
+    for declared in declared_ports(container)? {
+        ports.insert(declared, free()?);
+    }
+    let mut environment = BTreeMap::new();
+    for variable in container.env.iter().flatten() {
+        let value = match (&variable.value, &variable.value_from) {
+            (value, None) => expand(value.as_deref().unwrap_or_default(), &environment),
+            (_, Some(source)) => {
+                let path = source.field_ref.as_ref().map(|field| &field.field_path).with_context(|| {
+                    format!("variable {}: only fieldRef is supported here", variable.name)
+                })?;
+                fields.get(path).cloned().with_context(|| {
+                    format!(
+                        "variable {}: nobody said what {path} is; call .field({path:?}, …)",
+                        variable.name
+                    )
+                })?
+            }
+        };
+        environment.insert(variable.name.clone(), local(&value, &ports));
+    }
+    // the first word of `command` is the program, which the caller gives
+    let command = container.command.iter().flatten().skip(1);
+    let arguments = command.chain(container.args.iter().flatten());
+    let arguments = arguments.map(|argument| match argument.split_once('=') {
+        Some((flag, value)) if flag.starts_with('-') => {
+            format!("{flag}={}", local(&expand(value, &environment), &ports))
+        }
+        _ => local(&expand(argument, &environment), &ports),
+    });
+    let arguments = arguments.collect();
+    let readiness =
+        container.readiness_probe.as_ref().map(|probe| target(container, probe)).transpose()?.flatten();
+    let readiness = readiness.map(|(port, path)| (ports[&port], path));
+    Ok(Launch { arguments, environment, ports, readiness })
+}
+
+/// The ports that the container declares or that its probes use.
+fn declared_ports(container: &Container) -> Result<Vec<u16>> {
+    let mut found = Vec::new();
+    for port in container.ports.iter().flatten() {
+        found.push(number(port.container_port)?);
+    }
+    let probes = [&container.readiness_probe, &container.liveness_probe, &container.startup_probe];
+    for probe in probes.into_iter().flatten() {
+        found.extend(target(container, probe)?.map(|(port, _)| port));
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// The port and the path of an HTTP probe.
+fn target(container: &Container, probe: &Probe) -> Result<Option<(u16, String)>> {
+    let Some(get) = &probe.http_get else { return Ok(None) };
+    let port = match &get.port {
+        IntOrString::Int(port) => *port,
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            let port = ports.find(|port| port.name.as_ref() == Some(name));
+            port.with_context(|| format!("a probe uses port {name:?}, which is not declared"))?.container_port
+        }
+    };
+    Ok(Some((number(port)?, get.path.clone().unwrap_or_else(|| "/".into()))))
+}
+
+fn number(port: i32) -> Result<u16> {
+    u16::try_from(port).with_context(|| format!("{port} is no port"))
+}
+
+/// Replaces `$(NAME)` by the variable's value, as Kubernetes does: unknown names stay, `$$` is a dollar.
+fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once('$') {
+        out += before;
+        let name = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        rest = match (name, after.strip_prefix('$')) {
+            (_, Some(after)) => {
+                out.push('$');
+                after
+            }
+            (Some((name, after)), None) if variables.contains_key(name) => {
+                out += &variables[name];
+                after
+            }
+            _ => {
+                out.push('$');
+                after
+            }
+        };
+    }
+    out + rest
+}
+
+/// The value with a declared port replaced by its local one, and the address by loopback.
+fn local(value: &str, ports: &BTreeMap<u16, u16>) -> String {
+    let local = |port: &str| port.parse().ok().and_then(|port: u16| ports.get(&port));
+    match value.rsplit_once(':') {
+        Some(("" | "0.0.0.0" | "[::]" | "127.0.0.1" | "localhost", port)) if local(port).is_some() => {
+            format!("127.0.0.1:{}", local(port).expect("just seen"))
+        }
+        _ => local(value).map_or_else(|| value.to_owned(), ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Container;
+    use serde_json::{Value, json};
+
+    use super::{Launch, launch};
+
+    fn render(container: Value) -> Result<Launch, String> {
+        let container: Container = serde_json::from_value(container).unwrap();
+        let fields = [("metadata.namespace".to_owned(), "cairn-system".to_owned())].into();
+        let mut next = 30_000;
+        let free = || {
+            next += 1;
+            Ok(next)
+        };
+        launch(&container, &fields, free).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn a_container_becomes_a_process() {
+        let launch = render(json!({
+            "name": "operator",
+            "command": ["/cairn-operator"],
+            "args": ["run", "--listen=0.0.0.0:8080", "--namespace=$(POD_NAMESPACE)", "--price=$$(5)", "--workers=9"],
+            "env": [
+                {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                {"name": "LEASE", "value": "$(POD_NAMESPACE)/cairn $(UNKNOWN)"},
+                {"name": "METRICS_PORT", "value": "9090"},
+            ],
+            "ports": [{"name": "http", "containerPort": 8080}, {"containerPort": 9090}],
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
+            "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}},
+        }))
+        .unwrap();
+        assert_eq!(
+            launch.arguments,
+            ["run", "--listen=127.0.0.1:30001", "--namespace=cairn-system", "--price=$(5)", "--workers=9"]
+        );
+        let environment: Vec<_> =
+            launch.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            environment,
+            ["LEASE=cairn-system/cairn $(UNKNOWN)", "METRICS_PORT=30003", "POD_NAMESPACE=cairn-system"]
+        );
+        assert_eq!(launch.readiness, Some((30_001, "/readyz".into())));
+        assert_eq!(launch.ports[&8081], 30_002);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named() {
+        let variable = |source: Value| json!({"name": "c", "env": [{"name": "V", "valueFrom": source}]});
+        let node = render(variable(json!({"fieldRef": {"fieldPath": "spec.nodeName"}})));
+        assert_eq!(
+            node.unwrap_err(),
+            r#"variable V: nobody said what spec.nodeName is; call .field("spec.nodeName", …)"#
+        );
+        let secret = render(variable(json!({"secretKeyRef": {"name": "s", "key": "k"}})));
+        assert_eq!(secret.unwrap_err(), "variable V: only fieldRef is supported here");
+        let from = render(json!({"name": "c", "envFrom": [{"configMapRef": {"name": "m"}}]}));
+        assert_eq!(from.unwrap_err(), "envFrom is not supported here");
+        let probe = render(json!({"name": "c", "readinessProbe": {"httpGet": {"port": "web"}}}));
+        assert_eq!(probe.unwrap_err(), r#"a probe uses port "web", which is not declared"#);
+    }
+}
