@@ -50,7 +50,7 @@ impl AuditEvent {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it was answered by an identity of this name in `namespace`.
+    /// Whether the `ServiceAccount` of this name in `namespace` asked.
     pub fn is_by_service_account(&self, namespace: &str, name: &str) -> bool {
         self.user
             .strip_prefix("system:serviceaccount:")

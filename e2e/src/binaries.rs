@@ -55,10 +55,11 @@ async fn ensure_in(cache: &Path, sets: &[Set]) -> Result<Binaries> {
     if sets.iter().any(|set| missing(&set)) {
         fs::create_dir_all(cache.join("bin")).with_context(|| cannot_write(cache))?;
         let _lock = lock(cache).await?;
+        let go = find_go()?;
         let workshop = cache.join("build");
         // asked again: whoever held the lock may have built them
         for set in sets.iter().filter(missing) {
-            build(set, &workshop, &set.folder(cache)).await.with_context(|| {
+            build(&go, set, &workshop, &set.folder(cache)).await.with_context(|| {
                 format!(
                     "cannot build {}. What was compiled so far is kept in {}",
                     set.name,
@@ -82,12 +83,10 @@ pub fn kwok_stages(binaries: &Binaries) -> Result<PathBuf> {
 }
 
 fn cache() -> Result<PathBuf> {
-    let from = |variable: &str, below: &str| {
-        env::var_os(variable).filter(|value| !value.is_empty()).map(|value| PathBuf::from(value).join(below))
-    };
-    let cache = from("CAIRN_CACHE", "")
-        .or_else(|| from("XDG_CACHE_HOME", "cairn"))
-        .or_else(|| from("HOME", ".cache/cairn"))
+    let from = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = from("CAIRN_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|folder| folder.join("cairn")))
+        .or_else(|| from("HOME").map(|folder| folder.join(".cache/cairn")))
         .context("neither CAIRN_CACHE nor HOME is set: set CAIRN_CACHE to a folder for built tools")?;
     std::path::absolute(&cache).with_context(|| format!("no such path: {}", cache.display()))
 }
@@ -111,7 +110,7 @@ async fn lock(cache: &Path) -> Result<File> {
 }
 
 /// Builds one set in `workshop` and moves the result to `folder`, in one step.
-async fn build(set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
+async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
     let module = workshop.join(set.name);
     let out = workshop.join(format!("{}-out", set.name));
     remove(&out)?;
@@ -132,10 +131,11 @@ async fn build(set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
         let flags = format!("-ldflags={}", set.linker_flags());
         let file =
             file.to_str().context("the cache's path is not UTF-8: set CAIRN_CACHE to another folder")?;
-        go(&module, workshop, &["build", &flags, "-o", file, package]).await?;
+        run_go(go, &module, workshop, &["build", &flags, "-o", file, package]).await?;
     }
     if !set.extra.is_empty() {
-        let module_folder = go(&module, workshop, &["list", "-m", "-f", "{{.Dir}}", set.module]).await?;
+        let module_folder =
+            run_go(go, &module, workshop, &["list", "-m", "-f", "{{.Dir}}", set.module]).await?;
         let mut text = String::new();
         for file in set.extra {
             let path = Path::new(module_folder.trim()).join(file);
@@ -148,16 +148,21 @@ async fn build(set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
     fs::rename(&out, folder).with_context(|| format!("cannot move the tools to {}", folder.display()))
 }
 
+/// The Go toolchain.
+fn find_go() -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|folder| folder.join("go")).find(|file| file.is_file());
+    found.context(
+        "the control plane's tools have to be built once, and `go` is not on the PATH: \
+         install Go 1.26 or newer (https://go.dev/doc/install)",
+    )
+}
+
 /// Runs the Go toolchain in `module` and returns what it printed.
 ///
 /// It dies with this process, or with the future that is returned.
-async fn go(module: &Path, workshop: &Path, arguments: &[&str]) -> Result<String> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let go = env::split_paths(&path).map(|folder| folder.join("go")).find(|file| file.is_file()).context(
-        "`go` is not on the PATH, and it builds the control plane once: install Go 1.26 or newer \
-         (https://go.dev/doc/install)",
-    )?;
-    let mut command = keeper::dying_with_us(&go)?;
+async fn run_go(go: &Path, module: &Path, workshop: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = keeper::dying_with_us(go)?;
     command
         .args(arguments)
         .current_dir(module)

@@ -16,27 +16,23 @@
 //!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
+//! - [`rbac`] says which rights of a `ServiceAccount` were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
 //! - [`wait`] is the only place that waits, always for a condition and with a bound.
 //!
-//! # A test
+//! # In a test
 //!
-//! ```
-//! # use e2e::{Cluster, SimulatedNode, wait_for};
-//! # use std::time::Duration;
-//! #[tokio::test]
-//! async fn a_pod_runs() {
-//!     let cluster = Cluster::shared(); // one control plane for all tests of this binary
-//!     let nodes = cluster.nodes([SimulatedNode::new("gpu-0").resource("nvidia.com/gpu", 2)]).await.unwrap();
-//!     let namespace = cluster.namespace("pods").await.unwrap(); // gone when the test ends
-//!     namespace.kubectl(["run", "hello", "--image=none"]).await.unwrap();
-//!     wait_for("hello runs", Duration::from_secs(20), async || {
-//!         let phase = namespace.kubectl(["get", "pod", "hello", "-ojsonpath={.status.phase}"]).await?.stdout;
-//!         if phase == "Running" { Ok(()) } else { Err(anyhow::anyhow!("phase {phase}")) }
-//!     })
-//!     .await;
-//!     drop(nodes);
-//! }
+//! `tests/harness.rs` shows each part in use. What most tests begin with:
+//!
+//! ```ignore
+//! let cluster = Cluster::shared(); // one control plane for all tests of this program
+//! let nodes = cluster.nodes([SimulatedNode::new("gpu-0").resource("nvidia.com/gpu", 2)]).await.unwrap();
+//! let namespace = cluster.namespace("pods").await.unwrap(); // gone when the test ends
+//! namespace.apply(manifest).await.unwrap();
+//!
+//! let operator = cluster.deployment("cairn-system", "cairn-operator").await.unwrap(); // as rendered
+//! let mut operator = operator.start(&keeper::built("cairn-operator").unwrap()).await.unwrap();
+//! operator.wait_ready().await.unwrap();
 //! ```
 //!
 //! The state folder (logs, audit log, certificates) is removed unless a test of the binary panicked or
@@ -54,6 +50,7 @@ pub mod namespace;
 pub mod nodes;
 pub mod ports;
 pub mod process;
+pub mod rbac;
 pub mod wait;
 pub mod workload;
 
@@ -63,5 +60,6 @@ pub use command::{CommandFailed, Output};
 pub use namespace::Namespace;
 pub use nodes::{Nodes, SimulatedNode};
 pub use process::Process;
+pub use rbac::Grant;
 pub use wait::wait_for;
 pub use workload::Workload;

@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::bail;
-use e2e::{Cluster, SimulatedNode, control_plane::ControlPlane, keeper, process::Launch, wait_for};
+use e2e::{
+    AuditEvent, Cluster, SimulatedNode, control_plane::ControlPlane, keeper, process::Launch, wait_for,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -80,7 +82,7 @@ async fn the_audit_log_shows_who_asked_for_what() {
     let before = cluster.audit().await.unwrap();
     namespace.kubectl(["create", "configmap", "seen"]).await.unwrap();
     let after = cluster.audit().await.unwrap();
-    let here = |event: &&e2e::AuditEvent| event.namespace == namespace.name() && event.name == "seen";
+    let here = |event: &&AuditEvent| event.namespace == namespace.name() && event.name == "seen";
     let seen: Vec<_> = after.since(&before).iter().filter(here).collect();
     let [event] = seen.as_slice() else { panic!("one request, not {seen:#?}") };
     assert_eq!((event.user.as_str(), event.verb.as_str(), event.code), ("admin", "create", 201));
@@ -104,7 +106,7 @@ async fn the_tools_are_the_pinned_ones() {
 async fn a_workload_runs_as_a_process_with_the_rights_of_its_service_account() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("workload").await.unwrap();
-    namespace.apply(WORKLOAD).await.unwrap();
+    namespace.apply(&WORKLOAD.replace("NAMESPACE", namespace.name())).await.unwrap();
     let before = cluster.audit().await.unwrap();
 
     let rendered = cluster.deployment(namespace.name(), "product").await.unwrap();
@@ -117,10 +119,15 @@ async fn a_workload_runs_as_a_process_with_the_rights_of_its_service_account() {
     assert_eq!(refused.0, 403, "{refused:?}");
 
     let after = cluster.audit().await.unwrap();
-    let its =
-        after.since(&before).iter().filter(|event| event.is_by_service_account(namespace.name(), "product"));
-    let answers = its.filter(|event| !event.resource.is_empty()).map(|event| (&*event.resource, event.code));
+    let by_it = |event: &&AuditEvent| event.is_by_service_account(namespace.name(), "product");
+    let its: Vec<_> = after.since(&before).iter().filter(by_it).collect();
+    let answers =
+        its.iter().filter(|event| !event.resource.is_empty()).map(|event| (&*event.resource, event.code));
     assert_eq!(answers.collect::<Vec<_>>(), [("configmaps", 200), ("secrets", 403)]);
+    let grants = cluster.grants(namespace.name(), "product").await.unwrap();
+    let unused =
+        grants.iter().filter(|grant| !its.iter().any(|event| grant.allowed(event))).map(ToString::to_string);
+    assert_eq!(unused.collect::<Vec<_>>(), [format!("watch configmaps in {namespace}")]);
 
     product.freeze().unwrap();
     assert!(product.exit().is_none());
@@ -138,12 +145,12 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: product}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: product}
-subjects: [{kind: ServiceAccount, name: product}]
+subjects: [{kind: ServiceAccount, name: product, namespace: NAMESPACE}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: product}
-rules: [{apiGroups: [""], resources: [configmaps], verbs: [list]}]
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [list, watch]}]
 ---
 apiVersion: apps/v1
 kind: Deployment
