@@ -1,2 +1,154 @@
-//! .
-fn main() {}
+//! `cairn-node-agent`: what a node has, published as its NodeTopology, its Lease and metrics. No decisions.
+//!
+//! A [`source::Source`] says what each node has; the [`agent`] compares that with what the API server holds
+//! and writes the difference; [`leases`] say that the agent lives. One process serves one node or hundreds.
+
+mod agent;
+mod args;
+mod failure;
+mod http;
+mod leases;
+mod metrics;
+mod publish;
+mod roster;
+mod source;
+
+use std::{io, process::ExitCode};
+
+use clap::Parser;
+use kube::{Api, Client};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    agent::{Agent, Problems},
+    args::{Args, LogArgs, LogFormat, SourceArgs},
+    metrics::Metrics,
+    source::{Described, Source, SourceError},
+};
+
+/// Why the agent does not start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(
+        "this version publishes described machines only: pass --simulate FILE|DIR (or CAIRN_SIMULATE) with a \
+         NodeTopology manifest{}; it does not look at the hardware of a node yet", for_node(.0.as_deref())
+    )]
+    NoSource(Option<String>),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("nothing is described:\n{0}")]
+    NothingGood(String),
+    #[error("--log-level: {0}")]
+    LogFilter(#[from] tracing_subscriber::filter::ParseError),
+    #[error("cannot listen on {address} (--listen): {source}")]
+    Listen { address: std::net::SocketAddr, source: io::Error },
+    #[error("cannot find the API server: {0}; run in a pod, or set KUBECONFIG")]
+    Config(#[from] kube::config::InferConfigError),
+    #[error("cannot set up the client of the API server: {0}")]
+    Client(#[from] kube::Error),
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+}
+
+fn for_node(name: Option<&str>) -> String {
+    name.filter(|name| !name.is_empty()).map(|name| format!(" named `{name}`")).unwrap_or_default()
+}
+
+// One thread does it all: memory does not grow with the cores of the node.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cairn-node-agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), StartError> {
+    let Args { source, cluster, http, log } = args;
+    set_up_log(&log)?;
+    let mut stopped = Stopped::new().map_err(StartError::Signals)?;
+    let mut source = choose_source(source)?;
+    let metrics = Metrics::new()?;
+
+    let first = source.read()?;
+    if first.topologies.is_empty() && !first.problems.is_empty() {
+        let lines = first.problems.iter().map(|(place, problem)| format!("  {place}: {problem}"));
+        return Err(StartError::NothingGood(lines.collect::<Vec<_>>().join("\n")));
+    }
+    let mut problems = Problems::default();
+    let first = Ok(first);
+    problems.note(source.name(), &first, &metrics);
+
+    let client = Client::try_from(kube::Config::infer().await?)?;
+    let (agent, caches) = Agent::new(client.clone(), metrics);
+    agent.roster.describe(&first?.topologies);
+
+    let address = http.listen;
+    let listener =
+        TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
+    let address = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
+    info!(version = env!("CARGO_PKG_VERSION"), %address, nodes = agent.roster.names().len(), "started");
+
+    let leases = leases::Settings {
+        namespace: cluster.lease_namespace.clone(),
+        seconds: cluster.lease_seconds,
+        renew_every: cluster.renew_every(),
+    };
+    let lease_api = Api::namespaced(client.clone(), &cluster.lease_namespace);
+    // What is under way when the agent stops may stop in the middle: each write is whole by itself, and the
+    // next agent compares before it writes.
+    tokio::select! {
+        signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
+        never = agent::run(client, agent.clone(), caches, source, problems) => match never {},
+        never = leases::keep(lease_api, leases, agent.clone()) => match never {},
+        never = http::serve(listener, http::pages(agent.clone())) => match never {},
+    }
+    Ok(())
+}
+
+/// The source that the flags name. Live hardware will be another one.
+fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
+    match args.simulate {
+        Some(path) => Ok(Box::new(Described::new(path))),
+        None => Err(StartError::NoSource(args.node_name)),
+    }
+}
+
+fn set_up_log(args: &LogArgs) -> Result<(), StartError> {
+    let filter = EnvFilter::builder().parse(&args.log_level)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// The signals that end the agent.
+struct Stopped {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stopped {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The agent's loop: descriptions, Nodes and NodeTopologies come in, differences go out.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crds::NodeTopology;
+use futures::{Stream, StreamExt, stream};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::ObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        controller::{self, Action, applier},
+        reflector::{ObjectRef, Store, store, store::Writer},
+        watcher::{self, Event, watcher},
+    },
+};
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    failure::{Failure, watch_words},
+    metrics::{CollectorState, Metrics},
+    publish::{Outcome, Wanted, publish},
+    roster::{NodeMeta, Roster, Task},
+    source::{Problem, Reading, Source, SourceError},
+};
+
+/// How often a source is asked; a change counts at the second look, so it is published within 2 s.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How many nodes are published at once, at most.
+const AT_ONCE: u16 = 8;
+
+/// What the tasks of the agent share.
+#[derive(Debug)]
+pub struct Agent {
+    /// The nodes that are served.
+    pub roster: Roster,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Told when a description or a Node came or went.
+    pub nodes_changed: Notify,
+    nodes_known: AtomicBool,
+    topologies: Api<NodeTopology>,
+    cache: Store<NodeTopology>,
+}
+
+/// The ends of the caches into which the watches write.
+pub struct Caches {
+    nodes: Writer<NodeMeta>,
+    topologies: Writer<NodeTopology>,
+}
+
+impl Agent {
+    /// An agent that serves nobody yet.
+    pub fn new(client: Client, metrics: Metrics) -> (Arc<Self>, Caches) {
+        let (nodes, nodes_writer) = store();
+        let (cache, topologies_writer) = store();
+        let agent = Self {
+            roster: Roster::new(nodes),
+            metrics,
+            nodes_changed: Notify::new(),
+            nodes_known: AtomicBool::new(false),
+            topologies: Api::all(client),
+            cache,
+        };
+        (Arc::new(agent), Caches { nodes: nodes_writer, topologies: topologies_writer })
+    }
+
+    /// Whether each described node was published once, or is known to wait for its Node.
+    pub fn is_ready(&self) -> bool {
+        self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
+    }
+
+    /// Says which described nodes wait for their Node, each once.
+    fn say_who_waits(&self) {
+        if self.nodes_known.load(Ordering::Relaxed) {
+            for node in self.roster.newly_waiting() {
+                info!(node, "there is no Node of this name; its topology is published when there is one");
+            }
+        }
+    }
+}
+
+/// Publishes what `source` finds, and keeps it published. Ends never.
+///
+/// `problems` are those of the first reading, which the roster has already.
+pub async fn run(
+    client: Client,
+    agent: Arc<Agent>,
+    caches: Caches,
+    source: Box<dyn Source>,
+    problems: Problems,
+) -> Infallible {
+    let names = stream::select_all([
+        node_events(client.clone(), caches.nodes, Arc::clone(&agent)).boxed(),
+        topology_events(client, caches.topologies, Arc::clone(&agent)).boxed(),
+        descriptions(source, problems, Arc::clone(&agent)).boxed(),
+    ]);
+    let queue =
+        names.flat_map(stream::iter).map(|name| Ok::<_, Infallible>(ObjectRef::<NodeMeta>::new(&name)));
+    let nodes = agent.roster.nodes();
+    let config = controller::Config::default().concurrency(AT_ONCE);
+    let reconcile = |node, agent| Box::pin(reconcile(node, agent));
+    let retry = |node: Arc<NodeMeta>, failure: &Failure, agent: Arc<Agent>| retry(&node, failure, &agent);
+    let published = applier(reconcile, retry, agent, nodes, queue, config);
+    published
+        .for_each(|outcome| async move {
+            // A described node without a Node is not found here: it waits. Failures are logged by `retry`.
+            if let Err(error @ (controller::Error::QueueError(_) | controller::Error::RunnerError(_))) =
+                outcome
+            {
+                error!("the queue of nodes is broken: {error}");
+            }
+        })
+        .await;
+    unreachable!("the watches of Nodes and NodeTopologies never end")
+}
+
+/// Publishes one node, whose Node exists.
+async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Failure> {
+    let name = node.name_any();
+    let (Task::Publish(spec), Some(uid)) = (agent.roster.task(&name), node.uid()) else {
+        return Ok(Action::await_change());
+    };
+    if agent.cache.wait_until_ready().await.is_err() {
+        return Ok(Action::await_change()); // the agent is stopping
+    }
+    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref() };
+    let cached = agent.cache.get(&ObjectRef::new(&name));
+    if cached.is_some_and(|cached| wanted.is_held_by(&cached)) {
+        agent.roster.published(&name, &uid, spec.as_ref(), false);
+        return Ok(Action::await_change());
+    }
+    if let Some(patience) = agent.roster.patience(&name, &uid) {
+        return Ok(Action::requeue(patience));
+    }
+    let outcome = publish(&agent.topologies, wanted).await?;
+    agent.roster.published(&name, &uid, spec.as_ref(), outcome == Outcome::Written);
+    match outcome {
+        Outcome::Written => {
+            let devices =
+                spec.map_or_else(|| "none, it is not described any more".into(), |spec| spec.summary());
+            info!(node = name, devices, "published its topology");
+        }
+        Outcome::Unchanged => debug!(node = name, "its topology is published already"),
+    }
+    Ok(Action::await_change())
+}
+
+fn retry(node: &NodeMeta, failure: &Failure, agent: &Agent) -> Action {
+    let name = node.name_any();
+    let failures = agent.roster.failed(&name);
+    agent.metrics.count_publish_error(failure.reason());
+    let again = failure.retry_after(failures);
+    warn!(node = name, failures, "cannot publish its topology, next attempt in {again:?}: {failure}");
+    Action::requeue(again)
+}
+
+/// The names of the nodes that a change of Nodes concerns.
+fn node_events(
+    client: Client,
+    writer: Writer<NodeMeta>,
+    agent: Arc<Agent>,
+) -> impl Stream<Item = Vec<String>> + Send {
+    let events = watcher(Api::<NodeMeta>::all(client), watcher::Config::default())
+        .default_backoff()
+        // The identity is all that is used of the Nodes of a large cluster.
+        .modify(|node: &mut NodeMeta| {
+            let all = std::mem::take(&mut node.metadata);
+            let ObjectMeta { name, uid, resource_version, .. } = all;
+            node.metadata = ObjectMeta { name, uid, resource_version, ..ObjectMeta::default() };
+        })
+        .reflect(writer);
+    log_errors(events, "nodes").map(move |event| {
+        let names = match event {
+            Event::Apply(node) => {
+                let name = node.name_any();
+                agent.roster.appeared(&name);
+                vec![name]
+            }
+            Event::Delete(_) => {
+                agent.say_who_waits();
+                Vec::new()
+            }
+            Event::InitDone => {
+                agent.nodes_known.store(true, Ordering::Relaxed);
+                agent.say_who_waits();
+                agent.roster.names()
+            }
+            Event::Init | Event::InitApply(_) => return Vec::new(),
+        };
+        agent.nodes_changed.notify_one();
+        names
+    })
+}
+
+/// The names of the nodes whose NodeTopology changed, was deleted, or may have been while nobody watched.
+fn topology_events(
+    client: Client,
+    writer: Writer<NodeTopology>,
+    agent: Arc<Agent>,
+) -> impl Stream<Item = Vec<String>> + Send {
+    let served = Arc::clone(&agent);
+    let events = watcher(Api::<NodeTopology>::all(client), watcher::Config::default())
+        .default_backoff()
+        .modify(move |topology: &mut NodeTopology| {
+            topology.metadata.managed_fields = None;
+            topology.metadata.annotations = None;
+            // Other agents' nodes are their business; should one be described here later, it is read again.
+            if served.roster.task(&topology.name_any()) == Task::None {
+                topology.spec = crds::NodeTopologySpec::default();
+                topology.status = None;
+            }
+        })
+        .reflect(writer);
+    log_errors(events, "nodetopologies.cairn.dev").map(move |event| match event {
+        Event::Apply(topology) | Event::Delete(topology) => vec![topology.name_any()],
+        Event::InitDone => agent.roster.names(),
+        Event::Init | Event::InitApply(_) => Vec::new(),
+    })
+}
+
+/// The events of a watch that recovers by itself; each error is logged.
+fn log_errors<K: Resource + Send>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+    kind: &'static str,
+) -> impl Stream<Item = Event<K>> + Send {
+    events.filter_map(move |event| async move {
+        event
+            .inspect_err(|error| warn!("watching {kind} failed, trying again: {}", watch_words(error, kind)))
+            .ok()
+    })
+}
+
+/// The names of the nodes whose description changed, from the second look on.
+fn descriptions(
+    source: Box<dyn Source>,
+    problems: Problems,
+    agent: Arc<Agent>,
+) -> impl Stream<Item = Vec<String>> + Send {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    stream::unfold((source, problems, ticks), move |(source, mut problems, mut ticks)| {
+        let agent = Arc::clone(&agent);
+        async move {
+            ticks.tick().await;
+            let (source, reading) = look(source).await;
+            problems.note(source.name(), &reading, &agent.metrics);
+            let changed =
+                reading.map(|reading| agent.roster.describe(&reading.topologies)).unwrap_or_default();
+            if !changed.is_empty() {
+                agent.metrics.topology_changes.inc_by(changed.len() as u64);
+                agent.nodes_changed.notify_one();
+                agent.say_who_waits();
+            }
+            Some((changed, (source, problems, ticks)))
+        }
+    })
+}
+
+/// Asks the source on a thread where it may block.
+async fn look(mut source: Box<dyn Source>) -> (Box<dyn Source>, Result<Reading, SourceError>) {
+    let task = tokio::task::spawn_blocking(move || {
+        let reading = source.read();
+        (source, reading)
+    });
+    task.await.expect("a source does not panic, and its task is not aborted")
+}
+
+/// What is wrong with a source now, so that each problem is said and counted once.
+#[derive(Debug, Default)]
+pub struct Problems {
+    of_source: Option<String>,
+    of_places: BTreeMap<String, Problem>,
+}
+
+impl Problems {
+    /// Logs and counts what is new, says what is mended, and sets the state of the collector.
+    pub fn note(&mut self, collector: &str, reading: &Result<Reading, SourceError>, metrics: &Metrics) {
+        let count = |reason: &str| metrics.collect_errors.with_label_values(&[reason]).inc();
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) => {
+                let (state, reason) = if error.is_denied() {
+                    (CollectorState::Denied, "denied")
+                } else {
+                    (CollectorState::Error, "unreadable")
+                };
+                metrics.set_collector(collector, state);
+                let message = error.to_string();
+                if self.of_source.as_ref() != Some(&message) {
+                    error!("{message}; what was read last stays in force");
+                    count(reason);
+                }
+                self.of_source = Some(message);
+                return;
+            }
+        };
+        if self.of_source.take().is_some() {
+            info!("the descriptions can be read again");
+        }
+        for (place, problem) in &reading.problems {
+            if self.of_places.get(place) != Some(problem) {
+                error!(file = place, "{problem}; what was good of it before stays in force");
+                count(problem.reason.into());
+            }
+        }
+        for place in self.of_places.keys().filter(|place| !reading.problems.contains_key(*place)) {
+            info!(file = place, "it is in order again");
+        }
+        self.of_places.clone_from(&reading.problems);
+        metrics.set_collector(
+            collector,
+            if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error },
+        );
+    }
+}

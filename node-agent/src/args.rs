@@ -1,0 +1,108 @@
+//! What the agent is told at its start: flags, each with an environment variable.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+
+/// Publishes what a node has: its NodeTopology, its Lease, its metrics.
+///
+/// This version serves described machines (--simulate); it does not look at hardware yet.
+#[derive(Debug, Parser)]
+#[command(name = "cairn-node-agent", version, max_term_width = 110)]
+pub struct Args {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub http: HttpArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Where the topologies come from.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Machines")]
+pub struct SourceArgs {
+    /// A file of NodeTopology manifests, or a folder of such files.
+    ///
+    /// metadata.name of each is the name of its node. Changes are published as they are made.
+    #[arg(long, env = "CAIRN_SIMULATE", value_name = "FILE|DIR")]
+    pub simulate: Option<PathBuf>,
+
+    /// The node that the agent runs on; described machines name their nodes themselves.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub node_name: Option<String>,
+}
+
+/// How the agent shows that it is alive.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Leases")]
+pub struct ClusterArgs {
+    /// The namespace of the Leases cairn-agent-NODE.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-system")]
+    pub lease_namespace: String,
+
+    /// For how long a Lease counts, in seconds; it is renewed three times as often.
+    #[arg(long, env = "CAIRN_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(i32).range(3..=3600))]
+    pub lease_seconds: i32,
+}
+
+impl ClusterArgs {
+    /// How often a Lease is renewed: two renewals may fail before it expires.
+    pub fn renew_every(&self) -> Duration {
+        Duration::from_secs(u64::from(self.lease_seconds.unsigned_abs())) / 3
+    }
+}
+
+/// Where the agent can be asked.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Probes and metrics")]
+pub struct HttpArgs {
+    /// The address of /healthz, /readyz and /metrics; port 0 takes a free one and logs it.
+    #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9101")]
+    pub listen: SocketAddr,
+}
+
+/// How the agent talks.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
+pub struct LogArgs {
+    /// What is logged: error, warn, info, debug, trace, or a filter such as info,kube=debug.
+    #[arg(long, env = "CAIRN_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
+    pub log_level: String,
+
+    /// How it is logged.
+    #[arg(long, env = "CAIRN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// The forms of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_are_well_formed_and_have_these_defaults() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+        for argument in Args::command().get_arguments().filter(|a| a.get_id() != "help") {
+            assert!(argument.get_env().is_some(), "--{} has no environment variable", argument.get_id());
+        }
+    }
+
+    #[test]
+    fn a_lease_is_renewed_three_times_before_it_expires() {
+        let args = Args::try_parse_from(["cairn-node-agent", "--lease-seconds", "60"]).unwrap();
+        assert_eq!(args.cluster.renew_every(), Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,144 @@
+//! What the API server answered when it did not do what was asked: one sentence, one bounded reason.
+
+use std::{error::Error as _, time::Duration};
+
+use kube::runtime::watcher;
+
+/// How long one request may take before it counts as failed.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The API server refused, or could not be reached.
+    #[error("{}", words(.0))]
+    Refused(#[from] kube::Error),
+    /// No answer came in time.
+    #[error("no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout(#[from] tokio::time::error::Elapsed),
+}
+
+/// Why a request failed: a closed set, used as metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Reason {
+    /// The object breaks a rule of its schema.
+    Invalid,
+    /// The agent's role does not allow it.
+    Forbidden,
+    /// The kind or the namespace is not there.
+    NotFound,
+    /// Somebody else changed the object at the same time.
+    Conflict,
+    /// The API server asks for patience.
+    Throttled,
+    /// The API server failed.
+    Server,
+    /// No answer in time.
+    Timeout,
+    /// No connection.
+    Unreachable,
+}
+
+impl Failure {
+    /// The bounded reason.
+    pub fn reason(&self) -> Reason {
+        let Self::Refused(kube::Error::Api(status)) = self else {
+            return if matches!(self, Self::Timeout(_)) { Reason::Timeout } else { Reason::Unreachable };
+        };
+        match status.code {
+            401 | 403 => Reason::Forbidden,
+            404 => Reason::NotFound,
+            409 => Reason::Conflict,
+            429 => Reason::Throttled,
+            500.. => Reason::Server,
+            _ => Reason::Invalid,
+        }
+    }
+
+    /// How long to wait before the `failures`-th attempt in a row, from 1 on: 0.5 s, doubled each time.
+    ///
+    /// At most 30 s; what only people can mend is tried each 30 s from the start.
+    pub fn retry_after(&self, failures: u32) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(30);
+        match self.reason() {
+            Reason::Invalid | Reason::Forbidden => LONGEST,
+            _ => Duration::from_millis(500)
+                .saturating_mul(1 << failures.saturating_sub(1).min(10))
+                .min(LONGEST),
+        }
+    }
+}
+
+/// Waits for `request`, at most [`REQUEST_TIMEOUT`].
+pub async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    Ok(tokio::time::timeout(REQUEST_TIMEOUT, request).await??)
+}
+
+/// What a person needs of an error of the client: the API server's own sentence, or the chain of causes.
+fn words(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("{} ({})", status.message, status.code);
+    }
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Many errors print their source themselves.
+        if !words.contains(&next) {
+            words = format!("{words}: {next}");
+        }
+        cause = error.source();
+    }
+    words
+}
+
+/// The same for a watch, with what is most likely missing.
+pub fn watch_words(error: &watcher::Error, kind: &str) -> String {
+    let (words, code) = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => {
+            (words(error), if let kube::Error::Api(status) = error { status.code } else { 0 })
+        }
+        watcher::Error::WatchError(status) => (status.message.clone(), status.code),
+        watcher::Error::NoResourceVersion => (error.to_string(), 0),
+    };
+    match code {
+        401 | 403 => format!("{words}; the agent's role must allow list and watch of {kind}"),
+        404 => format!("{words}; is the definition of {kind} installed?"),
+        _ => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn api(code: u16) -> Failure {
+        Failure::Refused(kube::Error::Api(Box::new(Status { code, ..Status::failure("no", "Because") })))
+    }
+
+    #[test]
+    fn retries_back_off_and_what_people_must_mend_is_not_hammered() {
+        let millis = |failure: &Failure, n| failure.retry_after(n).as_millis();
+        assert_eq!([1, 2, 3, 7, 99].map(|n| millis(&api(500), n)), [500, 1_000, 2_000, 30_000, 30_000]);
+        assert_eq!(millis(&api(422), 1), 30_000);
+        assert_eq!(millis(&api(403), 1), 30_000);
+        assert_eq!(api(409).reason(), Reason::Conflict);
+        assert_eq!(api(503).to_string(), "no (503)");
+    }
+
+    #[test]
+    fn a_watch_that_fails_says_what_is_missing() {
+        let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(Status {
+            code: 404,
+            ..Status::failure("the server could not find the requested resource", "NotFound")
+        })));
+        assert_eq!(
+            watch_words(&error, "nodetopologies.cairn.dev"),
+            "the server could not find the requested resource (404); is the definition of nodetopologies.cairn.dev installed?"
+        );
+    }
+}

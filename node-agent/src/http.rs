@@ -1,0 +1,87 @@
+//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tracing::{debug, error, warn};
+
+use crate::agent::Agent;
+
+/// How many connections are served at once; further ones wait to be accepted.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to send a request's head, and how long a connection may idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection lives, so that a client which does not read cannot hold it.
+const CONNECTION_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The three pages. None of them reads a body.
+pub fn pages(agent: Arc<Agent>) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(agent)
+}
+
+async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
+    if agent.is_ready() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not every described node is published yet\n")
+    }
+}
+
+async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
+    match agent.metrics.render(&agent.roster.topologies()) {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => {
+            error!("cannot write the metrics: {error}");
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+/// Answers on `listener`. Ends never.
+pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, mostly: it passes, and must not be asked for in a tight loop.
+                warn!("cannot accept a connection: {error}");
+                sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(pages.clone());
+        tokio::spawn(async move {
+            let mut server = Builder::new(TokioExecutor::new()).http1_only();
+            server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            let connection = server.serve_connection(TokioIo::new(stream), service);
+            match timeout(CONNECTION_TIMEOUT, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => debug!("a connection ended early: {error}"),
+                Err(_) => debug!("a connection was closed after {CONNECTION_TIMEOUT:?}"),
+            }
+            drop(slot);
+        });
+    }
+}

@@ -1,0 +1,195 @@
+//! The Lease of each node that is served: as long as it is renewed, the agent of the node is alive.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, Patch},
+};
+use tokio::{
+    sync::Semaphore,
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{
+    agent::Agent,
+    failure::{Failure, in_time},
+    publish::{apply, owner},
+};
+
+/// How many renewals are under way at once, at most.
+const AT_ONCE: usize = 8;
+
+/// How the Leases are kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where they live.
+    pub namespace: String,
+    /// For how long one counts, in seconds.
+    pub seconds: i32,
+    /// How often one is renewed.
+    pub renew_every: Duration,
+}
+
+/// One node that is kept alive.
+struct Holder {
+    node: String,
+    uid: String,
+    api: Api<Lease>,
+    settings: Settings,
+    turns: Arc<Semaphore>,
+    agent: Arc<Agent>,
+}
+
+/// Renews the Lease of each node that is described and exists, and of no other. Ends never.
+pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut tasks = JoinSet::new();
+    let mut running = BTreeMap::<String, (String, AbortHandle)>::new();
+    loop {
+        let alive = agent.roster.alive();
+        running.retain(|node, (uid, task)| {
+            let stays = alive.get(node) == Some(uid);
+            if !stays {
+                task.abort();
+                info!(node, "its Lease is renewed no more");
+            }
+            stays
+        });
+        let new: Vec<_> = alive.into_iter().filter(|(node, _)| !running.contains_key(node)).collect();
+        let now = Instant::now();
+        let spacing = spacing(settings.renew_every, new.len());
+        for ((node, uid), first) in new.into_iter().zip((0..).map(|nth| now + spacing * nth)) {
+            let holder = Holder {
+                node: node.clone(),
+                uid: uid.clone(),
+                api: api.clone(),
+                settings: settings.clone(),
+                turns: Arc::clone(&turns),
+                agent: Arc::clone(&agent),
+            };
+            running.insert(node, (uid, tasks.spawn(holder.hold(first))));
+        }
+        while tasks.try_join_next().is_some() {}
+        agent.nodes_changed.notified().await;
+    }
+}
+
+impl Holder {
+    /// Renews at `first`, then at the node's own moment within each period. Ends never.
+    async fn hold(self, first: Instant) -> Infallible {
+        let since = Timestamp::now();
+        let mut next = first;
+        let mut wait = first_wait(&self.node, self.settings.renew_every);
+        let mut failures = 0;
+        loop {
+            sleep_until(next).await;
+            match self.renew(since).await {
+                Ok(()) => {
+                    if failures > 0 {
+                        info!(node = self.node, "its Lease is renewed again");
+                    }
+                    failures = 0;
+                    self.agent.metrics.lease_renewals.inc();
+                    next = (next + wait).max(Instant::now());
+                    wait = self.settings.renew_every;
+                }
+                Err(failure) => {
+                    failures += 1;
+                    self.agent.metrics.count_lease_error(failure.reason());
+                    let again = failure.retry_after(failures).min(self.settings.renew_every / 2);
+                    warn!(
+                        node = self.node,
+                        failures, "cannot renew its Lease in {}: {failure}", self.settings.namespace
+                    );
+                    next = Instant::now() + again;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, since: Timestamp) -> Result<(), Failure> {
+        let _turn = self.turns.acquire().await.expect("the semaphore is never closed");
+        let lease = lease(&self.node, &self.uid, &self.settings, since, Timestamp::now());
+        let name = lease.metadata.name.as_deref().expect("it was given one just now");
+        in_time(self.api.patch(name, &apply(), &Patch::Apply(&lease))).await?;
+        Ok(())
+    }
+}
+
+/// How far apart the first renewals of `nodes` nodes that appear together are.
+fn spacing(renew_every: Duration, nodes: usize) -> Duration {
+    let nodes = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
+    Duration::from_millis(20).min(renew_every / nodes)
+}
+
+/// How long after its first renewal a node renews for the second time: between a half and a whole period.
+///
+/// It differs from node to node, so that nodes which appeared together do not stay together.
+fn first_wait(node: &str, renew_every: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() % 500).expect("below 500");
+    renew_every * (500 + share) / 1000
+}
+
+/// The Lease that says: the agent of `node` was alive at `now`. It goes when the Node goes.
+fn lease(node: &str, uid: &str, settings: &Settings, since: Timestamp, now: Timestamp) -> Lease {
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(format!("cairn-agent-{node}")),
+            namespace: Some(settings.namespace.clone()),
+            owner_references: Some(vec![owner(node, uid)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(node.to_owned()),
+            lease_duration_seconds: Some(settings.seconds),
+            acquire_time: Some(MicroTime(since)),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_lease_says_who_is_alive_since_when() {
+        let settings = Settings { namespace: "cairn-system".into(), seconds: 60, renew_every: PERIOD };
+        let since = Timestamp::UNIX_EPOCH;
+        let now = since + Duration::from_millis(90_500);
+        let lease = lease("node-a", "uid-1", &settings, since, now);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+    }
+
+    #[test]
+    fn two_hundred_nodes_are_spread_over_the_period() {
+        assert_eq!(spacing(PERIOD, 1), Duration::from_millis(20));
+        assert_eq!(spacing(PERIOD, 200) * 200, Duration::from_secs(4));
+        assert_eq!(spacing(PERIOD, 4000) * 4000, PERIOD);
+        let waits: Vec<_> = (0..200).map(|n| first_wait(&format!("node-{n}"), PERIOD)).collect();
+        assert!(waits.iter().all(|wait| (PERIOD / 2..PERIOD).contains(wait)));
+        for second in 10..20 {
+            let in_second = waits.iter().filter(|wait| wait.as_secs() == second).count();
+            assert!((5..40).contains(&in_second), "{in_second} of 200 in second {second}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! One node's topology, made true in the API server: compared first, written only where it differs.
+
+use crds::{Condition, NodeTopology, NodeTopologySpec, NodeTopologyStatus, Time};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, in_time};
+
+/// The field manager of all that the agent writes.
+pub const FIELD_MANAGER: &str = "cairn-node-agent";
+
+/// What the API server is to hold for one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The name of the Node and of the NodeTopology.
+    pub node: &'a str,
+    /// The uid of the Node.
+    pub uid: &'a str,
+    /// The devices; none when the description of the node was removed: then it has no devices.
+    pub spec: Option<&'a NodeTopologySpec>,
+}
+
+/// What [`publish`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All was as it should be; nothing was sent but one read.
+    Unchanged,
+    /// The spec, the status or both were written.
+    Written,
+}
+
+/// The Node as the owner of what the agent writes about it: who deletes the Node deletes that, too.
+pub fn owner(node: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: node.to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether `actual` holds all of it, so that there is nothing to write.
+    pub fn is_held_by(&self, actual: &NodeTopology) -> bool {
+        self.spec_is_held_by(actual) && self.status_change(actual, Timestamp::UNIX_EPOCH).is_none()
+    }
+
+    fn spec_is_held_by(&self, actual: &NodeTopology) -> bool {
+        self.devices_are(&actual.spec)
+            && actual.owner_references().iter().any(|owner| owner.kind == "Node" && owner.uid == self.uid)
+    }
+
+    fn devices_are(&self, actual: &NodeTopologySpec) -> bool {
+        self.spec.map_or_else(|| *actual == NodeTopologySpec::default(), |wanted| wanted == actual)
+    }
+
+    fn object(&self) -> NodeTopology {
+        let mut object = NodeTopology::new(self.node, self.spec.cloned().unwrap_or_default());
+        object.metadata.owner_references = Some(vec![owner(self.node, self.uid)]);
+        object
+    }
+
+    /// The status that `actual` should have; none when it has it.
+    fn status_change(&self, actual: &NodeTopology, now: Timestamp) -> Option<NodeTopologyStatus> {
+        let generation = actual.metadata.generation;
+        let devices = self.spec.map(NodeTopologySpec::summary).filter(|summary| !summary.is_empty());
+        let (status, reason, message) = if self.spec.is_some() {
+            ("True", "Reported", "The agent of the node reports its devices.")
+        } else {
+            (
+                "False",
+                "NotDescribed",
+                "The description of the node was removed: it has no devices until it is back.",
+            )
+        };
+        let held = actual.status.clone().unwrap_or_default();
+        let ready = held.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let mut wanted = Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            observed_generation: generation,
+            last_transition_time: Time(now),
+        };
+        if let Some(ready) = ready.filter(|ready| ready.status == wanted.status) {
+            wanted.last_transition_time = ready.last_transition_time.clone();
+        }
+        let status = NodeTopologyStatus {
+            observed_generation: generation,
+            devices: Some(devices.unwrap_or_else(|| "none".to_owned())),
+            conditions: vec![wanted],
+        };
+        let same = held.observed_generation == status.observed_generation
+            && held.devices == status.devices
+            && ready == status.conditions.first();
+        (!same).then_some(status)
+    }
+}
+
+/// Makes the API server hold what is `wanted`.
+///
+/// Reads first, so that a write happens only when the content differs from what is held now, however old
+/// the caller's cache is.
+pub async fn publish(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<Outcome, Failure> {
+    let held = in_time(api.get_opt(wanted.node)).await?;
+    let (object, spec_written) = match held {
+        Some(held) if wanted.spec_is_held_by(&held) => (held, false),
+        _ => (write_spec(api, wanted).await?, true),
+    };
+    let Some(status) = wanted.status_change(&object, Timestamp::now()) else {
+        return Ok(if spec_written { Outcome::Written } else { Outcome::Unchanged });
+    };
+    in_time(api.patch_status(wanted.node, &apply(), &Patch::Apply(part("status", &json!(status))))).await?;
+    Ok(Outcome::Written)
+}
+
+async fn write_spec(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<NodeTopology, Failure> {
+    let object = in_time(api.patch(wanted.node, &apply(), &Patch::Apply(wanted.object()))).await?;
+    if wanted.devices_are(&object.spec) {
+        return Ok(object);
+    }
+    // Apply leaves in the list what other managers added to it. A merge patch replaces the lists whole.
+    let lists = wanted.spec.cloned().unwrap_or_default();
+    let lists = json!({"spec": {"devices": lists.devices, "links": lists.links}});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    in_time(api.patch(wanted.node, &params, &Patch::Merge(lists))).await
+}
+
+/// Server-side apply under the agent's name: what it knows about a node, nobody knows better.
+pub fn apply() -> PatchParams {
+    PatchParams::apply(FIELD_MANAGER).force()
+}
+
+/// One part of a NodeTopology, as the body of an apply.
+fn part(name: &str, value: &Value) -> Value {
+    json!({"apiVersion": format!("{}/{}", crds::GROUP, crds::VERSION), "kind": "NodeTopology", name: value})
+}
+
+#[cfg(test)]
+mod tests;

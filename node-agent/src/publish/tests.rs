@@ -1,0 +1,155 @@
+//! What is sent to the API server, seen by a mock of it.
+
+use std::fmt::Write as _;
+
+use crds::{Device, Health};
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use tower_test::mock;
+
+use super::*;
+
+/// Publishes `wanted` against an API server that gives `answers`, one per request.
+///
+/// Returns the outcome and what was sent.
+async fn published(wanted: Wanted<'_>, answers: Vec<(u16, Value)>) -> (Result<Outcome, Failure>, String) {
+    let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
+    let api = Api::<NodeTopology>::all(Client::new(service, "default"));
+    let server = async {
+        let mut sent = String::new();
+        for (code, answer) in answers {
+            let (request, respond) = handle.next_request().await.expect("one more request is expected");
+            let (head, body) = request.into_parts();
+            writeln!(sent, "{} {}", head.method, head.uri).unwrap();
+            if let Some(format) = head.headers.get("content-type") {
+                let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+                writeln!(sent, "{}\n{}", format.to_str().unwrap(), moment_left_out(&body)).unwrap();
+            }
+            let answer = Body::from(serde_json::to_vec(&answer).unwrap());
+            respond.send_response(Response::builder().status(code).body(answer).unwrap());
+        }
+        sent
+    };
+    tokio::join!(publish(&api, wanted), server)
+}
+
+/// The body, the only part left out that differs from run to run.
+fn moment_left_out(body: &Value) -> String {
+    let mut body = body.clone();
+    if let Some(moment) = body.pointer_mut("/status/conditions/0/lastTransitionTime") {
+        *moment = json!("NOW");
+    }
+    serde_json::to_string_pretty(&body).unwrap()
+}
+
+fn machine() -> NodeTopologySpec {
+    let gpu = Device { id: "gpu-0".into(), type_: "GPU".into(), health: Health::Ok, ..Device::default() };
+    NodeTopologySpec { devices: vec![gpu], links: Vec::new() }
+}
+
+fn wanted(spec: &NodeTopologySpec) -> Wanted<'_> {
+    Wanted { node: "node-a", uid: "uid-1", spec: Some(spec) }
+}
+
+/// What the API server holds after `wanted` was published as generation 1.
+fn held(wanted: Wanted<'_>) -> NodeTopology {
+    let mut object = wanted.object();
+    object.metadata.generation = Some(1);
+    object.status = wanted.status_change(&object, Timestamp::UNIX_EPOCH);
+    object
+}
+
+fn without_status(object: &NodeTopology) -> Value {
+    json!(NodeTopology { status: None, ..object.clone() })
+}
+
+fn not_found() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "no", "code": 404})
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_applied_with_its_owner_and_then_its_status() {
+    let spec = machine();
+    let object = held(wanted(&spec));
+    let answers = vec![(404, not_found()), (201, without_status(&object)), (200, json!(object))];
+    let (outcome, sent) = published(wanted(&spec), answers).await;
+    assert_eq!(outcome.unwrap(), Outcome::Written);
+    insta::assert_snapshot!(sent);
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_read_and_not_written() {
+    let spec = machine();
+    let (outcome, sent) = published(wanted(&spec), vec![(200, json!(held(wanted(&spec))))]).await;
+    assert_eq!(outcome.unwrap(), Outcome::Unchanged);
+    assert_eq!(sent, "GET /apis/cairn.dev/v1alpha1/nodetopologies/node-a\n");
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_changed_is_written_alone() {
+    let spec = machine();
+    let mut object = held(wanted(&spec));
+    object.status.as_mut().unwrap().devices = Some("9 GPU".into());
+    let (outcome, sent) = published(wanted(&spec), vec![(200, json!(object)), (200, json!(object))]).await;
+    assert_eq!(outcome.unwrap(), Outcome::Written);
+    insta::assert_snapshot!(sent);
+}
+
+#[tokio::test]
+async fn devices_that_somebody_else_added_are_removed_by_replacing_the_list() {
+    let spec = machine();
+    let object = held(wanted(&spec));
+    let mut foreign = object.clone();
+    foreign.spec.devices.push(Device { id: "gpu-9".into(), type_: "GPU".into(), ..Device::default() });
+    // The apply leaves the device of the other field manager; the merge does not.
+    let answers = vec![(200, json!(foreign)), (200, json!(foreign)), (200, json!(object))];
+    let (outcome, sent) = published(wanted(&spec), answers).await;
+    assert_eq!(outcome.unwrap(), Outcome::Written);
+    insta::assert_snapshot!(sent);
+}
+
+#[tokio::test]
+async fn a_removed_description_leaves_a_node_without_devices_that_is_not_ready() {
+    let spec = machine();
+    let gone = Wanted { spec: None, ..wanted(&spec) };
+    let mut emptied = gone.object();
+    emptied.metadata.generation = Some(2);
+    emptied.status = held(wanted(&spec)).status;
+    let answers = vec![(200, json!(held(wanted(&spec)))), (200, json!(emptied)), (200, json!(emptied))];
+    let (outcome, sent) = published(gone, answers).await;
+    assert_eq!(outcome.unwrap(), Outcome::Written);
+    insta::assert_snapshot!(sent);
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_words_of_the_api_server() {
+    let spec = machine();
+    let words = "NodeTopology.cairn.dev \"node-a\" is invalid: spec: Invalid value";
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "message": words, "code": 422});
+    let (outcome, _) = published(wanted(&spec), vec![(404, not_found()), (422, refusal)]).await;
+    let failure = outcome.unwrap_err();
+    assert_eq!(failure.to_string(), format!("{words} (422)"));
+    assert_eq!(<&str>::from(failure.reason()), "invalid");
+}
+
+#[test]
+fn a_node_that_came_back_under_another_uid_is_published_again() {
+    let spec = machine();
+    let object = held(wanted(&spec));
+    assert!(wanted(&spec).is_held_by(&object));
+    assert!(!Wanted { uid: "uid-2", ..wanted(&spec) }.is_held_by(&object));
+}
+
+#[test]
+fn the_moment_of_the_last_transition_moves_only_with_the_status() {
+    let spec = machine();
+    let mut object = held(wanted(&spec));
+    object.metadata.generation = Some(2);
+    let later = Timestamp::UNIX_EPOCH + std::time::Duration::from_mins(1);
+    let status = wanted(&spec).status_change(&object, later).unwrap();
+    assert_eq!(status.observed_generation, Some(2));
+    assert_eq!(status.conditions[0].last_transition_time.0, Timestamp::UNIX_EPOCH);
+
+    let status = Wanted { spec: None, ..wanted(&spec) }.status_change(&object, later).unwrap();
+    assert_eq!(status.conditions[0].last_transition_time.0, later);
+}

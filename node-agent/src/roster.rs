@@ -1,0 +1,242 @@
+//! What the agent serves: which nodes are described, what of it is published, who waits for its Node.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use crds::NodeTopologySpec;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    ResourceExt,
+    core::PartialObjectMeta,
+    runtime::reflector::{ObjectRef, Store},
+};
+use tokio::time::Instant;
+
+/// A Node as far as the agent knows it: its name and its uid.
+pub type NodeMeta = PartialObjectMeta<Node>;
+
+/// The least time between two repairs of one NodeTopology that somebody else keeps changing.
+const REPAIR_EVERY: Duration = Duration::from_secs(2);
+
+/// The nodes that are described, shared by all tasks of the agent.
+#[derive(Debug)]
+pub struct Roster {
+    entries: Mutex<BTreeMap<String, Entry>>,
+    nodes: Store<NodeMeta>,
+}
+
+/// One node.
+#[derive(Debug, Default)]
+struct Entry {
+    /// None: it was described once, and its empty topology is still to be published.
+    spec: Option<Arc<NodeTopologySpec>>,
+    /// For which Node (uid) the present `spec` was published, and when it was written last.
+    published: Option<(String, Instant)>,
+    /// Whether anything was published for the Node that is there now.
+    once: bool,
+    failures: u32,
+    waits: bool,
+}
+
+/// What is to be published for a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// Nothing: the node is not described here.
+    None,
+    /// This topology; none when its description was removed.
+    Publish(Option<Arc<NodeTopologySpec>>),
+}
+
+impl Roster {
+    /// An empty roster over the Nodes of the cluster.
+    pub fn new(nodes: Store<NodeMeta>) -> Self {
+        Self { entries: Mutex::default(), nodes }
+    }
+
+    /// Takes over what is described now; returns the nodes for which that is a change.
+    pub fn describe(&self, topologies: &BTreeMap<String, Arc<NodeTopologySpec>>) -> Vec<String> {
+        let mut entries = self.lock();
+        let mut changed = Vec::new();
+        for (node, entry) in &mut *entries {
+            if entry.spec.is_some() && !topologies.contains_key(node) {
+                (entry.spec, entry.published) = (None, None);
+                changed.push(node.clone());
+            }
+        }
+        for (node, spec) in topologies {
+            let entry = entries.entry(node.clone()).or_default();
+            if entry.spec.as_ref() != Some(spec) {
+                (entry.spec, entry.published) = (Some(Arc::clone(spec)), None);
+                changed.push(node.clone());
+            }
+        }
+        changed
+    }
+
+    /// What is to be published for `node`.
+    pub fn task(&self, node: &str) -> Task {
+        self.lock().get(node).map_or(Task::None, |entry| Task::Publish(entry.spec.clone()))
+    }
+
+    /// How long to wait before `node` is written again, when what is wanted was written a moment ago.
+    ///
+    /// Two agents that describe one node would otherwise overwrite each other as fast as they can.
+    pub fn patience(&self, node: &str, uid: &str) -> Option<Duration> {
+        let entries = self.lock();
+        let (for_uid, at) = entries.get(node)?.published.as_ref()?;
+        let left = REPAIR_EVERY.checked_sub(at.elapsed())?;
+        (for_uid == uid).then_some(left)
+    }
+
+    /// Notes that the API server holds `spec` for `node`; `written` when that took a write.
+    pub fn published(&self, node: &str, uid: &str, spec: Option<&Arc<NodeTopologySpec>>, written: bool) {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(node) else { return };
+        (entry.once, entry.failures) = (true, 0);
+        if entry.spec.as_ref() != spec {
+            return; // described anew in the meantime: that is published next
+        }
+        if spec.is_none() {
+            entries.remove(node);
+        } else if written {
+            entry.published = Some((uid.to_owned(), Instant::now()));
+        }
+    }
+
+    /// Notes that publishing `node` failed; returns how often in a row.
+    pub fn failed(&self, node: &str) -> u32 {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(node) else { return 1 };
+        entry.failures = entry.failures.saturating_add(1);
+        entry.failures
+    }
+
+    /// The described nodes whose Node exists, each with the uid of the Node; these have Leases.
+    pub fn alive(&self) -> BTreeMap<String, String> {
+        let entries = self.lock();
+        let described = entries.iter().filter(|(_, entry)| entry.spec.is_some());
+        described.filter_map(|(node, _)| Some((node.clone(), self.uid(node)?))).collect()
+    }
+
+    /// All described topologies, by name of the node.
+    pub fn topologies(&self) -> BTreeMap<String, Arc<NodeTopologySpec>> {
+        let entries = self.lock();
+        entries.iter().filter_map(|(node, entry)| Some((node.clone(), entry.spec.clone()?))).collect()
+    }
+
+    /// The names of all that is described or still to be emptied.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Whether each described node was published once, or waits for its Node. True only with Nodes known.
+    pub fn is_ready(&self) -> bool {
+        let entries = self.lock();
+        entries.iter().all(|(node, entry)| entry.spec.is_none() || entry.once || self.uid(node).is_none())
+    }
+
+    /// Notes that the Node is there.
+    pub fn appeared(&self, node: &str) {
+        if let Some(entry) = self.lock().get_mut(node) {
+            entry.waits = false;
+        }
+    }
+
+    /// The described nodes that began to wait for their Node since the last call.
+    ///
+    /// To be called when Nodes are known: a removed description is forgotten when its Node is gone, too.
+    pub fn newly_waiting(&self) -> Vec<String> {
+        let mut entries = self.lock();
+        entries.retain(|node, entry| entry.spec.is_some() || self.uid(node).is_some());
+        let mut newly = Vec::new();
+        for (node, entry) in &mut *entries {
+            let waits = self.uid(node).is_none();
+            if waits && !entry.waits {
+                (entry.once, entry.published) = (false, None);
+                newly.push(node.clone());
+            }
+            entry.waits = waits;
+        }
+        newly
+    }
+
+    /// The Nodes of the cluster.
+    pub fn nodes(&self) -> Store<NodeMeta> {
+        self.nodes.clone()
+    }
+
+    fn uid(&self, node: &str) -> Option<String> {
+        self.nodes.get(&ObjectRef::new(node))?.uid()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.entries.lock().expect("no task panics while it holds the roster")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::{
+        core::{ObjectMeta, PartialObjectMetaExt},
+        runtime::{reflector::store, watcher::Event},
+    };
+
+    fn node(name: &str, uid: &str) -> NodeMeta {
+        let (name, uid) = (Some(name.to_owned()), Some(uid.to_owned()));
+        ObjectMeta { name, uid, ..ObjectMeta::default() }.into_response_partial()
+    }
+
+    fn described(names: &[&str]) -> BTreeMap<String, Arc<NodeTopologySpec>> {
+        names.iter().map(|name| ((*name).to_owned(), Arc::default())).collect()
+    }
+
+    #[test]
+    fn a_node_waits_is_published_and_its_description_is_taken_back() {
+        let (nodes, mut cluster) = store();
+        let roster = Roster::new(nodes);
+        assert_eq!(roster.describe(&described(&["a", "b"])), ["a", "b"]);
+        assert!(roster.describe(&described(&["a", "b"])).is_empty(), "nothing changed");
+        assert_eq!(roster.newly_waiting(), ["a", "b"]);
+        assert!(roster.newly_waiting().is_empty(), "said once");
+        assert!(roster.is_ready() && roster.alive().is_empty());
+
+        cluster.apply_watcher_event(&Event::Apply(node("a", "1")));
+        roster.appeared("a");
+        assert!(!roster.is_ready(), "a is there and not published");
+        let spec = roster.topologies()["a"].clone();
+        roster.published("a", "1", Some(&spec), true);
+        assert!(roster.is_ready());
+        assert_eq!(roster.alive(), BTreeMap::from([("a".to_owned(), "1".to_owned())]));
+        assert!(roster.patience("a", "1").is_some(), "written a moment ago");
+        assert!(roster.patience("a", "2").is_none(), "another Node of that name");
+
+        cluster.apply_watcher_event(&Event::Delete(node("a", "1")));
+        assert_eq!(roster.newly_waiting(), ["a"], "said again");
+        assert!(roster.alive().is_empty());
+
+        cluster.apply_watcher_event(&Event::Apply(node("a", "2")));
+        roster.appeared("a");
+        assert!(!roster.is_ready(), "the new Node has no topology yet");
+        assert_eq!(roster.describe(&described(&[])), ["a", "b"]);
+        assert_eq!(roster.task("a"), Task::Publish(None));
+        assert!(roster.newly_waiting().is_empty());
+        assert_eq!(roster.task("b"), Task::None, "no Node, no description: forgotten");
+        roster.published("a", "2", None, true);
+        assert_eq!(roster.task("a"), Task::None);
+    }
+
+    #[test]
+    fn what_was_described_anew_meanwhile_is_not_taken_for_published() {
+        let (nodes, _cluster) = store();
+        let roster = Roster::new(nodes);
+        roster.describe(&described(&["a"]));
+        roster.published("a", "1", None, true);
+        assert_ne!(roster.task("a"), Task::None);
+        assert!(roster.patience("a", "1").is_none());
+        assert_eq!([roster.failed("a"), roster.failed("a")], [1, 2]);
+    }
+}

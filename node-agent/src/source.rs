@@ -1,0 +1,87 @@
+//! Where topologies come from: the seam between what a machine has and what is published of it.
+
+mod described;
+mod document;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crds::NodeTopologySpec;
+
+pub use described::Described;
+
+/// Finds out what nodes have. One implementation per way of finding out.
+///
+/// It may block: it is asked on a thread of its own, again and again, and is quick when nothing changed.
+pub trait Source: Send + 'static {
+    /// Short and stable: the `collector` label of the metrics.
+    fn name(&self) -> &'static str;
+
+    /// What each node has now.
+    fn read(&mut self) -> Result<Reading, SourceError>;
+}
+
+/// What a source saw: topologies by name of the node, and what it could not read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// Sorted as they are published: see [`sort`].
+    pub topologies: BTreeMap<String, Arc<NodeTopologySpec>>,
+    /// What is wrong, by the place where it is wrong, such as a file.
+    pub problems: BTreeMap<String, Problem>,
+}
+
+/// Why a part of a source is not, or no longer, read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    /// The metric label.
+    pub reason: ProblemReason,
+    /// What is wrong and where within the file.
+    pub message: String,
+}
+
+/// Kinds of problems: a closed set, used as metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum ProblemReason {
+    /// The file cannot be read.
+    Unreadable,
+    /// Reading it is not allowed.
+    Denied,
+    /// It is no valid description.
+    Malformed,
+    /// It describes a node that another file describes already.
+    Duplicate,
+}
+
+/// A source that cannot be asked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file or folder is not there, or must not be read.
+    #[error(
+        "cannot read {path}: {source}; --simulate takes a file of NodeTopology manifests or a folder of such files"
+    )]
+    Unreadable {
+        /// As it was given.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl SourceError {
+    /// Whether the reason is a permission, which a retry will not change.
+    pub fn is_denied(&self) -> bool {
+        let Self::Unreadable { source, .. } = self;
+        source.kind() == std::io::ErrorKind::PermissionDenied
+    }
+}
+
+/// Brings a topology into the order in which it is published, so that equal machines have equal text.
+pub fn sort(spec: &mut NodeTopologySpec) {
+    spec.devices.sort_by(|a, b| a.id.cmp(&b.id));
+    for device in &mut spec.devices {
+        device.compute_resources.sort_by(|a, b| a.type_.cmp(&b.type_));
+    }
+    spec.links
+        .sort_by(|a, b| (&a.source, &a.destination, &a.kind).cmp(&(&b.source, &b.destination, &b.kind)));
+}

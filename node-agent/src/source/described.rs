@@ -1,0 +1,309 @@
+//! Machines described in files: NodeTopology manifests that are watched and read again when they change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crds::NodeTopologySpec;
+
+use super::{Problem, ProblemReason, Reading, Source, SourceError, document};
+
+/// The largest file that is read: 4,000 nodes of ten devices are far below it.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// A file or a folder of files (`.yaml`, `.yml`, `.json`; hidden ones and subfolders are left alone).
+///
+/// A file that becomes malformed keeps its last good content in force. A file that is removed takes its
+/// nodes with it. A change counts once it was seen twice in a row, so that a file half written, or away for
+/// the moment in which an editor replaces it, is not taken for a machine that lost its devices.
+#[derive(Debug)]
+pub struct Described {
+    path: PathBuf,
+    files: BTreeMap<PathBuf, File>,
+    /// Whether the path was read before: the first look is taken as it is.
+    looked: bool,
+}
+
+/// What is known of one file.
+#[derive(Debug, Default)]
+struct File {
+    /// What the last look saw; none when the file was not there.
+    seen: Option<Stamp>,
+    /// What `good` and `problem` were made of.
+    taken: Option<Stamp>,
+    good: Vec<(String, Arc<NodeTopologySpec>)>,
+    problem: Option<Problem>,
+}
+
+/// What changes when a file does, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    /// The change time, not the modification time: it moves when permissions do, too.
+    changed: (i64, i64),
+}
+
+impl Described {
+    /// Reads nothing yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), files: BTreeMap::new(), looked: false }
+    }
+
+    /// The files that are there now. A single file that is gone is an empty list, as in a folder.
+    fn list(&self) -> Result<BTreeMap<PathBuf, Stamp>, SourceError> {
+        let unreadable = |source| SourceError::Unreadable { path: self.path.display().to_string(), source };
+        let mut stamps = BTreeMap::new();
+        let itself = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_file() => return Ok(stamps),
+            other => other.map_err(unreadable)?,
+        };
+        if !itself.is_dir() {
+            stamps.insert(self.path.clone(), Stamp::of(&itself));
+            return Ok(stamps);
+        }
+        for entry in fs::read_dir(&self.path).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            // A file that vanished since the listing, or a link to nothing, is not there.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if metadata.is_file() && is_manifest(&path) {
+                stamps.insert(path, Stamp::of(&metadata));
+            }
+        }
+        Ok(stamps)
+    }
+
+    fn was_file(&self) -> bool {
+        self.files.contains_key(&self.path)
+    }
+
+    fn reading(&self) -> Reading {
+        let mut reading = Reading::default();
+        let mut described_by = BTreeMap::<&str, &Path>::new();
+        for (path, file) in &self.files {
+            let place = path.display().to_string();
+            if let Some(problem) = &file.problem {
+                reading.problems.insert(place.clone(), problem.clone());
+            }
+            for (node, spec) in &file.good {
+                if let Some(other) = described_by.get(node.as_str()) {
+                    let message = format!(
+                        "the node `{node}` is described by {} already, which is taken; keep one of the two",
+                        other.display()
+                    );
+                    let problem = Problem { reason: ProblemReason::Duplicate, message };
+                    reading.problems.entry(place.clone()).or_insert(problem);
+                    continue;
+                }
+                described_by.insert(node, path);
+                reading.topologies.insert(node.clone(), Arc::clone(spec));
+            }
+        }
+        reading
+    }
+}
+
+impl Source for Described {
+    fn name(&self) -> &'static str {
+        "described"
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let listed = self.list()?;
+        let paths: BTreeSet<PathBuf> = self.files.keys().chain(listed.keys()).cloned().collect();
+        for path in paths {
+            let now = listed.get(&path).copied();
+            let file = self.files.entry(path.clone()).or_default();
+            let settled = file.seen == now || !self.looked;
+            file.seen = now;
+            if settled && file.taken != now {
+                file.take(&path, now);
+            }
+        }
+        // The one file that was named stays known, so that it may come back.
+        self.files.retain(|path, file| file.seen.is_some() || file.taken.is_some() || *path == self.path);
+        self.looked = true;
+        Ok(self.reading())
+    }
+}
+
+impl File {
+    fn take(&mut self, path: &Path, now: Option<Stamp>) {
+        let read = match now {
+            None => Ok(Vec::new()),
+            Some(stamp) => read_file(path, stamp),
+        };
+        match read {
+            Ok(topologies) => {
+                self.good = topologies.into_iter().map(|(node, spec)| (node, Arc::new(spec))).collect();
+                self.problem = None;
+            }
+            Err(problem) => self.problem = Some(problem),
+        }
+        self.taken = now;
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+fn read_file(path: &Path, stamp: Stamp) -> Result<Vec<(String, NodeTopologySpec)>, Problem> {
+    if stamp.bytes > MAX_BYTES {
+        let message = format!("it has {} bytes, the most is {MAX_BYTES}; split it into files", stamp.bytes);
+        return Err(Problem { reason: ProblemReason::Malformed, message });
+    }
+    let text = fs::read_to_string(path).map_err(|error| Problem {
+        reason: match error.kind() {
+            io::ErrorKind::PermissionDenied => ProblemReason::Denied,
+            io::ErrorKind::InvalidData => ProblemReason::Malformed,
+            _ => ProblemReason::Unreadable,
+        },
+        message: error.to_string(),
+    })?;
+    document::parse(&text).map_err(|message| Problem { reason: ProblemReason::Malformed, message })
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "apiVersion: cairn.dev/v1alpha1\nkind: NodeTopology\nmetadata: {name: NODE}\nspec: {devices: [DEVICES]}\n";
+
+    fn write(folder: &Path, file: &str, node: &str, devices: &str) {
+        let text = GOOD.replace("NODE", node).replace("DEVICES", devices);
+        fs::write(folder.join(file), text).unwrap();
+    }
+
+    /// Reads twice: a change counts once it was seen twice.
+    fn settled(source: &mut Described) -> Reading {
+        source.read().unwrap();
+        source.read().unwrap()
+    }
+
+    fn summary(reading: &Reading) -> Vec<String> {
+        reading.topologies.iter().map(|(node, spec)| format!("{node}: {}", spec.summary())).collect()
+    }
+
+    #[test]
+    fn a_folder_serves_its_files_and_follows_them() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}, {id: gpu-1, type: GPU}");
+        write(folder.path(), "b.yml", "b", "{id: fpga-0, type: FPGA}");
+        fs::write(folder.path().join(".hidden.yaml"), "not read").unwrap();
+        fs::write(folder.path().join("README.md"), "not read").unwrap();
+        let mut source = Described::new(folder.path());
+        assert_eq!(summary(&source.read().unwrap()), ["a: 2 GPU", "b: 1 FPGA"]);
+
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        assert_eq!(summary(&source.read().unwrap()), ["a: 2 GPU", "b: 1 FPGA"], "seen once");
+        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU", "b: 1 FPGA"], "seen twice");
+
+        fs::remove_file(folder.path().join("b.yml")).unwrap();
+        write(folder.path(), "c.json", "c", "");
+        assert_eq!(summary(&settled(&mut source)), ["a: 1 GPU", "c: "]);
+        assert!(source.read().unwrap().problems.is_empty());
+    }
+
+    #[test]
+    fn a_malformed_file_keeps_its_last_good_content_and_hurts_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        write(folder.path(), "b.yaml", "b", "{id: gpu-0, type: GPU}");
+        let mut source = Described::new(folder.path());
+        source.read().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU, health: bad}");
+        write(folder.path(), "b.yaml", "b", "");
+        let reading = settled(&mut source);
+        assert_eq!(summary(&reading), ["a: 1 GPU", "b: "]);
+        let problem = &reading.problems[&folder.path().join("a.yaml").display().to_string()];
+        assert_eq!(problem.reason, ProblemReason::Malformed);
+        assert!(
+            problem.message.starts_with("document 1: spec.devices[0].health: unknown variant `bad`"),
+            "{problem}"
+        );
+
+        write(folder.path(), "a.yaml", "a", "");
+        let reading = settled(&mut source);
+        assert_eq!(summary(&reading), ["a: ", "b: "]);
+        assert!(reading.problems.is_empty());
+    }
+
+    #[test]
+    fn a_file_away_for_a_moment_is_not_a_loss_and_one_that_stays_away_is() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        let path = folder.path().join("a.yaml");
+        for source in [&mut Described::new(&path), &mut Described::new(folder.path())] {
+            write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+            source.read().unwrap();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU"]);
+            write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+            assert_eq!(summary(&settled(source)), ["a: 1 GPU"]);
+            fs::remove_file(&path).unwrap();
+            assert!(settled(source).topologies.is_empty());
+            write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+            assert_eq!(summary(&settled(source)), ["a: 1 GPU"], "it may come back");
+        }
+    }
+
+    #[test]
+    fn two_files_of_one_node_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        write(folder.path(), "b.yaml", "a", "");
+        let reading = Described::new(folder.path()).read().unwrap();
+        assert_eq!(summary(&reading), ["a: 1 GPU"]);
+        let problem = &reading.problems[&folder.path().join("b.yaml").display().to_string()];
+        assert_eq!(problem.reason, ProblemReason::Duplicate);
+        let first = folder.path().join("a.yaml");
+        let expected = format!(
+            "the node `a` is described by {} already, which is taken; keep one of the two",
+            first.display()
+        );
+        assert_eq!(problem.message, expected);
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_an_error_that_says_what_to_pass() {
+        let error = Described::new("/nowhere/at-all").read().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot read /nowhere/at-all: No such file or directory (os error 2); \
+             --simulate takes a file of NodeTopology manifests or a folder of such files"
+        );
+    }
+
+    /// The machines of the demo: what they have is part of what the demo shows.
+    #[test]
+    fn the_examples_describe_the_four_nodes_of_the_demo() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/topologies");
+        let reading = Described::new(folder).read().unwrap();
+        assert!(reading.problems.is_empty(), "{:?}", reading.problems);
+        assert_eq!(
+            summary(&reading),
+            [
+                "cairn-cpu: 1 NUMA Domain",
+                "cairn-fpga: 1 FPGA, 1 NUMA Domain",
+                "cairn-gpu: 2 GPU, 1 NUMA Domain",
+                "cairn-numa: 2 NUMA Domain",
+            ]
+        );
+    }
+}
