@@ -1,0 +1,39 @@
+{{/* Labels of everything; the chart's version is not among them, so that an upgrade changes only what is different. */}}
+{{- define "cairn.labels" -}}
+app.kubernetes.io/name: cairn
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* What selects the pods of a component; immutable in a Deployment. Call with (dict "root" $ "component" "operator"). */}}
+{{- define "cairn.selector" -}}
+app.kubernetes.io/name: cairn
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* The image of a component. Call with (dict "root" $ "image" .Values.operator.image). */}}
+{{- define "cairn.image" -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* Where the agent reads its machines; empty when there is nothing for it to do. */}}
+{{- define "cairn.agent.simulate" -}}
+{{- if and .Values.agent.topologies .Values.agent.simulate -}}
+{{- fail "agent.topologies and agent.simulate both say where machines are described; set one of them" -}}
+{{- end -}}
+{{- if .Values.agent.topologies -}}/etc/cairn/topologies{{- else -}}{{ .Values.agent.simulate }}{{- end -}}
+{{- end }}
+
+{{/* Neither program writes a file, needs a capability, or becomes anybody else. */}}
+{{- define "cairn.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+{{- define "cairn.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
