@@ -1,2 +1,190 @@
-//! .
-fn main() {}
+//! The Cairn operator: it decides where actors run, and makes it so.
+//!
+//! Watches fill [`caches`]; [`reconcile`] goes the five steps for one application: observe (caches), validate and
+//! plan ([`plan`], which asks `world` and `placement`), apply ([`carry`] says what, [`writes`] does it), report
+//! ([`report`]). Nothing is written without the lease ([`leader`]).
+#![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
+
+mod admin;
+mod caches;
+mod carry;
+mod config;
+mod decision;
+mod error;
+mod leader;
+mod metrics;
+mod plan;
+mod pods;
+mod policies;
+mod pools;
+mod reconcile;
+mod report;
+mod slim;
+mod writes;
+
+use std::collections::HashMap;
+use std::future::IntoFuture;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::Client;
+use kube::runtime::controller::{self, applier};
+use kube::runtime::events::{EventType, Recorder, Reporter};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, Notify, Semaphore};
+use tracing_subscriber::EnvFilter;
+
+use crate::caches::Caches;
+use crate::config::{Config, LogFormat};
+use crate::leader::Campaign;
+use crate::reconcile::{Context, after_error, reconcile};
+
+/// A burst of changes around one application is looked at once.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    asp::run_child_if_asked();
+    let config = Config::parse();
+    start_log(&config);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(config))) {
+        Ok(code) => code,
+        Err(e) => {
+            let mut text = e.to_string();
+            let mut cause = e.source();
+            while let Some(source) = cause {
+                text = format!("{text}: {source}");
+                cause = source.source();
+            }
+            tracing::error!(error = text, "the operator ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(config: &Config) {
+    let filter = EnvFilter::try_new(&config.logging.log).unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.logging.log_format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let client = Client::try_default().await?;
+    let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
+    let policies = Arc::new(policies::Policies::default());
+    let (requests, wanted) = mpsc::unbounded();
+    let (refused, refused_policies) = mpsc::unbounded();
+    let pools_changed = Arc::new(Notify::new());
+    let (caches, feeds) = Caches::new(
+        &client,
+        &config.election.namespace,
+        requests,
+        pools_changed.clone(),
+        policies.clone(),
+        refused,
+    );
+    for feed in feeds {
+        tokio::spawn(feed);
+    }
+    let warm = Arc::new(AtomicBool::new(false));
+    let admin = admin::Admin {
+        metrics: metrics.clone(),
+        caches: caches.clone(),
+        policies: policies.clone(),
+        default_policy: config.planning.default_policy.clone(),
+        warm: warm.clone(),
+    };
+    let listener = TcpListener::bind(config.serving.listen).await?;
+    let debug_listener = TcpListener::bind(config.serving.debug_listen).await?;
+    tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
+    tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
+    let (campaign, leadership) = Campaign::new(client.clone(), config.election.clone(), metrics.clone());
+    let context = Arc::new(Context {
+        caches: caches.clone(),
+        policies,
+        writer: writes::Writer {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            metrics: metrics.clone(),
+        },
+        recorder: Recorder::new(
+            client.clone(),
+            Reporter {
+                controller: "cairn.dev/operator".to_owned(),
+                instance: Some(config.election.identity.clone()),
+            },
+        ),
+        metrics,
+        solver_slots: Semaphore::new(config.planning.slots()),
+        commit: Mutex::new(()),
+        considered: std::sync::Mutex::new(HashMap::new()),
+        planning: config.planning.clone(),
+    });
+    let slots = u16::try_from(config.planning.slots()).unwrap_or(u16::MAX);
+    let work = async {
+        caches.warm().await;
+        warm.store(true, Ordering::Release);
+        tracing::info!("the caches are filled");
+        let mut leading = leadership.clone();
+        leading.acquired().await;
+        tokio::spawn(pools::run(context.clone(), pools_changed));
+        tokio::spawn(tell_of_policies(context.clone(), refused_policies));
+        let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(slots.saturating_add(2));
+        let queue = wanted.map(Ok::<_, std::convert::Infallible>);
+        let after = |application: Arc<_>, error: &_, _| after_error(&application, error);
+        let applied = applier(
+            |application, context| Box::pin(reconcile(application, context)),
+            after,
+            context.clone(),
+            caches.applications.clone(),
+            queue,
+            settings,
+        );
+        // Failures are told where they happen; an application that is gone is no failure.
+        applied.for_each(|_| futures::future::ready(())).await;
+    };
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let stopped = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    tokio::select! {
+        () = work => Err("the watches ended; this cannot be".into()),
+        () = campaign.run() => {
+            leadership.close();
+            tracing::error!("the lease is lost to another operator; this one ends and starts as a follower");
+            Ok(ExitCode::FAILURE)
+        }
+        () = stopped => {
+            leadership.close();
+            if config.election.leader_elect {
+                Campaign::release(client, &config.election).await;
+            }
+            tracing::info!("stopped; what runs goes on running");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Says on a policy's ConfigMap why its newest version is not in force.
+async fn tell_of_policies(
+    context: Arc<Context>,
+    mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
+) {
+    while let Some((config_map, problem)) = refused.next().await {
+        let note = format!("{problem}; the last good version stays in force");
+        context
+            .tell(config_map.as_ref(), &report::event(EventType::Warning, "PolicyRefused", "Read", note))
+            .await;
+    }
+}

@@ -37,8 +37,7 @@ pub struct World {
 impl World {
     /// The digest of the snapshot: equal digests mean equal worlds.
     pub fn digest(&self) -> String {
-        let hash = Sha256::digest(self.snapshot.write());
-        hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+        digest(&self.snapshot.write())
     }
 }
 
@@ -126,6 +125,44 @@ pub fn snapshot(
     let snapshot = Snapshot::new(file)?;
     let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
     Ok(World { snapshot, units, pools: offer.reports, notes })
+}
+
+/// How every pool is, by name, with the number of its units that host an actor.
+pub fn pools(objects: &Objects, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
+    let free = free_nodes(objects);
+    let offer = offer(objects, &free, policy);
+    let assigned = objects.placements.iter().flat_map(|placement| &placement.spec.assignments);
+    let used: BTreeSet<&str> = assigned.map(|assignment| assignment.unit.as_str()).collect();
+    let allocated =
+        |pool: &str| offer.units.iter().filter(|u| u.pool == pool && used.contains(u.id.as_str())).count();
+    let reports = offer.reports.iter();
+    reports.map(|(pool, report)| (pool.clone(), (report.clone(), allocated(pool)))).collect()
+}
+
+/// The units that all pools make, by id; capacities are those of the policy's window.
+pub fn units(objects: &Objects, policy: &Policy) -> BTreeMap<String, Unit> {
+    let free = free_nodes(objects);
+    offer(objects, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+}
+
+impl World {
+    /// The digest of what this application's own plan answers to: other applications and what runs now left aside.
+    ///
+    /// Two worlds with equal demand differ only in who else is there.
+    pub fn demand(&self) -> String {
+        let mut file = self.snapshot.file().clone();
+        let others: BTreeSet<String> =
+            file.actors.iter().filter(|actor| actor.fixed).map(|a| a.id.clone()).collect();
+        file.actors.retain(|actor| !actor.fixed);
+        file.actors.iter_mut().for_each(|actor| actor.current = None);
+        file.messages.retain(|message| !others.contains(&message.from));
+        file.annoyance.retain(|pair| !others.contains(&pair.a));
+        digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
+    }
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn find<'a>(objects: &'a Objects, key: &ApplicationKey) -> Result<&'a ActorApplication, WorldError> {

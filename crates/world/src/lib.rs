@@ -15,8 +15,8 @@ mod selectors;
 mod units;
 
 pub use application::{ActorName, actors_of, template_problem};
-pub use assemble::{Note, World, WorldError, snapshot};
-pub use numbers::{NumberError, duration, quantity, rate, rational};
+pub use assemble::{Note, World, WorldError, pools, snapshot, units};
+pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};
 pub use pods::{is_ours, is_over, requests};
 pub use policy::{Policy, PolicyError};

@@ -19,11 +19,16 @@ fn objects() -> Objects {
 #[test]
 fn the_example_in_numbers() {
     let key = ApplicationKey { namespace: "vision".into(), name: "surveillance".into() };
-    let world = snapshot(&objects(), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+    let world =
+        snapshot(&objects(), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH).unwrap();
     let file = world.snapshot.file();
     let units: Vec<String> = file.units.iter().map(|u| format!("{} {}", u.id, u.capacity)).collect();
     insta::assert_snapshot!(units.join("\n"), @"");
-    let work: Vec<String> = file.actors.iter().map(|a| format!("{} {:?}", a.id, a.runs_on.iter().map(|(k, r)| (k, r.work)).collect::<Vec<_>>())).collect();
+    let work: Vec<String> = file
+        .actors
+        .iter()
+        .map(|a| format!("{} {:?}", a.id, a.runs_on.iter().map(|(k, r)| (k, r.work)).collect::<Vec<_>>()))
+        .collect();
     insta::assert_snapshot!(work.join("\n"), @"");
     let plan = plan(&world.snapshot, &placement::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
     insta::assert_snapshot!(plan.cost.in_words(&world.snapshot), @"");

@@ -1,0 +1,100 @@
+//! The operator's HTTP: metrics and probes for everybody, snapshots on loopback.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use jiff::Timestamp;
+use world::ApplicationKey;
+
+use crate::caches::Caches;
+use crate::metrics::Metrics;
+use crate::policies::Policies;
+
+/// What the handlers read.
+#[derive(Clone)]
+pub struct Admin {
+    pub metrics: Metrics,
+    pub caches: Arc<Caches>,
+    pub policies: Arc<Policies>,
+    pub default_policy: String,
+    /// Set when every cache has been filled once.
+    pub warm: Arc<AtomicBool>,
+}
+
+/// Metrics and probes.
+pub fn public(admin: Admin) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .with_state(admin)
+}
+
+/// Snapshots of the whole cluster.
+pub fn debug(admin: Admin) -> Router {
+    Router::new().route("/debug/snapshot/{namespace}/{name}", get(snapshot)).with_state(admin)
+}
+
+async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+    if admin.warm.load(Ordering::Acquire) {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet")
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let mut states = BTreeMap::from([("wanted", 0), ("placed", 0), ("running", 0)]);
+    for application in admin.caches.applications.state() {
+        let counts = application.status.as_ref().and_then(|status| status.actors.clone()).unwrap_or_default();
+        for (state, count) in
+            [("wanted", counts.wanted), ("placed", counts.placed), ("running", counts.running)]
+        {
+            *states.entry(state).or_default() += i64::from(count);
+        }
+    }
+    for (state, count) in states {
+        admin.metrics.actors.with_label_values(&[state]).set(count);
+    }
+    match admin.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+/// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
+///
+/// The header `x-cairn-now` gives the time that it is of; `plan -f … --now` with it makes the same bytes from files.
+async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let key = ApplicationKey { namespace, name };
+    let application = admin.caches.applications.get(&crate::caches::object_ref(&key));
+    let policy =
+        application.and_then(|application| application.spec.policy.clone()).unwrap_or(admin.default_policy);
+    let policy = match admin.policies.in_force(&policy) {
+        Ok((policy, _)) => policy,
+        Err(e) => return (StatusCode::CONFLICT, e.to_string()).into_response(),
+    };
+    let now = Timestamp::now();
+    let objects = admin.caches.objects();
+    let world = tokio::task::spawn_blocking(move || world::snapshot(&objects, &key, &policy, now)).await;
+    match world {
+        Ok(Ok(world)) => {
+            let headers = [
+                (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
+                ("x-cairn-now", now.to_string()),
+            ];
+            (headers, world.snapshot.write()).into_response()
+        }
+        Ok(Err(e @ world::WorldError::NotFound(..))) => {
+            (StatusCode::NOT_FOUND, e.to_string()).into_response()
+        }
+        Ok(Err(e)) => (StatusCode::CONFLICT, e.to_string()).into_response(),
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,151 @@
+//! The decision as an object: from a plan to the spec of a Placement. Pure.
+
+use std::collections::BTreeMap;
+
+use crds::{ActorApplication, Assignment, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
+use kube::ResourceExt;
+use placement::{Objectives, Plan};
+use world::{ApplicationKey, Objects, Policy, World};
+
+/// Names in an object are bounded; a reason is cut rather than refused.
+const LONGEST_REASON: usize = 1000;
+/// How many reasons are told of one actor.
+const MOST_REASONS: usize = 16;
+
+/// What is written for a plan; the moves are counted against what was decided before.
+pub fn spec(
+    application: &ActorApplication,
+    world: &World,
+    policy: &Policy,
+    plan: &Plan,
+    before: Option<&Placement>,
+    objects: &Objects,
+) -> PlacementSpec {
+    let snapshot = &world.snapshot;
+    let key = ApplicationKey::of(application);
+    let short = |actor: usize| short_name(snapshot.actor_id(actor));
+    let own = |actor: &usize| !snapshot.is_fixed(*actor);
+    let assignments = (0..snapshot.actors()).filter(own).filter_map(|actor| {
+        let unit = &world.units[snapshot.unit_id(plan.assignment[actor]?)];
+        Some(Assignment {
+            actor: short(actor),
+            unit: unit.id.clone(),
+            node: unit.node.clone(),
+            pool: unit.pool.clone(),
+        })
+    });
+    let mut assignments: Vec<Assignment> = assignments.collect();
+    assignments.sort();
+    let levels: Vec<String> =
+        snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect();
+    let vector = plan.cost.vector(snapshot);
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    PlacementSpec {
+        application: key.name,
+        application_generation: application.metadata.generation.unwrap_or(0),
+        policy: policy.name.clone(),
+        snapshot_digest: world.digest(),
+        strategy: plan.strategy.to_owned(),
+        seed: whole(plan.seed),
+        effort: whole(plan.effort),
+        stopped_by: Some(match plan.stopped_by {
+            placement::StoppedBy::Proof => StoppedBy::Proof,
+            placement::StoppedBy::Effort => StoppedBy::Effort,
+            placement::StoppedBy::Deadline => StoppedBy::Deadline,
+        }),
+        window_microseconds: snapshot.file().window_microseconds.map(whole),
+        objective: plan.cost.by_name(snapshot),
+        objective_summary: Some(format!("{:?}", &vector[1..])),
+        gap_percent: gap_percent(&levels, &vector[1..], &plan.bound),
+        bound: plan.bound.clone(),
+        levels,
+        optimal: plan.optimal,
+        unplaced: plan
+            .unplaced
+            .iter()
+            .map(|unplaced| Unplaced {
+                actor: short(unplaced.actor),
+                reasons: unplaced.reasons.iter().take(MOST_REASONS).map(|reason| cut(reason)).collect(),
+            })
+            .collect(),
+        moves: moves(world, plan, before, &assignments, objects),
+        assignments,
+    }
+}
+
+/// The actor's name without namespace and application.
+pub fn short_name(id: &str) -> String {
+    id.rsplit('/').next().unwrap_or(id).to_owned()
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST_REASON).collect()
+}
+
+/// Distance to the bound of the first level that is not at it, in percent of the value, rounded up.
+fn gap_percent(levels: &[String], values: &[i64], bound: &BTreeMap<String, i64>) -> Option<i64> {
+    for (level, value) in levels.iter().zip(values) {
+        match bound.get(level) {
+            Some(bound) if bound == value => {}
+            Some(bound) if *value > 0 => return Some(((value - bound) * 100 + value - 1) / value),
+            _ => return None,
+        }
+    }
+    Some(0)
+}
+
+/// Every actor that was somewhere and is elsewhere now, with the reason.
+fn moves(
+    world: &World,
+    plan: &Plan,
+    before: Option<&Placement>,
+    assignments: &[Assignment],
+    objects: &Objects,
+) -> Vec<Move> {
+    let planned: BTreeMap<String, &str> = plan
+        .moves
+        .iter()
+        .map(|m| (short_name(world.snapshot.actor_id(m.actor)), m.reason.as_str()))
+        .collect();
+    let was: BTreeMap<&str, &Assignment> =
+        before.iter().flat_map(|p| &p.spec.assignments).map(|a| (a.actor.as_str(), a)).collect();
+    let moved = |now: &Assignment| {
+        let from = was.get(now.actor.as_str()).filter(|was| was.unit != now.unit)?;
+        let reason = match planned.get(&now.actor) {
+            Some(reason) => (*reason).to_owned(),
+            None if !objects.nodes.iter().any(|node| node.name_any() == from.node) => {
+                format!("node {} is gone", from.node)
+            }
+            None if !world.units.contains_key(&from.unit) => format!("unit {} is gone", from.unit),
+            None => refused(before, &now.actor, &from.node),
+        };
+        Some(Move {
+            actor: now.actor.clone(),
+            from: Some(from.unit.clone()),
+            to: now.unit.clone(),
+            reason: cut(&reason),
+        })
+    };
+    assignments.iter().filter_map(moved).collect()
+}
+
+fn refused(before: Option<&Placement>, actor: &str, node: &str) -> String {
+    let status = before.and_then(|placement| placement.status.as_ref());
+    let refusal = status.into_iter().flat_map(|s| &s.refusals).find(|r| r.actor == actor && r.node == node);
+    refusal.map_or_else(
+        || format!("it could not stay on {node}"),
+        |r| format!("refused on {node}: {}", r.reason),
+    )
+}
+
+/// Whether a new decision says anything that the old one does not.
+pub fn says_the_same(old: &PlacementSpec, new: &PlacementSpec) -> bool {
+    old.assignments == new.assignments
+        && old.unplaced == new.unplaced
+        && old.application_generation == new.application_generation
+        && old.policy == new.policy
+        && old.objective == new.objective
+        && old.levels == new.levels
+        // A proof is news; that a search ended sooner this time is not.
+        && (old.optimal || !new.optimal)
+}

@@ -1,0 +1,59 @@
+//! What can go wrong in one reconcile: a variant per step, the cause in `source`.
+
+use placement::PlanError;
+use world::WorldError;
+
+/// Why a reconcile did not come to its end.
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+pub enum Error {
+    /// This operator does not lead any more.
+    #[error("the lease is lost; nothing is written")]
+    NotLeading,
+    /// The policy is missing or was never sound.
+    #[error("{0}")]
+    Policy(String),
+    /// The application cannot be planned as it is written.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// There is no lawful plan.
+    #[error("no plan")]
+    Plan(#[from] PlanError),
+    /// Others changed the world faster than a plan could be committed.
+    #[error("the world changed while the plan was made; it is made again")]
+    Overtaken,
+    /// The API server did not take what was written.
+    #[error("cannot write {what}")]
+    Apply {
+        /// Kind and name.
+        what: String,
+        /// What it said.
+        #[source]
+        source: kube::Error,
+    },
+    /// The search broke down.
+    #[error("the search broke down: {0}")]
+    Search(String),
+}
+
+impl Error {
+    /// `NotLeading`, `Policy`, …: bounded, so safe as a metric label and an event reason.
+    pub fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The message with its causes, for people.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            text = format!("{text}: {source}");
+            cause = source.source();
+        }
+        text
+    }
+
+    /// Whether trying again without any change is of no use.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::World(_) | Self::Policy(_))
+    }
+}

@@ -1,0 +1,171 @@
+//! Leader election: one Lease, and no write without it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use crate::config::Election;
+use crate::error::Error;
+use crate::metrics::Metrics;
+
+/// The name of the Lease.
+const LEASE: &str = "cairn-operator";
+
+/// Whether this operator may write, asked before every write.
+#[derive(Clone)]
+pub struct Leadership {
+    valid_until: watch::Receiver<Option<Instant>>,
+    /// Set when the process is to end: from then on nothing is written.
+    closed: Arc<AtomicBool>,
+}
+
+impl Leadership {
+    /// An error unless the lease was renewed recently enough that nobody else can hold it.
+    pub fn check(&self) -> Result<(), Error> {
+        let valid = self.valid_until.borrow().is_some_and(|until| Instant::now() < until);
+        if valid && !self.closed.load(Ordering::Acquire) { Ok(()) } else { Err(Error::NotLeading) }
+    }
+
+    /// Waits until this operator leads.
+    pub async fn acquired(&mut self) {
+        // The sender lives as long as the election, which ends with the process.
+        let _ = self.valid_until.wait_for(Option::is_some).await;
+    }
+
+    /// Ends all writing for good.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// The election: [`Campaign::run`] renews the lease until it is lost.
+pub struct Campaign {
+    leases: Api<Lease>,
+    election: Election,
+    metrics: Metrics,
+    valid_until: watch::Sender<Option<Instant>>,
+    /// The record of another holder as it was last seen to change, and when that was on our own clock.
+    seen: Option<(Option<MicroTime>, Instant)>,
+}
+
+impl Campaign {
+    /// A campaign, and the leadership that it grants.
+    pub fn new(client: Client, election: Election, metrics: Metrics) -> (Self, Leadership) {
+        let (valid_until, receiver) = watch::channel(None);
+        let leases = Api::namespaced(client, &election.namespace);
+        let leadership = Leadership { valid_until: receiver, closed: Arc::new(AtomicBool::new(false)) };
+        (Self { leases, election, metrics, valid_until, seen: None }, leadership)
+    }
+
+    /// Takes the lease and renews it; returns when it had it and lost it.
+    pub async fn run(mut self) {
+        if !self.election.leader_elect {
+            self.metrics.leading.set(1);
+            // A hundred years: without election there is nobody to lose it to.
+            let _ = self.valid_until.send(Some(Instant::now() + Duration::from_hours(24 * 36_500)));
+            std::future::pending::<()>().await;
+        }
+        loop {
+            // Counted from before the request, so that our deadline passes before the lease's.
+            let asked = Instant::now();
+            match self.try_hold().await {
+                Ok(true) => {
+                    self.metrics.leading.set(1);
+                    let before = self.valid_until.send_replace(Some(asked + self.election.deadline()));
+                    if before.is_none() {
+                        tracing::info!(identity = self.election.identity, "leading");
+                    }
+                }
+                Ok(false) => {
+                    if self.valid_until.borrow().is_some() {
+                        break;
+                    }
+                }
+                Err(e) => tracing::warn!(error = %e, "the lease could not be renewed"),
+            }
+            if self.valid_until.borrow().is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+            tokio::time::sleep(self.election.retry()).await;
+        }
+        self.metrics.leading.set(0);
+        let _ = self.valid_until.send(None);
+    }
+
+    /// Gives the lease back, so that the next operator need not wait for its end.
+    pub async fn release(client: Client, election: &Election) {
+        let leases: Api<Lease> = Api::namespaced(client, &election.namespace);
+        let Ok(Some(mut lease)) = leases.get_opt(LEASE).await else { return };
+        let Some(spec) = &mut lease.spec else { return };
+        if spec.holder_identity.as_ref() == Some(&election.identity) {
+            spec.holder_identity = None;
+            if let Err(e) = leases.replace(LEASE, &PostParams::default(), &lease).await {
+                tracing::warn!(error = %e, "the lease could not be given back");
+            }
+        }
+    }
+
+    /// True when the lease is ours now. The resource version makes sure that only one of several writes it.
+    async fn try_hold(&mut self) -> Result<bool, kube::Error> {
+        let now = MicroTime(Timestamp::now());
+        let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
+            let lease =
+                self.record(ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() }, now, None);
+            return won(self.leases.create(&PostParams::default(), &lease).await);
+        };
+        let held = lease.spec.clone().unwrap_or_default();
+        let holder = held.holder_identity.as_deref().unwrap_or_default();
+        if holder != self.election.identity && !holder.is_empty() && !self.has_lapsed(&held) {
+            return Ok(false);
+        }
+        lease = self.record(lease.metadata, now, Some(&held));
+        won(self.leases.replace(LEASE, &PostParams::default(), &lease).await)
+    }
+
+    /// Whether another's record stood still for its whole duration, by our own clock: theirs may be wrong.
+    fn has_lapsed(&mut self, held: &LeaseSpec) -> bool {
+        let now = Instant::now();
+        let since = match &self.seen {
+            Some((renewed, since)) if *renewed == held.renew_time => *since,
+            _ => {
+                self.seen = Some((held.renew_time.clone(), now));
+                now
+            }
+        };
+        let seconds = u64::try_from(held.lease_duration_seconds.unwrap_or(15)).unwrap_or(15);
+        now.duration_since(since) > Duration::from_secs(seconds)
+    }
+
+    fn record(&self, metadata: ObjectMeta, now: MicroTime, before: Option<&LeaseSpec>) -> Lease {
+        let same = before.is_some_and(|held| held.holder_identity.as_ref() == Some(&self.election.identity));
+        let transitions = before.and_then(|held| held.lease_transitions).unwrap_or(0);
+        let acquired = before.filter(|_| same).and_then(|held| held.acquire_time.clone());
+        Lease {
+            metadata: ObjectMeta { managed_fields: None, ..metadata },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.election.identity.clone()),
+                lease_duration_seconds: i32::try_from(self.election.lease_seconds).ok(),
+                acquire_time: acquired.or_else(|| Some(now.clone())),
+                renew_time: Some(now),
+                lease_transitions: Some(transitions + i32::from(before.is_some() && !same)),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}
+
+/// A conflict means that another was faster: no error, and not ours.
+fn won(written: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
+    match written {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(e) => Err(e),
+    }
+}

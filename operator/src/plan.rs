@@ -1,0 +1,242 @@
+//! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use asp::{Asp, Limits};
+use crds::{ActorApplication, Placement};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use placement::{Budget, Cost, NoPolicy, Plan, Snapshot, Strategy};
+use world::{ApplicationKey, Objects, Policy, World};
+
+use crate::decision::{says_the_same, spec};
+use crate::error::Error;
+use crate::pods::owner;
+use crate::reconcile::{Considered, Context};
+use crate::report::{Outcome, decision_events};
+
+/// After so many plans that others overtook, the next is made while nobody else commits.
+const PLANS_SIDE_BY_SIDE: usize = 3;
+/// CPU seconds that a solver may burn beyond its wall clock.
+const CPU_GRACE: u64 = 5;
+
+/// Decides for an application if anything changed that its plan depends on.
+///
+/// # Errors
+/// When it cannot be planned, or the decision cannot be written.
+pub async fn decide(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
+    let (policy, problem) = ctx.policies.in_force(name)?;
+    outcome.policy_problem = problem.map(|problem| problem.to_string());
+    let considered = ctx.considered(key).unwrap_or_default();
+    let generation = application.metadata.generation;
+    if considered.generation == generation
+        && considered.changes == ctx.caches.changes()
+        && outcome.decision.is_some()
+    {
+        outcome.notes = considered.notes;
+        outcome.proposed = considered.proposed;
+        return Ok(());
+    }
+    for round in 0.. {
+        // Once it was overtaken often enough, nobody else commits while this one plans.
+        let alone = if round < PLANS_SIDE_BY_SIDE { None } else { Some(ctx.commit.lock().await) };
+        let (changes, releases) = (ctx.caches.changes(), ctx.caches.releases(key));
+        let world = Arc::new(observe(ctx.caches.objects(), key, &policy).await?);
+        outcome.notes.clone_from(&world.notes);
+        let mut now = Considered {
+            changes,
+            releases,
+            generation,
+            demand: world.demand(),
+            digest: world.digest(),
+            notes: world.notes.clone(),
+            proposed: considered.proposed.clone(),
+        };
+        if !is_due(&considered, &now, outcome.decision.as_ref(), application, &policy) {
+            outcome.proposed.clone_from(&now.proposed);
+            ctx.consider(key, now);
+            return Ok(());
+        }
+        let plan = search(&world, &policy, ctx).await?;
+        if application.spec.paused {
+            now.proposed = Some(proposal(&world.snapshot, &plan));
+            outcome.proposed.clone_from(&now.proposed);
+            ctx.consider(key, now);
+            return Ok(());
+        }
+        let _one_at_a_time = if alone.is_some() { alone } else { Some(ctx.commit.lock().await) };
+        if let Some((world, plan)) = still_stands(&world, plan, key, &policy, application, ctx).await? {
+            commit(application, key, &policy, &world, &plan, ctx, outcome).await?;
+            now.digest = world.digest();
+            ctx.consider(key, now);
+            return Ok(());
+        }
+        ctx.metrics.replans.with_label_values(&["overtaken"]).inc();
+    }
+    unreachable!("the loop ends by returning")
+}
+
+/// Whether an application has to be planned: its own demand changed, or room may have come that it can use.
+fn is_due(
+    before: &Considered,
+    now: &Considered,
+    decision: Option<&Placement>,
+    application: &ActorApplication,
+    policy: &Policy,
+) -> bool {
+    let Some(decision) = decision else { return true };
+    if Some(decision.spec.application_generation) != application.metadata.generation
+        || decision.spec.policy != policy.name
+    {
+        return true;
+    }
+    if before.digest == now.digest {
+        return false;
+    }
+    before.demand != now.demand || before.releases != now.releases || !decision.spec.unplaced.is_empty()
+}
+
+async fn observe(objects: Objects, key: &ApplicationKey, policy: &Policy) -> Result<World, Error> {
+    let (key, policy, span) = (key.clone(), policy.clone(), tracing::Span::current());
+    let task = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| world::snapshot(&objects, &key, &policy, Timestamp::now()))
+    });
+    Ok(task.await.map_err(|e| Error::Search(e.to_string()))??)
+}
+
+/// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
+async fn search(world: &Arc<World>, policy: &Policy, ctx: &Context) -> Result<Plan, Error> {
+    let strategy = strategy(policy)?;
+    let _slot = ctx.solver_slots.acquire().await.expect("the semaphore is never closed");
+    let timer = ctx.metrics.plan_seconds.start_timer();
+    let (world, wall, seed) =
+        (world.clone(), Duration::from_millis(policy.wall_milliseconds), ctx.planning.seed);
+    let span = tracing::Span::current();
+    let task = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| {
+            let deadline = Instant::now() + wall;
+            let stop = || Instant::now() >= deadline;
+            let budget = Budget { effort: None, seed, stop: &stop };
+            placement::plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &budget)
+        })
+    });
+    let plan = task.await.map_err(|e| Error::Search(e.to_string()))??;
+    timer.observe_duration();
+    ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
+    tracing::info!(strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
+    Ok(plan)
+}
+
+/// The strategy that the policy names.
+fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
+    let limits = Limits {
+        memory_mib: policy.memory_mib,
+        cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE,
+    };
+    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
+    all.extend(placement::strategies());
+    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
+    let unknown = Error::Policy(format!(
+        "policy {}: policy.yaml, strategy: `{}` is not known; use one of {}",
+        policy.name,
+        policy.strategy,
+        names.join(", ")
+    ));
+    all.into_iter().find(|strategy| strategy.name() == policy.strategy).ok_or(unknown)
+}
+
+/// The plan in the newest world, if it is still lawful there and crowds nobody; the commit lock must be held.
+async fn still_stands(
+    planned: &Arc<World>,
+    mut plan: Plan,
+    key: &ApplicationKey,
+    policy: &Policy,
+    application: &ActorApplication,
+    ctx: &Context,
+) -> Result<Option<(Arc<World>, Plan)>, Error> {
+    let newest = ctx.caches.applications.get(&crate::caches::object_ref(key));
+    if newest.is_none_or(|newest| newest.metadata.generation != application.metadata.generation) {
+        return Err(Error::Overtaken);
+    }
+    let world = Arc::new(observe(ctx.caches.objects(), key, policy).await?);
+    if world.digest() == planned.digest() {
+        return Ok(Some((world, plan)));
+    }
+    let Some(assignment) = transfer(&planned.snapshot, &plan, &world.snapshot) else { return Ok(None) };
+    if !world.snapshot.violations(&assignment).is_empty() {
+        return Ok(None);
+    }
+    let cost = Cost { policy: plan.cost.policy, ..world.snapshot.cost(&assignment) };
+    if cost.overload > plan.cost.overload || cost.unplaced > 0 {
+        return Ok(None);
+    }
+    // What was proven, was proven of another world.
+    plan.optimal = false;
+    plan.bound.clear();
+    plan.moves = world.snapshot.moves(&assignment);
+    (plan.assignment, plan.cost) = (assignment, cost);
+    Ok(Some((world, plan)))
+}
+
+/// The same places by name in another snapshot; `None` where one of them is not there any more.
+fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Option<placement::Assignment> {
+    let place = |actor: usize| -> Option<Option<usize>> {
+        if to.is_fixed(actor) {
+            return Some(to.current(actor));
+        }
+        match plan.assignment[from.actor(to.actor_id(actor))?] {
+            Some(unit) => Some(Some(to.unit(from.unit_id(unit))?)),
+            None => Some(None),
+        }
+    };
+    (0..to.actors()).map(place).collect()
+}
+
+/// Writes the decision, if it says anything new, and tells people.
+async fn commit(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    policy: &Policy,
+    world: &World,
+    plan: &Plan,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let before = ctx.caches.decision(key);
+    let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.objects());
+    if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
+        return Ok(());
+    }
+    let mut placement = Placement::new(&application.name_any(), spec);
+    placement.metadata.namespace = Some(key.namespace.clone());
+    placement.metadata.owner_references = owner(application);
+    placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
+    let written = ctx.writer.apply_placement(&placement).await?;
+    ctx.caches.wrote(written.clone());
+    outcome.moved = !written.spec.moves.is_empty();
+    for event in decision_events(&written.spec) {
+        ctx.tell(application, &event).await;
+    }
+    outcome.decision = Some(written);
+    Ok(())
+}
+
+/// What a paused application would do.
+fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
+    let starts = (0..snapshot.actors())
+        .filter(|&a| snapshot.current(a).is_none() && plan.assignment[a].is_some())
+        .count();
+    match (starts, plan.moves.len()) {
+        (0, 0) => "nothing would change".to_owned(),
+        (starts, moves) => {
+            format!("{starts} actors would start and {moves} would move; set paused to false to let them")
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What people are told: status and events. The words are pure; `reconcile` sends them.
+
+use std::collections::BTreeMap;
+
+use crds::{
+    ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, Instance,
+    InstancePhase, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Time,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::runtime::events::{Event, EventType};
+use world::{Note, actors_of};
+
+use crate::pods::object_name;
+
+/// How many names or reasons an event lists; an event's note holds 1 kB.
+const LISTED: usize = 6;
+/// The longest note of an event, in bytes.
+const LONGEST_NOTE: usize = 1000;
+
+/// One condition before it is dated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub type_: &'static str,
+    pub holds: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Conditions from findings: the time moves only when the status does.
+pub fn conditions(
+    before: &[Condition],
+    findings: Vec<Finding>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let dated = |finding: Finding| {
+        let status = if finding.holds { "True" } else { "False" };
+        let same = before.iter().find(|old| old.type_ == finding.type_ && old.status == status);
+        Condition {
+            last_transition_time: same.map_or(Time(now), |old| old.last_transition_time.clone()),
+            message: finding.message,
+            observed_generation: generation,
+            reason: finding.reason.to_owned(),
+            status: status.to_owned(),
+            type_: finding.type_.to_owned(),
+        }
+    };
+    findings.into_iter().map(dated).collect()
+}
+
+/// What a reconcile found out about an application.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The decision in force.
+    pub decision: Option<Placement>,
+    /// Why nothing could be decided now; the decision in force stays.
+    pub failure: Option<(&'static str, String)>,
+    /// What is worth knowing.
+    pub notes: Vec<Note>,
+    /// What is wrong with the newest version of the policy.
+    pub policy_problem: Option<String>,
+    /// What a paused application would do.
+    pub proposed: Option<String>,
+    /// Actors that wait for room.
+    pub waiting: BTreeMap<String, String>,
+    /// Whether an actor moved just now.
+    pub moved: bool,
+}
+
+/// The status of an application.
+pub fn application_status(
+    application: &ActorApplication,
+    outcome: &Outcome,
+    instances: &BTreeMap<String, &Instance>,
+    now: Timestamp,
+) -> ActorApplicationStatus {
+    let before = application.status.clone().unwrap_or_default();
+    let wanted = actors_of(application);
+    let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
+    let units: BTreeMap<&str, &str> =
+        spec.iter().flat_map(|spec| &spec.assignments).map(|a| (a.actor.as_str(), a.unit.as_str())).collect();
+    let placed = wanted.iter().filter(|actor| units.contains_key(actor.short().as_str())).count();
+    let runs = |actor: &&world::ActorName| {
+        let status = instances.get(&object_name(actor)).and_then(|instance| instance.status.as_ref());
+        status.is_some_and(|status| {
+            status.phase == Some(InstancePhase::Running)
+                && status.unit.as_deref() == units.get(actor.short().as_str()).copied()
+        })
+    };
+    let running = wanted.iter().filter(runs).count();
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let complete = placed == wanted.len();
+    let phase = match (&outcome.failure, application.spec.paused) {
+        (_, true) => ApplicationPhase::Paused,
+        (Some(_), _) if outcome.decision.is_none() => ApplicationPhase::Failed,
+        _ if running == wanted.len() => ApplicationPhase::Running,
+        _ if running == placed && !complete => ApplicationPhase::Degraded,
+        _ => ApplicationPhase::Placing,
+    };
+    let findings = findings(application, outcome, (wanted.len(), placed, running));
+    ActorApplicationStatus {
+        observed_generation: application.metadata.generation,
+        phase: Some(phase),
+        placement: outcome.decision.as_ref().map(ResourceExt::name_any),
+        actors: Some(ActorCounts::new(count(wanted.len()), count(placed), count(running))),
+        objective: spec.map(|spec| spec.objective.clone()).unwrap_or_default(),
+        optimal: spec.map(|spec| spec.optimal),
+        gap_percent: spec.and_then(|spec| spec.gap_percent),
+        last_moved: if outcome.moved { Some(Time(now)) } else { before.last_moved },
+        conditions: conditions(&before.conditions, findings, application.metadata.generation, now),
+    }
+}
+
+fn findings(
+    application: &ActorApplication,
+    outcome: &Outcome,
+    (wanted, placed, running): (usize, usize, usize),
+) -> Vec<Finding> {
+    let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
+    let mut findings = Vec::new();
+    let accepted = match &outcome.failure {
+        Some((reason, message)) => finding("Accepted", false, reason, message.clone()),
+        None => finding("Accepted", true, "Valid", "the manifest can be planned".to_owned()),
+    };
+    let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
+    let placed_message = match spec {
+        None => "nothing is decided yet".to_owned(),
+        Some(spec) if spec.unplaced.is_empty() => {
+            format!("all {wanted} actors have a place: {}", in_words(spec))
+        }
+        Some(spec) => unplaced_in_words(spec),
+    };
+    let all_placed = spec.is_some() && placed == wanted;
+    let all_run = all_placed && running == wanted && outcome.failure.is_none();
+    let ready = if all_run {
+        format!("all {wanted} actors run where they were placed")
+    } else if let Some((_, message)) = &outcome.failure {
+        message.clone()
+    } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
+        format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
+    } else {
+        format!("{running} of {wanted} actors run where they were placed")
+    };
+    let ready_reason = match () {
+        () if all_run => "AllRunning",
+        () if outcome.failure.is_some() => "NotAccepted",
+        () if !all_placed => "Unplaced",
+        () => "Starting",
+    };
+    findings.push(finding("Ready", all_run, ready_reason, ready));
+    findings.push(finding(
+        "Placed",
+        all_placed,
+        if all_placed { "AllPlaced" } else { "Unplaced" },
+        placed_message,
+    ));
+    findings.push(accepted);
+    if let Some(problem) = &outcome.policy_problem {
+        findings.push(finding(
+            "PolicyRefused",
+            true,
+            "LastGoodInForce",
+            format!("{problem}; the last good version stays in force"),
+        ));
+    }
+    if application.spec.paused {
+        let message = outcome.proposed.clone().unwrap_or_else(|| "nothing would change".to_owned());
+        findings.push(finding("Paused", true, "Paused", message));
+    }
+    for note in &outcome.notes {
+        match findings.iter_mut().find(|finding| finding.type_ == note.condition) {
+            Some(finding) => finding.message = format!("{}; {}", finding.message, note.message),
+            None => findings.push(finding(note.condition, true, note.condition, note.message.clone())),
+        }
+    }
+    findings
+}
+
+/// The status of a decision.
+pub fn placement_status(
+    decision: &Placement,
+    application: &ActorApplicationStatus,
+    refusals: Vec<crds::Refusal>,
+    now: Timestamp,
+) -> PlacementStatus {
+    let before = decision.status.clone().unwrap_or_default();
+    let actors = application.actors.clone().unwrap_or_default();
+    let applied = actors.running == actors.placed;
+    let (phase, reason) =
+        if applied { (PlacementPhase::Applied, "Applied") } else { (PlacementPhase::Applying, "Applying") };
+    let message = format!("{} of {} placed actors run", actors.running, actors.placed);
+    let finding = Finding { type_: "Ready", holds: applied, reason, message };
+    PlacementStatus {
+        observed_generation: decision.metadata.generation,
+        phase: Some(phase),
+        refusals,
+        conditions: conditions(&before.conditions, vec![finding], decision.metadata.generation, now),
+    }
+}
+
+/// The value of every level in words.
+pub fn in_words(spec: &PlacementSpec) -> String {
+    let value = |level: &String| -> i64 {
+        level.split('+').map(|c| spec.objective.get(c).copied().unwrap_or(0)).sum()
+    };
+    let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
+    let proof = match (spec.optimal, spec.gap_percent) {
+        (true, _) => ", proven to be the best".to_owned(),
+        (false, Some(gap)) => format!(", at most {gap} % from the best"),
+        (false, None) => String::new(),
+    };
+    format!("{}{proof}", values.join(", "))
+}
+
+fn unplaced_in_words(spec: &PlacementSpec) -> String {
+    let named = |unplaced: &crds::Unplaced| format!("{} ({})", unplaced.actor, unplaced.reasons.join("; "));
+    let names = listed(spec.unplaced.iter().map(named), spec.unplaced.len());
+    match spec.unplaced.len() {
+        1 => format!("1 actor has no place: {names}"),
+        many => format!("{many} actors have no place: {names}"),
+    }
+}
+
+/// The first few, and how many more.
+fn listed(items: impl Iterator<Item = String>, all: usize) -> String {
+    let mut text = items.take(LISTED).collect::<Vec<_>>().join(", ");
+    if all > LISTED {
+        text = format!("{text}, and {} more", all - LISTED);
+    }
+    text
+}
+
+/// What a new decision is announced with.
+pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
+    let mut events = Vec::new();
+    let all = spec.assignments.len() + spec.unplaced.len();
+    let placed = format!(
+        "{} of {all} actors have a place: {} ({})",
+        spec.assignments.len(),
+        in_words(spec),
+        spec.strategy
+    );
+    events.push(event(EventType::Normal, "Planned", "Plan", placed));
+    if !spec.moves.is_empty() {
+        let moved = |m: &crds::Move| {
+            let from = m.from.as_deref().unwrap_or("nowhere");
+            format!("{} from {from} to {}: {}", m.actor, m.to, m.reason)
+        };
+        let text = listed(spec.moves.iter().map(moved), spec.moves.len());
+        events.push(event(EventType::Normal, "Moved", "Move", text));
+    }
+    if !spec.unplaced.is_empty() {
+        events.push(event(EventType::Warning, "Unplaced", "Plan", unplaced_in_words(spec)));
+    }
+    events
+}
+
+/// One event, its note cut to what the API takes.
+pub fn event(type_: EventType, reason: &str, action: &str, note: String) -> Event {
+    let mut note = note;
+    if note.len() > LONGEST_NOTE {
+        let end = (0..=LONGEST_NOTE).rev().find(|at| note.is_char_boundary(*at)).unwrap_or(0);
+        note.truncate(end);
+        note.push('…');
+    }
+    Event { type_, reason: reason.to_owned(), note: Some(note), action: action.to_owned(), secondary: None }
+}

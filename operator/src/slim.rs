@@ -1,0 +1,70 @@
+//! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
+
+use k8s_openapi::api::core::v1::{Container, Node, NodeStatus, Pod, PodSpec, PodStatus, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+
+/// Drops the bookkeeping of server-side apply.
+pub fn metadata<K: ResourceExt>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Keeps labels, taints and what is allocatable.
+pub fn node(node: &mut Node) {
+    metadata(node);
+    node.metadata.annotations = None;
+    if let Some(status) = node.status.take() {
+        node.status = Some(NodeStatus { allocatable: status.allocatable, ..NodeStatus::default() });
+    }
+}
+
+/// Labels, whether it is cordoned, taints, what is allocatable.
+type NodeFacts =
+    (BTreeMap<String, String>, Option<bool>, Option<Vec<Taint>>, Option<BTreeMap<String, Quantity>>);
+
+/// What a plan reads of a node.
+pub fn node_facts(node: &Node) -> NodeFacts {
+    let spec = node.spec.clone().unwrap_or_default();
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.clone());
+    (node.labels().clone(), spec.unschedulable, spec.taints, allocatable)
+}
+
+/// Keeps whose it is, where it is, what it asks for and how it is.
+pub fn pod(pod: &mut Pod) {
+    metadata(pod);
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.retain(|key, _| key == crds::labels::UNIT);
+    }
+    let requests = |container: Container| Container {
+        name: container.name,
+        resources: container.resources,
+        restart_policy: container.restart_policy,
+        ..Container::default()
+    };
+    if let Some(spec) = pod.spec.take() {
+        pod.spec = Some(PodSpec {
+            containers: spec.containers.into_iter().map(requests).collect(),
+            init_containers: spec.init_containers.map(|list| list.into_iter().map(requests).collect()),
+            node_name: spec.node_name,
+            overhead: spec.overhead,
+            resources: spec.resources,
+            ..PodSpec::default()
+        });
+    }
+    if let Some(status) = pod.status.take() {
+        let conditions = status.conditions.map(|list| {
+            list.into_iter()
+                .filter(|condition| matches!(condition.type_.as_str(), "PodScheduled" | "Ready"))
+                .collect()
+        });
+        pod.status = Some(PodStatus {
+            conditions,
+            phase: status.phase,
+            reason: status.reason,
+            message: status.message,
+            pod_ip: status.pod_ip,
+            ..PodStatus::default()
+        });
+    }
+}

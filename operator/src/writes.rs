@@ -1,0 +1,142 @@
+//! Every write to the API server: none without the lease, each counted.
+
+use crds::{Instance, Placement};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::leader::Leadership;
+use crate::metrics::Metrics;
+
+/// The name under which the operator owns fields.
+pub const FIELD_MANAGER: &str = "cairn";
+
+/// Writes, guarded by the lease.
+#[derive(Clone)]
+pub struct Writer {
+    pub client: Client,
+    pub leadership: Leadership,
+    pub metrics: Metrics,
+}
+
+/// What became of a create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It is new.
+    New,
+    /// Something of that name is there already.
+    Existed,
+}
+
+impl Writer {
+    fn begin(&self, kind: &str, verb: &str) -> Result<(), Error> {
+        self.leadership.check()?;
+        self.metrics.writes.with_label_values(&[kind, verb]).inc();
+        Ok(())
+    }
+
+    /// Server-side apply of a decision; answers what the API server made of it.
+    pub async fn apply_placement(&self, placement: &Placement) -> Result<Placement, Error> {
+        self.begin("Placement", "apply")?;
+        let name = placement.name_any();
+        let api: Api<Placement> =
+            Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
+        let written =
+            api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(placement)).await;
+        written.map_err(|source| Error::Apply { what: format!("Placement {name}"), source })
+    }
+
+    /// Server-side apply of a status.
+    pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<K, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+        S: Serialize,
+    {
+        let kind = K::kind(&());
+        self.begin(&kind, "apply-status")?;
+        let name = object.name_any();
+        let url = K::url_path(&(), object.namespace().as_deref());
+        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "metadata": {"name": name}, "status": status});
+        let request = kube::core::Request::new(url).patch_subresource(
+            "status",
+            &name,
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&body),
+        );
+        let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
+        let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
+        self.client.request::<K>(request).await.map_err(failed)
+    }
+
+    /// Makes an Instance.
+    pub async fn create_instance(&self, instance: &Instance) -> Result<Created, Error> {
+        self.begin("Instance", "create")?;
+        let api: Api<Instance> =
+            Api::namespaced(self.client.clone(), &instance.namespace().unwrap_or_default());
+        let created = api
+            .create(
+                &PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() },
+                instance,
+            )
+            .await;
+        existing_is_fine(created)
+            .map_err(|source| Error::Apply { what: format!("Instance {}", instance.name_any()), source })
+    }
+
+    /// Starts a pod; what the API server says against it is told apart from failures.
+    pub async fn create_pod(&self, pod: &Pod) -> Result<Result<Created, String>, Error> {
+        self.begin("Pod", "create")?;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        match existing_is_fine(api.create(&parameters, pod).await) {
+            Ok(created) => Ok(Ok(created)),
+            // Quota, admission policies, an invalid template: a fact about this pod, not about the connection.
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                Ok(Err(status.message.clone()))
+            }
+            Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
+        }
+    }
+
+    /// Deletes exactly the object of this uid; that it is gone already is fine.
+    pub async fn delete<K>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Option<String>,
+        at_once: bool,
+    ) -> Result<(), Error>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let kind = K::kind(&());
+        self.begin(&kind, "delete")?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = DeleteParams {
+            grace_period_seconds: at_once.then_some(0),
+            preconditions: Some(Preconditions { resource_version: None, uid }),
+            ..DeleteParams::background()
+        };
+        match api.delete(name, &parameters).await {
+            Ok(_) => Ok(()),
+            // Gone, or another one of that name: either way the one that was meant is not there any more.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
+        }
+    }
+}
+
+fn existing_is_fine<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {
+    match created {
+        Ok(_) => Ok(Created::New),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Existed),
+        Err(e) => Err(e),
+    }
+}
