@@ -1,0 +1,84 @@
+# Cairn's commands; `make` alone lists them. What each is made of is here, and nowhere else.
+
+# Compiled things lie outside the tree, at one place for every clone: a second clone, and a branch beside the first,
+# compile our own crates only, not clingo and 250 others again (docs/adr/0004).
+CACHE := $(abspath $(or $(CAIRN_CACHE),$(XDG_CACHE_HOME:%=%/cairn),$(HOME)/.cache/cairn))
+export CAIRN_CACHE := $(CACHE)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+BIN := $(CARGO_TARGET_DIR)/debug
+
+# The lint of dependencies, pinned like everything else.
+DENY_VERSION := 0.20.2
+DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+# Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake.
+NEEDED := cc:gcc c++:g++ cmake:cmake
+
+say = @printf '\n== %s\n' "$(1)"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench fmt lint build clean tools
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: tools ## place the video-surveillance application on a real control plane, and watch it move (DEMO_HOLD=1 keeps it)
+	$(call say,building operator and agent (about 15 minutes the first time; seconds afterwards))
+	@cargo build --locked --workspace --bins
+	$(call say,building the control plane (about 12 minutes the first time; nothing afterwards))
+	@$(BIN)/cairn-e2e binaries >/dev/null
+	$(call say,demo)
+	@$(BIN)/cairn-e2e demo
+
+test: tools $(DENY) ## format, lints, dependency walls, and every test, on a real control plane too
+	$(call say,format)
+	@cargo fmt --all --check
+	$(call say,lints)
+	@cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(call say,dependency walls; licences and sources of dependencies)
+	@$(DENY) --locked check --hide-inclusion-graph bans licenses sources
+	$(call say,building programs and tests)
+	@cargo build --locked --workspace --all-targets
+	$(call say,building the control plane (about 12 minutes the first time; nothing afterwards))
+	@$(BIN)/cairn-e2e binaries >/dev/null
+	$(call say,tests)
+	@cargo test --locked --workspace
+
+bench: tools ## run the measurements in their full form and write docs/results
+	@cargo build --locked --workspace --bins
+	@$(BIN)/cairn-e2e binaries >/dev/null
+	@$(BIN)/cairn-e2e bench
+
+fmt: ## format the code
+	@cargo fmt --all
+
+lint: tools ## format and lints only
+	@cargo fmt --all --check
+	@cargo clippy --locked --workspace --all-targets -- -D warnings
+
+build: tools ## build every program
+	@cargo build --locked --workspace --bins
+	@echo "built in $(BIN): cairn-operator, cairn-node-agent, kubectl-cairn, cairn-e2e"
+
+clean: ## remove what was compiled of our own crates; what they depend on stays in the cache
+	@cargo clean --workspace
+	@echo "the rest is in $(CACHE); delete that folder to start from nothing"
+
+tools:
+	@missing=; for need in $(NEEDED); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+			echo "to build clingo, please install:$$missing" >&2; exit 1; \
+		fi; \
+		echo "installing$$missing, to build clingo"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	fi
+	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust, https://rustup.rs (rust-toolchain.toml names the version)" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
+
+# Unoptimised, which builds in half the time and is quick enough; its own build folder goes when it is built.
+$(DENY):
+	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
+	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
+	@rm -rf $(CACHE)/tools/build
+
