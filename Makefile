@@ -77,7 +77,7 @@ tools:
 	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
 
 # Unoptimised, which builds in half the time and is quick enough; its own build folder goes when it is built.
-$(DENY):
+$(DENY): | tools
 	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
