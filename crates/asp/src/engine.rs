@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 
 use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
 
+use crate::program::RULES;
+
 /// What to solve.
 #[derive(Clone, Debug)]
-pub struct Task<'a> {
+pub(crate) struct Task<'a> {
     /// The program, in pieces.
     pub program: &'a [&'a str],
     /// Decides between equals.
@@ -17,7 +19,7 @@ pub struct Task<'a> {
 
 /// One model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Model {
+pub(crate) struct Model {
     /// The atoms that the program shows.
     pub atoms: Vec<Symbol>,
     /// The minimized sums, highest priority first.
@@ -26,7 +28,7 @@ pub struct Model {
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The last model is optimal.
     Proven,
     /// The conflicts were spent, or whoever took the models wanted no more.
@@ -44,7 +46,10 @@ pub struct EngineError(#[from] clingo::ClingoError);
 ///
 /// # Errors
 /// When clingo refuses the program, or runs out of memory.
-pub fn run(task: &Task, mut found: impl FnMut(Model) -> ControlFlow<()>) -> Result<Outcome, EngineError> {
+pub(crate) fn run(
+    task: &Task,
+    mut found: impl FnMut(Model) -> ControlFlow<()>,
+) -> Result<Outcome, EngineError> {
     let seed = task.seed % (1 << 31);
     let arguments = vec![
         format!("--seed={seed}"),
@@ -64,6 +69,32 @@ pub fn run(task: &Task, mut found: impl FnMut(Model) -> ControlFlow<()>) -> Resu
     // The handle has no `Drop`: whatever happened, it is closed.
     search.close()?;
     Ok(outcome?)
+}
+
+/// The best that a program concludes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Optimum {
+    /// The atoms that are shown, as text, sorted: `run_on/2`, and what the facts' own `#show` names.
+    pub atoms: Vec<String>,
+    /// By level, the most important first: `unplaced`, then the objectives.
+    pub vector: Vec<i64>,
+}
+
+/// Solves the built-in rules over facts, in this process and without limits: for tests of the rules, and for looking
+/// at what they make of a world.
+///
+/// # Errors
+/// When clingo refuses the facts.
+pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
+    let program: Vec<&str> = RULES.iter().copied().chain([facts]).collect();
+    let mut best = None;
+    run(&Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX) }, |model| {
+        let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
+        atoms.sort_unstable();
+        best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });
+        ControlFlow::Continue(())
+    })?;
+    Ok(best)
 }
 
 fn search_on(

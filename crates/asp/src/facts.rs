@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
 
-use crate::room::Rooms;
+use crate::room::{Room, Rooms};
 use crate::symbols::{actor, string};
 
 /// A snapshot as a program sees it.
@@ -233,7 +233,7 @@ impl Writer<'_> {
         let mut of_nodes = of_units.clone();
         for unit in 0..snapshot.units() {
             let symbol = self.units[unit].clone();
-            if let Some(slots) = rooms.slots[unit].filter(|slots| slots.binds()) {
+            if let Some(slots) = rooms.slots[unit].filter(Room::binds) {
                 self.fact("slots_left", &[&symbol, &slots.left]);
             }
             for (resource, room) in rooms.units[unit].iter().enumerate().filter(|(_, room)| room.binds()) {

@@ -8,7 +8,7 @@
 //! `main`.
 
 mod child;
-pub mod engine;
+mod engine;
 mod facts;
 mod process;
 mod program;
@@ -18,4 +18,5 @@ mod strategy;
 mod symbols;
 
 pub use child::{Limits, run_child_if_asked};
+pub use engine::{EngineError, Optimum, optimum};
 pub use strategy::Asp;

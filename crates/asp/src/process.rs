@@ -51,8 +51,9 @@ pub(crate) fn run<E>(
         match solver.lines.recv_timeout(POLL) {
             Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
             Ok(Ok(Line::End(outcome))) => return Ok(Ended::Told(outcome)),
-            Ok(Ok(Line::Failed(problem))) => return Ok(Ended::Lost(solver.explain(&problem))),
-            Ok(Err(problem)) => return Ok(Ended::Lost(solver.explain(&problem))),
+            Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
+                return Ok(Ended::Lost(solver.explain(&problem)));
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let status = solver.epitaph();

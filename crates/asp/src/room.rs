@@ -34,13 +34,13 @@ impl Rooms {
     pub fn new(snapshot: &Snapshot) -> Self {
         let room = |left: &i64| Room { left: *left, wanted: 0 };
         let units = 0..snapshot.units();
-        let slots = |unit: usize| snapshot.file().units[unit].slots.map(|slots| i64::try_from(slots));
+        let slots = |unit: usize| {
+            let slots = snapshot.file().units[unit].slots?;
+            Some(room(&i64::try_from(slots).expect("numbers above 2^53 are refused on input")))
+        };
         let mut rooms = Self {
             work: units.clone().map(|unit| room(&snapshot.capacity(unit))).collect(),
-            slots: units
-                .clone()
-                .map(|unit| slots(unit).map(|slots| room(&slots.expect("numbers are at most 2^53"))))
-                .collect(),
+            slots: units.clone().map(slots).collect(),
             units: units.map(|unit| snapshot.unit_provides(unit).iter().map(room).collect()).collect(),
             nodes: (0..snapshot.nodes().len())
                 .map(|node| snapshot.node_provides(node).iter().map(room).collect())

@@ -122,24 +122,28 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(mut self) -> Result<Answer, SolveError> {
-        let scale = Scale::of(self.snapshot).map_err(unscalable)?;
+        let Some(scale) = usable(Scale::of(self.snapshot)) else {
+            return Ok(self.answer(StoppedBy::Effort, BTreeMap::new()));
+        };
         if scale.is_exact() {
             return Ok(match self.improve(self.snapshot)? {
                 (Ended::Told(Outcome::Proven), _) => self.proven(),
                 (ended, _) => self.answer(stopped_by(&ended), BTreeMap::new()),
             });
         }
-        let cautious = scale.apply(self.snapshot, Rounding::Cautious).map_err(unscalable)?;
-        let (ended, _) = self.improve(&cautious)?;
-        if ended != Ended::Told(Outcome::Proven) {
-            return Ok(self.answer(stopped_by(&ended), BTreeMap::new()));
+        let mut ended = Ended::Told(Outcome::Stopped);
+        for rounding in [Rounding::Cautious, Rounding::Relaxed] {
+            let Some(world) = usable(scale.apply(self.snapshot, rounding)) else { break };
+            let last;
+            (ended, last) = self.improve(&world)?;
+            if ended != Ended::Told(Outcome::Proven) {
+                break;
+            }
+            if let Some(optimum) = last.filter(|_| rounding == Rounding::Relaxed) {
+                return Ok(self.bounded(&scale, &optimum));
+            }
         }
-        let relaxed = scale.apply(self.snapshot, Rounding::Relaxed).map_err(unscalable)?;
-        let (ended, last) = self.improve(&relaxed)?;
-        match (ended, last) {
-            (Ended::Told(Outcome::Proven), Some(optimum)) => Ok(self.bounded(&scale, &optimum)),
-            (ended, _) => Ok(self.answer(stopped_by(&ended), BTreeMap::new())),
-        }
+        Ok(self.answer(stopped_by(&ended), BTreeMap::new()))
     }
 
     /// Has clingo solve a world, which may be a scaled one, and takes every model that is better here.
@@ -172,6 +176,7 @@ impl Search<'_> {
                 });
             }
             self.spent += 1;
+            tracing::debug!(vector = ?exact, "model");
             last = Some(exact);
             self.offer(assignment, self.spent);
             Ok(())
@@ -243,8 +248,12 @@ fn stopped_by(ended: &Ended) -> StoppedBy {
     if *ended == Ended::Stopped { StoppedBy::Deadline } else { StoppedBy::Effort }
 }
 
-fn unscalable(problem: SnapshotError) -> SolveError {
-    SolveError::Solver(format!("the snapshot's numbers cannot be scaled to the solver's: {problem}"))
+/// A scaled world that could not be made costs no more than the solver.
+fn usable<T>(scaled: Result<T, SnapshotError>) -> Option<T> {
+    if let Err(problem) = &scaled {
+        tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
+    }
+    scaled.ok()
 }
 
 fn strange(places: &[Option<usize>]) -> SolveError {

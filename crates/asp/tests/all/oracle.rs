@@ -1,0 +1,235 @@
+//! The definitions of snapshot files once more, naively and by position: every assignment, what is lawful, what it
+//! costs. Shares nothing with the crates under test but the file's types.
+
+use std::collections::BTreeMap;
+
+use placement::Criterion;
+use placement::file::{Actor, Constraint, Places, Scope, SnapshotFile, Unit};
+
+/// Where each actor of the file is, by position.
+pub type Assigned = Vec<Option<usize>>;
+
+/// The lawful assignment with the smallest vector, and that vector; the vector leads with the unplaced.
+pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {
+    let mut best: Option<(Vec<i64>, Assigned)> = None;
+    every(file, &mut |places| {
+        if lawful(file, places) {
+            let vector = vector(file, places);
+            if best.as_ref().is_none_or(|(least, _)| vector < *least) {
+                best = Some((vector, places.clone()));
+            }
+        }
+    });
+    best.unwrap()
+}
+
+/// Visits every assignment in which fixed actors stay and the others are on units of a kind that they run on.
+pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
+    let home = |actor: &Actor| file.units.iter().position(|unit| Some(&unit.id) == actor.current.as_ref());
+    let choices: Vec<Vec<Option<usize>>> = file
+        .actors
+        .iter()
+        .map(|actor| {
+            let runs = |unit: &usize| actor.runs_on.contains_key(&file.units[*unit].kind);
+            let anywhere = (0..file.units.len()).filter(runs).map(Some).chain([None]);
+            if actor.fixed { vec![home(actor)] } else { anywhere.collect() }
+        })
+        .collect();
+    let mut turn = vec![0; choices.len()];
+    loop {
+        visit(&turn.iter().zip(&choices).map(|(&at, units)| units[at]).collect());
+        let Some(next) = (0..turn.len()).find(|&actor| turn[actor] + 1 < choices[actor].len()) else {
+            return;
+        };
+        turn[next] += 1;
+        turn[..next].fill(0);
+    }
+}
+
+/// Unplaced actors, then each level's sum.
+pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
+    let unplaced = places.iter().filter(|place| place.is_none()).count();
+    let mut levels = file.objectives.0.clone();
+    let prefers = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::Prefer { .. }));
+    if prefers && !levels.iter().flatten().any(|criterion| *criterion == Criterion::Policy) {
+        levels.push(vec![Criterion::Policy]);
+    }
+    let sums = levels.iter().map(|level| level.iter().map(|criterion| value(file, places, *criterion)).sum());
+    std::iter::once(i64::try_from(unplaced).unwrap()).chain(sums).collect()
+}
+
+fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
+    let at = |id: &str| places[position(file, id)];
+    let both = |a: &str, b: &str| Some((at(a)?, at(b)?));
+    let apart = |a: &str, b: &str| both(a, b).filter(|(u, v)| u != v);
+    let sum = |values: &mut dyn Iterator<Item = u64>| i64::try_from(values.sum::<u64>()).unwrap();
+    match criterion {
+        Criterion::Overload => {
+            let all = overloads(file, places);
+            all.iter().max().unwrap_or(&0) - all.iter().min().unwrap_or(&0)
+        }
+        Criterion::Communication => sum(&mut file.messages.iter().map(|message| {
+            apart(&message.from, &message.to).map_or(0, |(u, v)| message.count * exchange(file, u, v))
+        })),
+        Criterion::Annoyance => sum(&mut file
+            .annoyance
+            .iter()
+            .filter(|pair| apart(&pair.a, &pair.b).is_some())
+            .map(|pair| pair.drag)),
+        Criterion::Interference => sum(&mut file
+            .interference
+            .iter()
+            .filter(|pair| pair.a != pair.b && both(&pair.a, &pair.b).is_some_and(|(u, v)| u == v))
+            .map(|pair| pair.drag)),
+        Criterion::Migration => sum(&mut file.actors.iter().zip(places).map(|(actor, place)| {
+            let stays = place.map(|unit| &file.units[unit].id) == actor.current.as_ref();
+            if actor.current.is_none() || stays { 0 } else { actor.move_cost }
+        })),
+        Criterion::Policy => sum(&mut file.constraints.iter().map(|constraint| match constraint {
+            Constraint::Prefer { actor, unit, weight } => {
+                at(actor).map_or(0, |place| if file.units[place].id == *unit { 0 } else { *weight })
+            }
+            _ => 0,
+        })),
+    }
+}
+
+/// By unit.
+pub fn overloads(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
+    let over = |unit: usize| {
+        let work = |actor: &Actor| i64::try_from(actor.runs_on[&file.units[unit].kind].work).unwrap();
+        let load: i64 = on(file, places, unit).map(work).sum();
+        (load - i64::try_from(file.units[unit].capacity).unwrap()).max(0)
+    };
+    (0..file.units.len()).map(over).collect()
+}
+
+fn exchange(file: &SnapshotFile, u: usize, v: usize) -> u64 {
+    let (u, v) = (&file.units[u], &file.units[v]);
+    let cost = &file.exchange_cost;
+    let is_pair = |a: &String, b: &String| (a, b) == (&u.id, &v.id) || (a, b) == (&v.id, &u.id);
+    if let Some(pair) = cost.pairs.iter().find(|pair| is_pair(&pair.a, &pair.b)) {
+        return pair.cost;
+    }
+    let listed = |a: &Unit, b: &Unit| cost.kinds.get(&a.kind)?.get(&b.kind).copied();
+    let unlisted = || if u.kind == v.kind { 1 } else { cost.other_kind.unwrap() };
+    let kinds = listed(u, v).or_else(|| listed(v, u)).unwrap_or_else(unlisted);
+    let numa = if u.node == v.node && !same(Scope::Numa, u, v) { cost.other_numa } else { 0 };
+    let node = if u.node == v.node { 0 } else { cost.other_node };
+    let zone = if u.node == v.node || same(Scope::Zone, u, v) { 0 } else { cost.other_zone };
+    kinds + numa + node + zone
+}
+
+/// Whether two units are in the same place; one that is not known differs from every other.
+fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
+    let known = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
+    u.id == v.id
+        || match scope {
+            Scope::Unit => false,
+            Scope::Numa => u.node == v.node && known(&u.numa, &v.numa),
+            Scope::Node => u.node == v.node,
+            Scope::Zone => known(&u.zone, &v.zone),
+        }
+}
+
+fn position(file: &SnapshotFile, id: &str) -> usize {
+    file.actors.iter().position(|actor| actor.id == id).unwrap()
+}
+
+fn on<'a>(file: &'a SnapshotFile, places: &'a Assigned, unit: usize) -> impl Iterator<Item = &'a Actor> {
+    file.actors.iter().zip(places).filter(move |(_, place)| **place == Some(unit)).map(|(actor, _)| actor)
+}
+
+/// Whether nothing that is not fixed breaks, or takes part in breaking, anything.
+pub fn lawful(file: &SnapshotFile, places: &Assigned) -> bool {
+    let units = (0..file.units.len()).all(|unit| unit_is_lawful(file, places, unit));
+    let mut nodes: Vec<&String> = file.units.iter().map(|unit| &unit.node).collect();
+    nodes.dedup();
+    units
+        && nodes.into_iter().all(|node| node_is_lawful(file, places, node))
+        && file.constraints.iter().all(|constraint| is_obeyed(file, places, constraint))
+}
+
+fn unit_is_lawful(file: &SnapshotFile, places: &Assigned, unit: usize) -> bool {
+    let given = &file.units[unit];
+    let here: Vec<&Actor> = on(file, places, unit).collect();
+    let fits = given.slots.is_none_or(|slots| here.len() as u64 <= slots);
+    let mut provides = given.provides.iter().map(|(name, there)| (name, i128::from(*there))).collect();
+    for constraint in &file.constraints {
+        if let Constraint::Reserve { unit, resource, quantity } = constraint
+            && *unit == given.id
+        {
+            *BTreeMap::entry(&mut provides, resource).or_default() -= i128::from(*quantity);
+        }
+    }
+    let needs = |actor: &Actor| {
+        let of_kind = &actor.runs_on[&given.kind].requires;
+        actor.requires.iter().chain(of_kind).map(|(name, need)| (name.clone(), *need)).collect()
+    };
+    (fits || here.iter().all(|actor| actor.fixed)) && is_enough(&provides, &here, needs)
+}
+
+fn node_is_lawful(file: &SnapshotFile, places: &Assigned, node: &str) -> bool {
+    let given = file.nodes.iter().find(|given| given.id == node);
+    let provides = given.map(|given| given.provides.iter().map(|(name, there)| (name, i128::from(*there))));
+    let unit = |actor: &Actor| places[position(file, &actor.id)].map(|unit| &file.units[unit]);
+    let here: Vec<&Actor> =
+        file.actors.iter().filter(|actor| unit(actor).is_some_and(|unit| unit.node == node)).collect();
+    let needs = |actor: &Actor| {
+        let kind = &unit(actor).unwrap().kind;
+        actor.runs_on[kind].node_requires.iter().map(|(name, need)| (name.clone(), *need)).collect()
+    };
+    is_enough(&provides.into_iter().flatten().collect(), &here, needs)
+}
+
+fn is_enough(
+    provides: &BTreeMap<&String, i128>,
+    here: &[&Actor],
+    needs: impl Fn(&Actor) -> Vec<(String, u64)>,
+) -> bool {
+    let mut wanted: BTreeMap<String, (i128, bool)> = BTreeMap::new();
+    for actor in here {
+        for (name, need) in needs(actor).into_iter().filter(|(_, need)| *need > 0) {
+            let (sum, takes_part) = wanted.entry(name).or_default();
+            *sum += i128::from(need);
+            *takes_part |= !actor.fixed;
+        }
+    }
+    wanted.iter().all(|(name, (sum, takes_part))| {
+        !takes_part || *sum <= provides.get(name).copied().unwrap_or_default()
+    })
+}
+
+fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) -> bool {
+    let fixed = |id: &str| file.actors[position(file, id)].fixed;
+    let at = |id: &str| places[position(file, id)].map(|unit| &file.units[unit]);
+    let inside = |places: &Places, unit: &Unit| match places {
+        Places::Units(units) => units.contains(&unit.id),
+        Places::Nodes(nodes) => nodes.contains(&unit.node),
+        Places::Zones(zones) => unit.zone.as_ref().is_some_and(|zone| zones.contains(zone)),
+    };
+    let pairwise = |actors: &[String], fine: &dyn Fn(&Unit, &Unit) -> bool| {
+        actors.iter().all(|a| {
+            actors.iter().filter(|b| a != *b && !(fixed(a) && fixed(b))).all(|b| match (at(a), at(b)) {
+                (Some(u), Some(v)) => fine(u, v),
+                _ => true,
+            })
+        })
+    };
+    let each = |actors: &[String], fine: &dyn Fn(&str, &Unit) -> bool| {
+        actors.iter().all(|actor| fixed(actor) || at(actor).is_none_or(|unit| fine(actor, unit)))
+    };
+    match constraint {
+        Constraint::Apart { on, actors, .. } => pairwise(actors, &|u, v| !same(*on, u, v)),
+        Constraint::Together { on, actors, .. } => pairwise(actors, &|u, v| same(*on, u, v)),
+        Constraint::Pin { actor, unit, .. } => {
+            each(std::slice::from_ref(actor), &|_, there| there.id == *unit)
+        }
+        Constraint::Only { actors, places, .. } => each(actors, &|_, there| inside(places, there)),
+        Constraint::Never { actors, places, except_current, .. } => each(actors, &|actor, there| {
+            let current = &file.actors[position(file, actor)].current;
+            !inside(places, there) || (*except_current && current.as_ref() == Some(&there.id))
+        }),
+        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
+    }
+}

@@ -1,0 +1,194 @@
+//! Random small worlds with a bit of everything that a snapshot can say, by seed.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use placement::Criterion;
+use placement::file::{
+    Actor, Constraint, Drag, ExchangeCost, Levels, Message, Node, PairCost, Places, RunsOn, Scope,
+    SnapshotFile, Unit,
+};
+
+const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
+
+/// At most 6 actors and 4 units.
+pub fn world(seed: u64) -> SnapshotFile {
+    let dice = &mut Rng::with_seed(seed);
+    let nodes = dice.usize(1..=3);
+    let mut file = SnapshotFile {
+        version: placement::file::VERSION,
+        nodes: (0..nodes).map(|node| self::node(dice, node)).collect(),
+        ..SnapshotFile::default()
+    };
+    let roomy = dice.bool();
+    file.units = (0..dice.usize(1..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
+    file.actors = (0..dice.usize(1..=6)).map(|number| actor(dice, number, &file.units)).collect();
+    edges(dice, &mut file);
+    file.exchange_cost = exchange_cost(dice, &file.units);
+    for _ in 0..dice.usize(..=5) {
+        let constraint = constraint(dice, &file);
+        file.constraints.extend(constraint);
+    }
+    file.objectives = objectives(dice);
+    file
+}
+
+fn node(dice: &mut Rng, number: usize) -> Node {
+    let mut provides = BTreeMap::new();
+    if dice.u8(..3) > 0 {
+        provides.insert("cores".to_owned(), dice.u64(3..12));
+        provides.insert("pods".to_owned(), dice.u64(2..7));
+    }
+    Node { id: format!("node-{number}"), provides, ..Node::default() }
+}
+
+fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
+    let node = dice.usize(..nodes);
+    let kind = KINDS[dice.usize(..3).min(dice.usize(..3))];
+    let mut provides = BTreeMap::new();
+    if dice.u8(..4) > 0 {
+        provides.insert("memory".to_owned(), dice.u64(2..9));
+    }
+    Unit {
+        id: format!("node-{node}/{kind}-{number}"),
+        kind: kind.into(),
+        node: format!("node-{node}"),
+        zone: (dice.u8(..3) > 0).then(|| format!("zone-{}", dice.u8(..2))),
+        numa: (dice.u8(..3) > 0).then(|| format!("numa-{}", dice.u8(..2))),
+        capacity: if roomy { dice.u64(10..30) } else { dice.u64(1..10) },
+        slots: (dice.u8(..4) == 0).then(|| dice.u64(..5)),
+        provides,
+        ..Unit::default()
+    }
+}
+
+fn actor(dice: &mut Rng, number: usize, units: &[Unit]) -> Actor {
+    let home = &units[dice.usize(..units.len())];
+    let fixed = dice.u8(..5) == 0;
+    let mut runs_on = BTreeMap::new();
+    for kind in KINDS {
+        if dice.u8(..3) == 0 || (kind == home.kind && (fixed || dice.u8(..10) > 0)) {
+            let mut runs = RunsOn { work: dice.u64(..10), ..RunsOn::default() };
+            if dice.u8(..4) == 0 {
+                runs.requires.insert("memory".into(), dice.u64(..3));
+            }
+            if dice.u8(..3) == 0 {
+                runs.node_requires.insert("cores".into(), dice.u64(..4));
+                runs.node_requires.insert("pods".into(), 1);
+            }
+            runs_on.insert(kind.to_owned(), runs);
+        }
+    }
+    let mut requires = BTreeMap::new();
+    if dice.u8(..4) == 0 {
+        requires.insert("memory".to_owned(), dice.u64(1..4));
+    }
+    Actor {
+        id: format!("bench/app/a-{number}"),
+        runs_on,
+        requires,
+        move_cost: dice.u64(..8),
+        fixed,
+        current: (fixed || dice.bool()).then(|| home.id.clone()),
+        ..Actor::default()
+    }
+}
+
+fn edges(dice: &mut Rng, file: &mut SnapshotFile) {
+    let ids: Vec<String> = file.actors.iter().map(|actor| actor.id.clone()).collect();
+    let mut pair =
+        || (dice.choice(&ids).unwrap().clone(), dice.choice(&ids).unwrap().clone(), dice.u64(..10));
+    for _ in 0..ids.len() * 2 {
+        let (from, to, count) = pair();
+        file.messages.push(Message { from, to, count });
+    }
+    for _ in 0..ids.len() {
+        let (a, b, drag) = pair();
+        file.annoyance.push(Drag { a, b, drag });
+        let (a, b, drag) = pair();
+        file.interference.push(Drag { a, b, drag });
+    }
+}
+
+fn exchange_cost(dice: &mut Rng, units: &[Unit]) -> ExchangeCost {
+    let mut kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    let listed = dice.bool();
+    for (position, a) in KINDS.iter().enumerate() {
+        for b in &KINDS[position..] {
+            if listed || dice.bool() {
+                kinds.entry((*a).into()).or_default().insert((*b).into(), dice.u64(..12));
+            }
+        }
+    }
+    let mut some = |most: u64| if dice.bool() { dice.u64(..most) } else { 0 };
+    let (other_numa, other_node, other_zone) = (some(5), some(10), some(10));
+    let mut pairs: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for _ in 0..dice.usize(..3) {
+        let (a, b) = (dice.usize(..units.len()), dice.usize(..units.len()));
+        if a != b {
+            pairs.insert((a.min(b), a.max(b)), dice.u64(..30));
+        }
+    }
+    let pair = |((a, b), cost): ((usize, usize), u64)| PairCost {
+        a: units[b].id.clone(),
+        b: units[a].id.clone(),
+        cost,
+    };
+    ExchangeCost {
+        kinds,
+        other_kind: (!listed).then(|| dice.u64(..15)),
+        other_numa,
+        other_node,
+        other_zone,
+        pairs: pairs.into_iter().map(pair).collect(),
+    }
+}
+
+fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
+    let unit = file.units[dice.usize(..file.units.len())].clone();
+    let actor = file.actors[dice.usize(..file.actors.len())].id.clone();
+    let actors: Vec<String> =
+        file.actors.iter().filter(|_| dice.u8(..3) > 0).map(|actor| actor.id.clone()).collect();
+    let on = [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone][dice.usize(..4)];
+    let places = match dice.u8(..3) {
+        0 => Places::Units(vec![unit.id.clone()]),
+        1 => Places::Nodes(vec![unit.node.clone()]),
+        _ => unit.zone.clone().map_or(Places::Units(vec![unit.id.clone()]), |zone| Places::Zones(vec![zone])),
+    };
+    Some(match dice.u8(..11) {
+        0 | 8 => Constraint::Apart { on, actors, reason: None },
+        1 | 9 => Constraint::Together { on, actors, reason: None },
+        2 => {
+            let taken =
+                |other: &Constraint| matches!(other, Constraint::Pin { actor: of, .. } if *of == actor);
+            if file.constraints.iter().any(taken) {
+                return None;
+            }
+            Constraint::Pin { actor, unit: unit.id, reason: None }
+        }
+        3 => Constraint::Only { actors, places, reason: None },
+        4 => Constraint::Never { actors, places, except_current: false, reason: None },
+        5 => Constraint::Never { actors, places, except_current: true, reason: None },
+        6 => Constraint::Prefer { actor, unit: unit.id, weight: dice.u64(..9) },
+        _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: dice.u64(1..6) },
+    })
+}
+
+/// The default now and then, else any criteria in any order, some of them summed.
+fn objectives(dice: &mut Rng) -> Levels {
+    use Criterion::{Annoyance, Communication, Interference, Migration, Overload, Policy};
+    if dice.u8(..4) == 0 {
+        return Levels::default();
+    }
+    let mut criteria = vec![Overload, Communication, Annoyance, Interference, Migration, Policy];
+    dice.shuffle(&mut criteria);
+    criteria.truncate(dice.usize(1..=6));
+    let mut levels: Vec<Vec<Criterion>> = Vec::new();
+    for criterion in criteria {
+        match levels.last_mut() {
+            Some(level) if dice.u8(..3) == 0 => level.push(criterion),
+            _ => levels.push(vec![criterion]),
+        }
+    }
+    Levels(levels)
+}
