@@ -1,2 +1,72 @@
-//! .
-fn main() {}
+//! `kubectl cairn`: plan and look at placements, on files or on a cluster.
+//!
+//! It changes nothing, in a cluster or on disk: it says what the operator would decide, and why.
+
+mod arguments;
+mod cluster;
+mod decide;
+mod error;
+mod plan;
+mod policy;
+mod read;
+mod report;
+mod style;
+mod summary;
+mod table;
+mod topology;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::arguments::{Arguments, Command};
+use crate::error::CliError;
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All is well.
+    Done,
+    /// Something has no place; the reasons are printed.
+    Unplaced,
+}
+
+fn main() -> ExitCode {
+    asp::run_child_if_asked();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.
+        Err(error) => {
+            // Nobody is left to tell when even this cannot be written.
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    let ended = match arguments.command {
+        Command::Plan(arguments) => plan::run(*arguments),
+        Command::Topology(arguments) => topology::run(&arguments),
+    };
+    match ended {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Unplaced) => ExitCode::from(2),
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints an error with its causes.
+fn complain(error: &CliError) {
+    let _ = writeln!(std::io::stderr(), "error: {}", error.in_full());
+}
+
+/// Prints a result; that the reader has gone away is no error.
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Print { source }),
+        _ => Ok(()),
+    }
+}

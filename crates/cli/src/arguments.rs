@@ -1,0 +1,174 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use placement::file::Levels;
+use world::ApplicationKey;
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl cairn plan                                     what the operator would change now, and why
+  kubectl cairn plan -f cluster.yaml -f app.yaml         the same on manifests, without a cluster
+  kubectl cairn plan --snapshot world.json -o json       replay a decision
+  kubectl cairn topology node-0                          what a node has";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  kubectl cairn plan --application vision/surveillance
+      What the operator would change now: a dry run on the cluster of your kubeconfig.
+
+  kubectl get nodes,pods,actorapplications,devicepools,nodetopologies,placements,instances,configmaps -A -o yaml \\
+    | kubectl cairn plan -f - -f new-application.yaml
+      The same on a dump of the cluster, with an application that is not there yet.
+
+  kubectl cairn plan --snapshot world.json --strategy greedy --effort 1000 -o json
+      The same bytes on every machine.
+
+Exit status: 0 everything has a place; 2 something has none, the reasons are printed; 1 anything else.";
+
+/// Says where the actors of Cairn's applications would be placed, and why. Changes nothing.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-cairn", bin_name = "kubectl cairn", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plan a placement and say what would move, and why
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Box<PlanArguments>),
+    /// Show the devices of a node and the links between them
+    Topology(TopologyArguments),
+}
+
+/// How `plan` is asked.
+#[derive(Args, Debug)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub subject: SubjectArguments,
+    #[command(flatten)]
+    pub search: SearchArguments,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// How to print it; `snapshot` prints what would be planned from instead, for --snapshot
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Printing")]
+    pub output: PlanOutput,
+}
+
+/// What is planned.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What is planned (default: what runs on the cluster)")]
+pub struct SubjectArguments {
+    /// A snapshot file, as the operator's /debug/snapshot gives it; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "application", "now"])]
+    pub snapshot: Option<PathBuf>,
+    /// Manifests instead of a cluster, nodes included, as `kubectl get -o yaml` dumps them; a folder stands for the
+    /// manifests in it, - for standard input
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1.., id = "files")]
+    pub files: Vec<PathBuf>,
+    /// Only this application (default: all of them, by name, each seeing those before it)
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub application: Option<ApplicationKey>,
+    /// The time that refusals are judged at (default: the newest timestamp in the files)
+    #[arg(long, value_name = "TIME", requires = "files")]
+    pub now: Option<Timestamp>,
+    /// The policy of applications that name none
+    #[arg(long, value_name = "NAME", default_value = "throughput")]
+    pub default_policy: String,
+}
+
+/// How it is searched.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "How it is searched (default: as the policy says)")]
+pub struct SearchArguments {
+    /// The strategy; `list` prints them with one line each
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<String>,
+    /// Wall clock for one plan, such as 5s or 500ms (default: 2s, and none with --effort)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Pieces of work that may be finished; with the same seed the answer is the same on every machine
+    #[arg(long, value_name = "N")]
+    pub effort: Option<u64>,
+    /// Decides between equals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// A policy: its ConfigMap, or the policy.yaml in it, in place of what the application or the snapshot names
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Levels of criteria, the most important first, as in overload,communication+migration,annoyance
+    #[arg(long, value_name = "LEVELS")]
+    pub objectives: Option<Levels>,
+}
+
+/// Which cluster is asked.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The cluster")]
+pub struct ClusterArguments {
+    /// The kubeconfig (default: as kubectl finds it)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Where the operator runs; policies are read there
+    #[arg(long, value_name = "NAME", default_value = "cairn-system")]
+    pub operator_namespace: String,
+}
+
+/// How `topology` is asked.
+#[derive(Args, Debug)]
+pub struct TopologyArguments {
+    /// The node
+    pub node: String,
+    /// Manifests instead of a cluster; a folder stands for the manifests in it, - for standard input
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Yaml,
+    /// For programs.
+    Json,
+}
+
+/// How a plan is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PlanOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Yaml,
+    /// For programs.
+    Json,
+    /// What would be planned from.
+    Snapshot,
+}
+
+/// A length of time above zero.
+fn duration(text: &str) -> Result<Duration, String> {
+    let exact = world::duration(text).map_err(|error| error.to_string())?;
+    match u64::try_from(exact.to_integer()) {
+        Ok(microseconds) if microseconds > 0 => Ok(Duration::from_micros(microseconds)),
+        _ => Err("give a length of time above zero, such as 5s".to_owned()),
+    }
+}

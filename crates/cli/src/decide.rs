@@ -1,0 +1,103 @@
+//! Asking a strategy.
+
+use std::time::{Duration, Instant};
+
+use asp::{Asp, Limits};
+use placement::{Budget, NoPolicy, Plan, PlanError, Snapshot, Strategy};
+
+use crate::arguments::SearchArguments;
+use crate::error::CliError;
+
+/// How it is searched, with everything settled.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The name of the strategy.
+    pub strategy: String,
+    /// Wall clock, the safety net; none where effort alone decides.
+    pub wall: Option<Duration>,
+    /// Pieces of work that may be finished.
+    pub effort: Option<u64>,
+    /// Decides between equals.
+    pub seed: u64,
+    /// Memory that the solver may use, in MiB.
+    pub memory_mib: u64,
+}
+
+impl Search {
+    /// The command line before the policy, and the policy before what is built in.
+    pub fn new(asked: &SearchArguments, policy: &Preferred) -> Self {
+        Self {
+            strategy: asked.strategy.clone().unwrap_or_else(|| policy.strategy.clone()),
+            // A clock would make runs differ: with effort only an explicit one ends the search.
+            wall: asked.budget.or_else(|| asked.effort.is_none().then_some(policy.wall)),
+            effort: asked.effort,
+            seed: asked.seed,
+            memory_mib: policy.memory_mib,
+        }
+    }
+
+    /// Plans, and says how long that took where a clock had a say.
+    pub fn plan(&self, snapshot: &Snapshot) -> Result<(Plan, Option<Duration>), PlanError> {
+        let strategies = strategies(self);
+        let strategy = strategies
+            .iter()
+            .find(|strategy| strategy.name() == self.strategy)
+            .expect("the name was checked before anything was read");
+        let started = Instant::now();
+        let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
+        let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
+        let plan = placement::plan(snapshot, &**strategy, &NoPolicy, &budget)?;
+        Ok((plan, self.wall.map(|_| started.elapsed())))
+    }
+
+    /// Refuses a strategy that there is not.
+    pub fn check(&self) -> Result<(), CliError> {
+        let names: Vec<&str> = strategies(self).iter().map(|strategy| strategy.name()).collect();
+        if names.contains(&self.strategy.as_str()) {
+            return Ok(());
+        }
+        let problem = format!("there is no strategy `{}`; use one of {}", self.strategy, names.join(", "));
+        Err(CliError::Usage(problem))
+    }
+}
+
+/// What a policy prefers.
+#[derive(Clone, Debug)]
+pub struct Preferred {
+    strategy: String,
+    wall: Duration,
+    memory_mib: u64,
+}
+
+impl From<&world::Policy> for Preferred {
+    fn from(policy: &world::Policy) -> Self {
+        Self {
+            strategy: policy.strategy.clone(),
+            wall: Duration::from_millis(policy.wall_milliseconds),
+            memory_mib: policy.memory_mib,
+        }
+    }
+}
+
+/// Every strategy, in the order in which they are listed.
+fn strategies(search: &Search) -> Vec<Box<dyn Strategy>> {
+    // A minute more than the clock gives: the processor's time is there to end what the clock could not.
+    let cpu_seconds = search.wall.map_or(24 * 3600, |wall| wall.as_secs() + 60);
+    let asp = Asp::new(Limits { memory_mib: search.memory_mib, cpu_seconds });
+    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(asp)];
+    all.extend(placement::strategies());
+    all
+}
+
+/// The strategies with one line each.
+pub fn list() -> String {
+    let search = Search {
+        strategy: String::new(),
+        wall: None,
+        effort: None,
+        seed: 0,
+        memory_mib: Limits::default().memory_mib,
+    };
+    let lines = strategies(&search).into_iter().map(|s| format!("{:<12} {}\n", s.name(), s.summary()));
+    lines.collect()
+}

@@ -1,0 +1,179 @@
+//! A plan for people: a table of places, what moves and why, what it costs, how good that is.
+
+use std::time::Duration;
+
+use placement::{Objectives, Plan, Snapshot, StoppedBy};
+
+use crate::style::{Style, Tone};
+use crate::table::Table;
+
+/// What a plan is about, for its first line.
+#[derive(Debug)]
+pub struct Title<'a> {
+    /// The application, or the name of the snapshot.
+    pub subject: &'a str,
+    /// The policy, where it is known.
+    pub policy: Option<&'a str>,
+    /// How long the search took, where a clock had a say.
+    pub took: Option<Duration>,
+}
+
+/// All of it.
+pub fn render(snapshot: &Snapshot, plan: &Plan, title: &Title, notes: &[String], style: Style) -> String {
+    let page = Page { snapshot, plan, style };
+    let sections = [
+        page.title(title),
+        page.places(),
+        page.moves(),
+        page.unplaced(),
+        page.section("Notes", Tone::Change, notes.to_vec()),
+        page.verdict(),
+    ];
+    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+struct Page<'a> {
+    snapshot: &'a Snapshot,
+    plan: &'a Plan,
+    style: Style,
+}
+
+impl Page<'_> {
+    fn title(&self, title: &Title) -> String {
+        let mut words = vec![format!("strategy {}", self.plan.strategy)];
+        words.extend(title.policy.map(|policy| format!("policy {policy}")));
+        words.push(format!("seed {}", self.plan.seed));
+        words.extend(title.took.map(|took| format!("{:.2} s", took.as_secs_f64())));
+        let subject = self.style.paint(Tone::Heading, title.subject);
+        format!("{subject}  {}\n", self.style.paint(Tone::Faint, &words.join(" · ")))
+    }
+
+    /// The name of an actor, without the application that the title names.
+    fn actor(&self, actor: usize) -> &str {
+        let id = self.snapshot.actor_id(actor);
+        let application = self.snapshot.file().application.as_deref();
+        application.and_then(|application| id.strip_prefix(application)?.strip_prefix('/')).unwrap_or(id)
+    }
+
+    fn places(&self) -> String {
+        let mut table = Table::new(&["ACTOR", "UNIT", "NODE", "KIND", "POOL", "CHANGE"]);
+        for actor in (0..self.snapshot.actors()).filter(|actor| !self.snapshot.is_fixed(*actor)) {
+            let name = (self.actor(actor).to_owned(), Tone::Plain);
+            let Some(unit) = self.plan.assignment[actor] else {
+                let stops = match self.snapshot.current(actor) {
+                    Some(from) => format!("no place, leaves {}", self.snapshot.unit_id(from)),
+                    None => "no place".to_owned(),
+                };
+                let empty = || (String::new(), Tone::Plain);
+                table.row([name, ("-".to_owned(), Tone::Bad), empty(), empty(), empty(), (stops, Tone::Bad)]);
+                continue;
+            };
+            let given = &self.snapshot.file().units[unit];
+            let change = match self.snapshot.current(actor) {
+                None => ("starts".to_owned(), Tone::Good),
+                Some(from) if from == unit => ("stays".to_owned(), Tone::Faint),
+                Some(from) => (format!("moves from {}", self.snapshot.unit_id(from)), Tone::Change),
+            };
+            let plain = |text: &str| (text.to_owned(), Tone::Plain);
+            let pool = given.pool.as_deref().unwrap_or_default();
+            table.row([name, plain(&given.id), plain(&given.node), plain(&given.kind), plain(pool), change]);
+        }
+        table.render(self.style)
+    }
+
+    fn moves(&self) -> String {
+        let line = |step: &placement::Move| format!("{}: {}", self.actor(step.actor), step.reason);
+        self.section("Why they move", Tone::Change, self.plan.moves.iter().map(line).collect())
+    }
+
+    fn unplaced(&self) -> String {
+        let line =
+            |left: &placement::Unplaced| format!("{}: {}", self.actor(left.actor), left.reasons.join("; "));
+        self.section("Without a place", Tone::Bad, self.plan.unplaced.iter().map(line).collect())
+    }
+
+    fn section(&self, heading: &str, tone: Tone, lines: Vec<String>) -> String {
+        if lines.is_empty() {
+            return String::new();
+        }
+        format!("{}\n  {}\n", self.style.paint(tone, heading), lines.join("\n  "))
+    }
+
+    fn verdict(&self) -> String {
+        let fixed = (0..self.snapshot.actors()).filter(|actor| self.snapshot.is_fixed(*actor)).count();
+        let wanted = self.snapshot.actors() - fixed;
+        let placed = wanted - self.plan.unplaced.len();
+        let tone = if placed == wanted { Tone::Good } else { Tone::Bad };
+        let mut count = format!("{placed}/{wanted} actors placed");
+        if fixed > 0 {
+            count += &format!(", beside {fixed} of other applications");
+        }
+        let cost = objective(self.snapshot, self.plan);
+        format!("{} · {cost}\n{}\n", self.style.paint(tone, &count), quality(self.snapshot, self.plan))
+    }
+}
+
+/// The levels in words, most important first: `overload 0 · communication 59,040 · annoyance 21`.
+///
+/// Of criteria that are added, those that are 0 are left out beside others.
+fn objective(snapshot: &Snapshot, plan: &Plan) -> String {
+    let level = |level: &Vec<placement::Criterion>| {
+        let words =
+            |criterion: &placement::Criterion| format!("{criterion} {}", grouped(plan.cost.of(*criterion)));
+        let told: Vec<String> = level.iter().filter(|c| plan.cost.of(**c) != 0).map(words).collect();
+        if told.is_empty() { level.first().map(words).unwrap_or_default() } else { told.join(" + ") }
+    };
+    snapshot.objectives().levels().iter().map(level).collect::<Vec<_>>().join(" · ")
+}
+
+/// How good the plan is known to be.
+fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
+    if plan.optimal {
+        return "Proven optimal: nothing lawful is better.".to_owned();
+    }
+    let why = match plan.stopped_by {
+        StoppedBy::Deadline => "the budget ended the search",
+        StoppedBy::Effort => "the search ended without a proof",
+        StoppedBy::Proof => "the proof does not cover it",
+    };
+    for level in snapshot.objectives().levels() {
+        let key = Objectives::key(level);
+        let value: i64 = level.iter().map(|criterion| plan.cost.of(*criterion)).sum();
+        match plan.bound.get(&key) {
+            Some(bound) if *bound == value => {}
+            Some(bound) => {
+                return format!(
+                    "Not proven optimal, {why}: {key} is {} and cannot be below {}.",
+                    grouped(value),
+                    grouped(*bound)
+                );
+            }
+            None => return format!("Not proven optimal, {why}; no bound is known for {key}."),
+        }
+    }
+    format!("Not proven optimal, {why}.")
+}
+
+/// A number with its thousands set apart.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number < 0 { format!("-{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let shown: Vec<String> = [0, 999, 1000, 59_040, -1_234_567].map(grouped).into();
+        assert_eq!(shown, ["0", "999", "1,000", "59,040", "-1,234,567"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! `topology`: the devices of a node and the links between them.
+
+use std::sync::Arc;
+
+use crds::{Device, Health, NodeTopology};
+use kube::ResourceExt;
+
+use crate::arguments::{Output, TopologyArguments};
+use crate::error::CliError;
+use crate::style::{Style, Tone};
+use crate::table::Table;
+use crate::{Outcome, cluster, plan, print, read};
+
+/// Finds the node's topology and prints it.
+pub fn run(arguments: &TopologyArguments) -> Result<Outcome, CliError> {
+    let topologies = if arguments.files.is_empty() {
+        cluster::topologies(&arguments.cluster, &arguments.node)?
+    } else {
+        read::manifests(&arguments.files)?.0.topologies
+    };
+    let topology = find(&topologies, &arguments.node)?;
+    print(&match arguments.output {
+        Output::Json => plan::json(&topology.spec),
+        Output::Yaml => plan::yaml(&topology.spec),
+        Output::Table => render(topology, Style::of_stdout()),
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeTopology, CliError> {
+    let found = topologies.iter().find(|topology| topology.name_any() == node);
+    found.map(AsRef::as_ref).ok_or_else(|| {
+        let mut known: Vec<String> = topologies.iter().map(|topology| topology.name_any()).collect();
+        known.sort_unstable();
+        let known = match known.len() {
+            0 => "no node has one; is the node agent running?".to_owned(),
+            _ => format!("nodes that have one: {}", known.join(", ")),
+        };
+        CliError::Usage(format!("node {node} has no NodeTopology; {known}"))
+    })
+}
+
+fn render(topology: &NodeTopology, style: Style) -> String {
+    let name = style.paint(Tone::Heading, &topology.name_any());
+    let summary = match topology.spec.summary() {
+        empty if empty.is_empty() => "no devices".to_owned(),
+        summary => summary,
+    };
+    let mut page = vec![format!("{name}  {summary}\n")];
+    if !topology.spec.devices.is_empty() {
+        page.push(devices(&topology.spec.devices, style));
+    }
+    if !topology.spec.links.is_empty() {
+        page.push(links(topology, style));
+    }
+    page.join("\n")
+}
+
+fn devices(devices: &[Device], style: Style) -> String {
+    let headings =
+        ["DEVICE", "TYPE", "VENDOR", "MODEL", "NUMA", "PART OF", "HEALTH", "COMPUTES WITH", "MEMORY"];
+    let mut table = Table::new(&headings);
+    for device in devices {
+        let plain = |text: &str| (text.to_owned(), Tone::Plain);
+        let or_empty = |text: &Option<String>| plain(text.as_deref().unwrap_or_default());
+        let computes = device.compute_resources.iter().map(|r| format!("{} {}", r.count, r.type_));
+        let memory = device.memory_spaces.iter().map(|m| format!("{} {}", size(m.size_bytes), m.type_));
+        let tone = if device.health == Health::Ok { Tone::Good } else { Tone::Bad };
+        table.row([
+            plain(&device.id),
+            plain(&device.type_),
+            or_empty(&device.vendor),
+            or_empty(&device.model),
+            plain(&device.numa_node.map(|numa| numa.to_string()).unwrap_or_default()),
+            or_empty(&device.parent),
+            (device.health.to_string(), tone),
+            plain(&computes.collect::<Vec<_>>().join(", ")),
+            plain(&memory.collect::<Vec<_>>().join(", ")),
+        ]);
+    }
+    table.render(style)
+}
+
+fn links(topology: &NodeTopology, style: Style) -> String {
+    let mut table = Table::new(&["LINK FROM", "TO", "KIND", "BANDWIDTH", "RELATIVE LATENCY"]);
+    for link in &topology.spec.links {
+        let bandwidth = link.bandwidth_bytes_per_second.map(|bytes| format!("{}/s", size(bytes)));
+        let latency = link.relative_latency.map(|latency| latency.to_string());
+        let cells = [
+            link.source.clone(),
+            link.destination.clone(),
+            link.kind.clone(),
+            bandwidth.unwrap_or_default(),
+            latency.unwrap_or_default(),
+        ];
+        table.row(cells.map(|cell| (cell, Tone::Plain)));
+    }
+    table.render(style)
+}
+
+/// A number of bytes in the largest binary unit that leaves it at one or above, one decimal where it is not whole.
+fn size(bytes: i64) -> String {
+    let units = [(1i64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes % unit == 0 => format!("{} {name}", bytes / unit),
+        Some((unit, name)) => {
+            let tenths = i128::from(bytes) * 10 / i128::from(unit);
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_read_well() {
+        let shown = [0, 1023, 1024, 1536, 16 << 30, 40_536_870_912, i64::MAX].map(size);
+        assert_eq!(shown, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "16 GiB", "37.7 GiB", "8388607.9 TiB"]);
+    }
+}
