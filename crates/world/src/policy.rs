@@ -98,7 +98,10 @@ impl Policy {
                 path if path == "." => String::new(),
                 path => format!(", {path}"),
             };
-            error(format!("{PARAMETERS}{line}{path}"), without_location(e.inner()))
+            let problem = without_location(e.inner());
+            // The reader names the field as well; once is enough.
+            let problem = problem.strip_prefix(&format!("{}: ", e.path())).unwrap_or(&problem).to_owned();
+            error(format!("{PARAMETERS}{line}{path}"), problem)
         })?;
         let given = given.unwrap_or_default();
         let field = |field: &str, problem: String| error(format!("{PARAMETERS}, {field}"), problem);

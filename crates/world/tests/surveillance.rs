@@ -22,15 +22,15 @@ fn the_example_in_numbers() {
     let world =
         snapshot(&objects(), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH).unwrap();
     let file = world.snapshot.file();
-    let units: Vec<String> = file.units.iter().map(|u| format!("{} {}", u.id, u.capacity)).collect();
-    insta::assert_snapshot!(units.join("\n"), @"");
-    let work: Vec<String> = file
-        .actors
-        .iter()
-        .map(|a| format!("{} {:?}", a.id, a.runs_on.iter().map(|(k, r)| (k, r.work)).collect::<Vec<_>>()))
-        .collect();
-    insta::assert_snapshot!(work.join("\n"), @"");
+    let units: Vec<String> = file.units.iter().map(|unit| format!("{} {}", unit.id, unit.capacity)).collect();
+    insta::assert_snapshot!("units", units.join("\n"));
+    let work = |actor: &placement::file::Actor| {
+        let by_kind: Vec<String> =
+            actor.runs_on.iter().map(|(kind, on)| format!("{kind} {}", on.work)).collect();
+        format!("{}: {}", actor.id, by_kind.join(", "))
+    };
+    insta::assert_snapshot!("work", file.actors.iter().map(work).collect::<Vec<_>>().join("\n"));
     let plan = plan(&world.snapshot, &placement::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
-    insta::assert_snapshot!(plan.cost.in_words(&world.snapshot), @"");
+    insta::assert_snapshot!("greedy", plan.cost.in_words(&world.snapshot));
     assert_eq!(world.notes, []);
 }

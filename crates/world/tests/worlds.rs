@@ -1,0 +1,331 @@
+//! Small clusters as YAML, and what becomes of them.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use jiff::Timestamp;
+use world::{ApplicationKey, Objects, Policy, World, WorldError, snapshot};
+
+/// Two nodes of four cores, the first with two GPUs; a pool for each kind; one application of one group.
+const BASE: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {disk: ssd, topology.kubernetes.io/zone: a}},
+ status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10", nvidia.com/gpu: "2"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {name: n0}, spec: {devices: [
+  {id: gpu-0, type: GPU, model: A100, numaNode: 0}, {id: gpu-1, type: GPU, model: A100, numaNode: 0}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus},
+ spec: {kind: gpu, resource: {devicePlugin: nvidia.com/gpu}, speed: "2"}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns}, spec: {actors: [
+  {name: cam, replicas: 2, arrivals: 1/s, implementations: [
+    {kind: cpu, serviceTime: 10ms, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 500m, memory: 100Mi}}}]}}},
+    {kind: gpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}
+"#;
+
+fn key(name: &str) -> ApplicationKey {
+    ApplicationKey { namespace: "ns".into(), name: name.into() }
+}
+
+fn world_of(yaml: &str) -> Result<World, WorldError> {
+    let mut objects = Objects::default();
+    objects.read("test", yaml).unwrap();
+    snapshot(&objects, &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH)
+}
+
+/// The base with one text replaced by another, and documents added.
+fn changed(from: &str, to: &str, more: &str) -> String {
+    assert!(BASE.contains(from), "{from}");
+    format!("{}\n---\n{more}", BASE.replacen(from, to, 1))
+}
+
+/// Units, what nodes provide, actors, edges, rules: one line each.
+fn shown(yaml: &str) -> String {
+    let world = match world_of(yaml) {
+        Ok(world) => world,
+        Err(e) => return format!("error: {e}"),
+    };
+    let file = world.snapshot.file();
+    let json = |value: &dyn erased::Json| value.json();
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(file.nodes.iter().map(|node| format!("node {} {}", node.id, json(&node.provides))));
+    lines.extend(file.units.iter().map(|unit| {
+        let slots = unit.slots.map_or("many".to_owned(), |slots| slots.to_string());
+        let numa = unit.numa.as_deref().unwrap_or("-");
+        format!("unit {} {} {slots} {numa}", unit.id, unit.capacity)
+    }));
+    lines.extend(file.actors.iter().map(|actor| {
+        let fixed = if actor.fixed { " fixed" } else { "" };
+        let current = actor.current.as_deref().map_or(String::new(), |unit| format!(" on {unit}"));
+        format!("actor {} {}{fixed}{current}", actor.id, json(&actor.runs_on))
+    }));
+    lines.extend(file.messages.iter().map(|m| format!("messages {} {} {}", m.from, m.to, m.count)));
+    lines.extend(file.annoyance.iter().map(|p| format!("drag {} {} {}", p.a, p.b, p.drag)));
+    lines.extend(file.constraints.iter().map(|constraint| format!("rule {}", json(constraint))));
+    for (pool, report) in &world.pools {
+        lines
+            .extend(report.problems.iter().map(|(type_, message)| format!("pool {pool} {type_}: {message}")));
+    }
+    lines.extend(world.notes.iter().map(|note| format!("note {}: {}", note.condition, note.message)));
+    lines.join("\n")
+}
+
+mod erased {
+    /// Anything that prints itself as JSON.
+    pub trait Json {
+        fn json(&self) -> String;
+    }
+    impl<T: serde::Serialize> Json for T {
+        fn json(&self) -> String {
+            serde_json::to_string(self).unwrap()
+        }
+    }
+}
+
+/// What a change adds to the lines of the base, and what it takes away.
+fn difference(yaml: &str) -> String {
+    let (before, after) = (shown(BASE), shown(yaml));
+    let gone = before
+        .lines()
+        .filter(|line| !after.lines().any(|other| other == *line))
+        .map(|line| format!("- {line}"));
+    let new = after
+        .lines()
+        .filter(|line| !before.lines().any(|other| other == *line))
+        .map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+const PLACEMENT: &str = r"{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: APP, namespace: ns}, spec: {application: APP,
+  applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, assignments: [
+    {actor: cam-0, unit: n0/gpus-0, node: n0, pool: gpus}]}, status: STATUS}";
+
+fn placement(application: &str, status: &str) -> String {
+    PLACEMENT.replace("APP", application).replace("STATUS", status)
+}
+
+#[test]
+fn the_base() {
+    insta::assert_snapshot!(shown(BASE));
+}
+
+#[test]
+fn what_others_take_is_taken_off() {
+    let foreign = r#"{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: x}, spec: {nodeName: n0, containers: [
+      {name: c, resources: {requests: {cpu: 1500m, memory: 1Gi}, limits: {nvidia.com/gpu: "1"}}}],
+      initContainers: [{name: i, resources: {requests: {cpu: "2"}}}]}}"#;
+    insta::assert_snapshot!(difference(&changed("kind: cpu", "kind: cpu", foreign)));
+    let ended = foreign.replace("spec:", "status: {phase: Succeeded}, spec:");
+    assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &ended)), "");
+    let unbound = foreign.replace("nodeName: n0,", "");
+    assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &unbound)), "");
+}
+
+#[test]
+fn devices_are_what_is_healthy_and_offered() {
+    insta::assert_snapshot!(
+        "one lost",
+        difference(&changed("{id: gpu-1, type: GPU,", "{id: gpu-1, type: GPU, health: lost,", ""))
+    );
+    insta::assert_snapshot!(
+        "one offered",
+        difference(&changed("nvidia.com/gpu: \"2\"", "nvidia.com/gpu: \"1\"", ""))
+    );
+    insta::assert_snapshot!(
+        "two models",
+        difference(&changed("{id: gpu-1, type: GPU, model: A100", "{id: gpu-1, type: GPU, model: T4", ""))
+    );
+    let overlapping = "{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: hpus}, spec: {kind: gpu, resource: {devicePlugin: nvidia.com/gpu}}}";
+    insta::assert_snapshot!("two pools", difference(&changed("kind: cpu", "kind: cpu", overlapping)));
+    let shared = changed("speed: \"2\"", "sharing: {maxInstances: 2}", "")
+        .replace("nvidia.com/gpu: \"2\"", "nvidia.com/gpu: \"4\"");
+    insta::assert_snapshot!("shared", difference(&shared));
+}
+
+#[test]
+fn nodes_object_with_a_reason() {
+    let table = [
+        (
+            "selector",
+            changed(
+                "containers: [{name: c, resources",
+                "nodeSelector: {disk: ssd}, containers: [{name: c, resources",
+                "",
+            ),
+        ),
+        ("cordon", changed("{name: n1}, ", "{name: n1}, spec: {unschedulable: true}, ", "")),
+        (
+            "taint",
+            changed(
+                "{name: n1}, ",
+                "{name: n1}, spec: {taints: [{key: k, value: v, effect: NoExecute}]}, ",
+                "",
+            ),
+        ),
+        (
+            "silent",
+            changed(
+                "{name: n1}, ",
+                "{name: n1}, spec: {taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}, ",
+                "",
+            ),
+        ),
+        (
+            "affinity",
+            changed(
+                "containers: [{name: c, resources",
+                "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: DoesNotExist}]}]}}}, containers: [{name: c, resources",
+                "",
+            ),
+        ),
+    ];
+    for (name, yaml) in table {
+        insta::assert_snapshot!(name, difference(&yaml));
+    }
+    let tolerated =
+        changed("{name: n1}, ", "{name: n1}, spec: {taints: [{key: k, value: v, effect: NoExecute}]}, ", "")
+            .replace(
+                "{kind: cpu}}",
+                "{kind: cpu, podDefaults: {tolerations: [{key: k, operator: Exists}]}}}",
+            );
+    assert_eq!(difference(&tolerated), "");
+}
+
+#[test]
+fn groups_have_rules_of_their_own() {
+    let group = |rule: &str| changed("replicas: 2,", &format!("replicas: 2, {rule},"), "");
+    for (name, rule) in [
+        ("spread", "spread: node"),
+        ("pin", "pinTo: {node: n1}"),
+        ("pin nowhere", "pinTo: {node: n9}"),
+        ("with itself", "with: [cam]"),
+    ] {
+        insta::assert_snapshot!(name, difference(&group(rule)));
+    }
+}
+
+#[test]
+fn what_was_decided_is_where_things_are() {
+    insta::assert_snapshot!("own", difference(&changed("kind: cpu", "kind: cpu", &placement("app", "{}"))));
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    insta::assert_snapshot!(
+        "other",
+        difference(&changed(
+            "kind: cpu",
+            "kind: cpu",
+            &format!("{other}\n---\n{}", placement("other", "{}"))
+        ))
+    );
+    assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &other)), "", "without a place it is left out");
+    let gone = placement("app", "{}").replace("n0/gpus-0", "n7/gpus-0");
+    assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &gone)), "");
+}
+
+#[test]
+fn refusals_are_remembered_until_they_are_not() {
+    let refused = |until: &str| {
+        placement(
+            "app",
+            &format!("{{refusals: [{{actor: cam-0, node: n0, reason: no room, until: '{until}'}}]}}"),
+        )
+    };
+    insta::assert_snapshot!(
+        "remembered",
+        difference(&changed("kind: cpu", "kind: cpu", &refused("1970-01-01T00:01:00Z")))
+    );
+    insta::assert_snapshot!(
+        "forgotten",
+        difference(&changed("kind: cpu", "kind: cpu", &refused("1969-01-01T00:01:00Z")))
+    );
+}
+
+#[test]
+fn channels_become_messages_rounded_once() {
+    let channel =
+        |channel: &str| changed("spec: {actors", &format!("spec: {{channels: [{channel}], actors"), "");
+    let table = [
+        ("{from: cam, to: cam, rate: 1/s, pattern: Ring, drag: 2}", "ring"),
+        ("{from: cam, to: cam, rate: 1/h, messageBytes: 65Ki, pattern: AllToAll}", "two quanta, rounded up"),
+        ("{from: cam, to: nobody, rate: 1/s, pattern: AllToAll}", "no such group"),
+    ];
+    for (text, name) in table {
+        insta::assert_snapshot!(name, difference(&channel(text)));
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_says_what_to_do() {
+    let table = [
+        (
+            changed("replicas: 2", "replicas: 5001", ""),
+            "the application wants 5001 actors; at most 5000, divide it",
+        ),
+        (
+            changed(
+                "containers: [{name: c}]",
+                "containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]",
+                "",
+            ),
+            "spec.actors[cam].implementations[gpu].template: asks for nvidia.com/gpu itself; remove it, Cairn adds the resource of the pool that it chooses",
+        ),
+        (
+            changed("arrivals: 1/s", "arrivals: 1 per second", ""),
+            "spec.actors[cam].arrivals: `1 per second` is no rate, as in 30/s, 0.5/m or 100/h",
+        ),
+    ];
+    for (yaml, expected) in table {
+        assert_eq!(world_of(&yaml).unwrap_err().to_string(), expected);
+    }
+    let busy = changed("arrivals: 1/s", "arrivals: 5000/s", "");
+    assert!(shown(&busy).ends_with("note Saturated: an actor of cam has more work than any unit does for one actor; add replicas or a faster kind"));
+}
+
+#[test]
+fn other_applications_and_what_runs_do_not_change_an_applications_demand() {
+    let demand = |yaml: &str| world_of(yaml).unwrap().demand();
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let more = format!("{other}\n---\n{}\n---\n{}", placement("other", "{}"), placement("app", "{}"));
+    assert_eq!(demand(BASE), demand(&changed("kind: cpu", "kind: cpu", &more)));
+    assert_ne!(demand(BASE), demand(&changed("arrivals: 1/s", "arrivals: 2/s", "")));
+}
+
+#[test]
+fn dumps_are_read_as_kubectl_prints_them() {
+    let list = "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a}}]}\n---\n{apiVersion: v1, kind: NodeList, items: [{metadata: {name: b}}]}";
+    let mut objects = Objects::default();
+    objects.read("dump", list).unwrap();
+    assert_eq!(objects.nodes.len(), 2);
+    let told = |text: &str| Objects::default().read("f.yaml", text).unwrap_err().to_string();
+    assert_eq!(
+        told("a: 1"),
+        "f.yaml: document 1: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them"
+    );
+    assert_eq!(
+        told("{apiVersion: cairn.dev/v1alpha1, kind: Actor, metadata: {name: x}}"),
+        "f.yaml: document 1, Actor x: `Actor` is no kind of cairn.dev; correct it"
+    );
+    assert_eq!(
+        told("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: {kind: 1}}"),
+        "f.yaml: document 1, DevicePool x, spec.kind: invalid type: integer `1`, expected a string"
+    );
+}
+
+#[test]
+fn policies_are_refused_by_line() {
+    let told = |text: &str| Policy::parse("p", text).unwrap_err().to_string();
+    insta::assert_snapshot!(
+        [
+            told("window: 0s"),
+            told("windw: 3s"),
+            told("objectives: [overload, overload]"),
+            told("objectives: [speed]"),
+            told("exchangeCost:\n  otherNode: -1"),
+            told("budget: {wall: soon}"),
+            told("window: [1"),
+        ]
+        .join("\n")
+    );
+    assert_eq!(Policy::parse("p", "").unwrap(), Policy::builtin("p"));
+}
