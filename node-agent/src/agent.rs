@@ -327,3 +327,41 @@ impl Problems {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::ProblemReason;
+
+    #[test]
+    fn a_problem_is_counted_once_until_it_is_mended() {
+        let metrics = Metrics::new().unwrap();
+        let mut problems = Problems::default();
+        let problem = Problem { reason: ProblemReason::Malformed, message: "no".into() };
+        let bad = Reading { problems: BTreeMap::from([("a.yaml".into(), problem)]), ..Reading::default() };
+        let mut counted = |reading| {
+            problems.note("described", &reading, &metrics);
+            let text = metrics.render(&BTreeMap::new()).unwrap();
+            let of = |name: &str| {
+                text.lines().find_map(|line| line.strip_prefix(name)).map(|n| n.trim().to_owned())
+            };
+            (
+                of(r#"cairn_agent_collector_state{collector="described",state="ok"}"#).unwrap(),
+                of(r#"cairn_agent_collect_errors_total{reason="malformed"}"#).unwrap_or_default(),
+                of(r#"cairn_agent_collect_errors_total{reason="denied"}"#).unwrap_or_default(),
+            )
+        };
+        let counts = |ok: &str, malformed: &str, denied: &str| (ok.into(), malformed.into(), denied.into());
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "", ""));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "1", ""));
+        assert_eq!(counted(Ok(bad)), counts("0", "2", ""));
+        let denied = || SourceError::Unreadable {
+            path: "folder".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
+        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
+        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
+    }
+}

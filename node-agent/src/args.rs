@@ -40,7 +40,8 @@ pub struct SourceArgs {
 #[command(next_help_heading = "Leases")]
 pub struct ClusterArgs {
     /// The namespace of the Leases cairn-agent-NODE.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-system")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-system",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub lease_namespace: String,
 
     /// For how long a Lease counts, in seconds; it is renewed three times as often.
@@ -69,12 +70,12 @@ pub struct HttpArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub struct LogArgs {
-    /// What is logged: error, warn, info, debug, trace, or a filter such as info,kube=debug.
+    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,kube_client=debug`.
     #[arg(long, env = "CAIRN_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
     pub log_level: String,
 
     /// How it is logged.
-    #[arg(long, env = "CAIRN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, env = "CAIRN_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 

@@ -58,11 +58,11 @@ impl Failure {
 
     /// How long to wait before the `failures`-th attempt in a row, from 1 on: 0.5 s, doubled each time.
     ///
-    /// At most 30 s; what only people can mend is tried each 30 s from the start.
+    /// At most 30 s; what breaks a rule of the schema is tried each 30 s from the start.
     pub fn retry_after(&self, failures: u32) -> Duration {
         const LONGEST: Duration = Duration::from_secs(30);
         match self.reason() {
-            Reason::Invalid | Reason::Forbidden => LONGEST,
+            Reason::Invalid => LONGEST,
             _ => Duration::from_millis(500)
                 .saturating_mul(1 << failures.saturating_sub(1).min(10))
                 .min(LONGEST),
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn retries_back_off_and_what_people_must_mend_is_not_hammered() {
+    fn retries_back_off_and_what_is_invalid_is_not_hammered() {
         let millis = |failure: &Failure, n| failure.retry_after(n).as_millis();
         assert_eq!([1, 2, 3, 7, 99].map(|n| millis(&api(500), n)), [500, 1_000, 2_000, 30_000, 30_000]);
         assert_eq!(millis(&api(422), 1), 30_000);
-        assert_eq!(millis(&api(403), 1), 30_000);
+        assert_eq!(millis(&api(403), 1), 500);
         assert_eq!(api(409).reason(), Reason::Conflict);
         assert_eq!(api(503).to_string(), "no (503)");
     }

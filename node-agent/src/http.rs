@@ -85,3 +85,52 @@ pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+    use tower_test::mock;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// The answer of an agent that has not reached the API server, without its date.
+    async fn answer(request: &str) -> String {
+        let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
+        let (agent, _caches) = Agent::new(kube::Client::new(service, "default"), Metrics::new().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut answer = String::new();
+        let exchange = async {
+            stream.write_all(format!("{request}\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+            stream.read_to_string(&mut answer).await.unwrap();
+        };
+        tokio::select! {
+            () = exchange => {}
+            never = serve(listener, pages(agent)) => match never {},
+        }
+        answer.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[tokio::test]
+    async fn the_agent_lives_before_it_is_ready() {
+        let healthy = answer("GET /healthz HTTP/1.1\r\nHost: a").await;
+        assert!(healthy.starts_with("HTTP/1.1 200 OK") && healthy.ends_with("\nok"), "{healthy}");
+        let ready = answer("GET /readyz HTTP/1.1\r\nHost: a").await;
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("published yet"), "{ready}");
+    }
+
+    #[tokio::test]
+    async fn metrics_are_text_and_nothing_else_is_served() {
+        let metrics = answer("GET /metrics HTTP/1.1\r\nHost: a").await;
+        assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
+        assert!(metrics.contains("cairn_agent_build_info{"), "{metrics}");
+        assert!(answer("GET / HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 404"));
+        assert!(answer("POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
+        assert!(answer("nonsense").await.starts_with("HTTP/1.1 400"));
+    }
+}

@@ -1,10 +1,10 @@
 //! The Lease of each node that is served: as long as it is renewed, the agent of the node is alive.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -32,6 +32,8 @@ use crate::{
 
 /// How many renewals are under way at once, at most.
 const AT_ONCE: usize = 8;
+/// How often failing renewals are spoken of, at most: an outage concerns all nodes and is one fact.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// How the Leases are kept.
 #[derive(Clone, Debug)]
@@ -51,12 +53,17 @@ struct Holder {
     api: Api<Lease>,
     settings: Settings,
     turns: Arc<Semaphore>,
+    failing: Arc<Failing>,
     agent: Arc<Agent>,
 }
 
+/// The nodes whose last renewal failed.
+#[derive(Debug, Default)]
+struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
+
 /// Renews the Lease of each node that is described and exists, and of no other. Ends never.
 pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
     let mut running = BTreeMap::<String, (String, AbortHandle)>::new();
     loop {
@@ -65,6 +72,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
             let stays = alive.get(node) == Some(uid);
             if !stays {
                 task.abort();
+                failing.end(node);
                 info!(node, "its Lease is renewed no more");
             }
             stays
@@ -79,6 +87,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
                 api: api.clone(),
                 settings: settings.clone(),
                 turns: Arc::clone(&turns),
+                failing: Arc::clone(&failing),
                 agent: Arc::clone(&agent),
             };
             running.insert(node, (uid, tasks.spawn(holder.hold(first))));
@@ -99,9 +108,7 @@ impl Holder {
             sleep_until(next).await;
             match self.renew(since).await {
                 Ok(()) => {
-                    if failures > 0 {
-                        info!(node = self.node, "its Lease is renewed again");
-                    }
+                    self.failing.end(&self.node);
                     failures = 0;
                     self.agent.metrics.lease_renewals.inc();
                     next = (next + wait).max(Instant::now());
@@ -110,11 +117,8 @@ impl Holder {
                 Err(failure) => {
                     failures += 1;
                     self.agent.metrics.count_lease_error(failure.reason());
+                    self.failing.begin(&self.node, &self.settings.namespace, &failure);
                     let again = failure.retry_after(failures).min(self.settings.renew_every / 2);
-                    warn!(
-                        node = self.node,
-                        failures, "cannot renew its Lease in {}: {failure}", self.settings.namespace
-                    );
                     next = Instant::now() + again;
                 }
             }
@@ -127,6 +131,25 @@ impl Holder {
         let name = lease.metadata.name.as_deref().expect("it was given one just now");
         in_time(self.api.patch(name, &apply(), &Patch::Apply(&lease))).await?;
         Ok(())
+    }
+}
+
+impl Failing {
+    fn begin(&self, node: &str, namespace: &str, failure: &Failure) {
+        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+        nodes.insert(node.to_owned());
+        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            *said = Some(Instant::now());
+            warn!(node, failing = nodes.len(), "cannot renew Leases in {namespace}: {failure}");
+        }
+    }
+
+    fn end(&self, node: &str) {
+        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+        if nodes.remove(node) && nodes.is_empty() {
+            *said = None;
+            info!("all Leases are renewed again");
+        }
     }
 }
 

@@ -125,7 +125,9 @@ fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {
-    let filter = EnvFilter::builder().parse(&args.log_level)?;
+    // What the libraries report as errors, such as a lost connection, the agent says once and in its words.
+    let filter = format!("kube_client=off,kube_runtime=error,{}", args.log_level);
+    let filter = EnvFilter::builder().parse(filter)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);
     match args.log_format {
         LogFormat::Text => log.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),

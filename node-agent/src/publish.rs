@@ -60,10 +60,17 @@ impl Wanted<'_> {
         self.spec.map_or_else(|| *actual == NodeTopologySpec::default(), |wanted| wanted == actual)
     }
 
-    fn object(&self) -> NodeTopology {
-        let mut object = NodeTopology::new(self.node, self.spec.cloned().unwrap_or_default());
-        object.metadata.owner_references = Some(vec![owner(self.node, self.uid)]);
-        object
+    /// The body of the apply.
+    fn body(&self) -> Value {
+        let spec = self.spec.cloned().unwrap_or_default();
+        let mut body = part("spec", &json!(spec));
+        if spec.devices.is_empty() {
+            // An apply that gives up all of `spec` that the agent owned would leave it null, which the schema
+            // refuses. The list of links is owned as a whole: even empty, it holds `spec` in place.
+            body["spec"]["links"] = json!(spec.links);
+        }
+        body["metadata"] = json!({"name": self.node, "ownerReferences": [owner(self.node, self.uid)]});
+        body
     }
 
     /// The status that `actual` should have; none when it has it.
@@ -122,7 +129,7 @@ pub async fn publish(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<Outc
 }
 
 async fn write_spec(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<NodeTopology, Failure> {
-    let object = in_time(api.patch(wanted.node, &apply(), &Patch::Apply(wanted.object()))).await?;
+    let object = in_time(api.patch(wanted.node, &apply(), &Patch::Apply(wanted.body()))).await?;
     if wanted.devices_are(&object.spec) {
         return Ok(object);
     }

@@ -53,7 +53,7 @@ fn wanted(spec: &NodeTopologySpec) -> Wanted<'_> {
 
 /// What the API server holds after `wanted` was published as generation 1.
 fn held(wanted: Wanted<'_>) -> NodeTopology {
-    let mut object = wanted.object();
+    let mut object: NodeTopology = serde_json::from_value(wanted.body()).unwrap();
     object.metadata.generation = Some(1);
     object.status = wanted.status_change(&object, Timestamp::UNIX_EPOCH);
     object
@@ -112,7 +112,7 @@ async fn devices_that_somebody_else_added_are_removed_by_replacing_the_list() {
 async fn a_removed_description_leaves_a_node_without_devices_that_is_not_ready() {
     let spec = machine();
     let gone = Wanted { spec: None, ..wanted(&spec) };
-    let mut emptied = gone.object();
+    let mut emptied: NodeTopology = serde_json::from_value(gone.body()).unwrap();
     emptied.metadata.generation = Some(2);
     emptied.status = held(wanted(&spec)).status;
     let answers = vec![(200, json!(held(wanted(&spec)))), (200, json!(emptied)), (200, json!(emptied))];
