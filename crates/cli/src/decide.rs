@@ -49,16 +49,17 @@ impl Search {
         let plan = placement::plan(snapshot, &**strategy, &NoPolicy, &budget)?;
         Ok((plan, self.wall.map(|_| started.elapsed())))
     }
+}
 
-    /// Refuses a strategy that there is not.
-    pub fn check(&self) -> Result<(), CliError> {
-        let names: Vec<&str> = strategies(self).iter().map(|strategy| strategy.name()).collect();
-        if names.contains(&self.strategy.as_str()) {
-            return Ok(());
-        }
-        let problem = format!("there is no strategy `{}`; use one of {}", self.strategy, names.join(", "));
-        Err(CliError::Usage(problem))
+/// Refuses a strategy that there is not, in the words of what named it.
+pub fn check(name: &str, named_by: &str) -> Result<(), CliError> {
+    let all = strategies(&ANY);
+    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
+    if names.contains(&name) {
+        return Ok(());
     }
+    let problem = format!("there is no strategy `{name}`; use one of {}", names.join(", "));
+    Err(CliError::Usage(format!("{named_by}: {problem}")))
 }
 
 /// What a policy prefers.
@@ -91,13 +92,9 @@ fn strategies(search: &Search) -> Vec<Box<dyn Strategy>> {
 
 /// The strategies with one line each.
 pub fn list() -> String {
-    let search = Search {
-        strategy: String::new(),
-        wall: None,
-        effort: None,
-        seed: 0,
-        memory_mib: Limits::default().memory_mib,
-    };
-    let lines = strategies(&search).into_iter().map(|s| format!("{:<12} {}\n", s.name(), s.summary()));
+    let lines = strategies(&ANY).into_iter().map(|s| format!("{:<12} {}\n", s.name(), s.summary()));
     lines.collect()
 }
+
+/// For names and summaries, which no search changes.
+const ANY: Search = Search { strategy: String::new(), wall: None, effort: None, seed: 0, memory_mib: 1024 };

@@ -37,18 +37,18 @@ pub fn run(arguments: PlanArguments) -> Result<Outcome, CliError> {
         print(&decide::list())?;
         return Ok(Outcome::Done);
     }
+    // Before anything is read: a slip of the pen should not cost a listing of the cluster.
     if let Some(name) = &arguments.search.strategy {
-        // Before anything is read: a slip of the pen should not cost a listing of the cluster.
-        let preferred = Preferred::from(&Policy::builtin("throughput"));
-        Search::new(&arguments.search, &preferred)
-            .check()
-            .map_err(|e| CliError::Usage(format!("--strategy {name}: {e}")))?;
+        decide::check(name, "--strategy")?;
     }
     if let Some(levels) = &arguments.search.objectives {
         placement::Objectives::new(levels, false)
             .map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
     }
     let given = arguments.search.policy.as_deref().map(PolicyFile::read).transpose()?;
+    if let Some(given) = &given {
+        decide::check(&given.policy.strategy, &format!("{}: strategy", given.file()))?;
+    }
     match arguments.subject.snapshot.clone() {
         Some(file) => from_snapshot(&file, &arguments, given.as_ref()),
         None => from_objects(&arguments, given.as_ref()),
@@ -76,7 +76,6 @@ fn from_snapshot(
     let preferred =
         given.map_or_else(|| Preferred::from(&Policy::builtin("throughput")), |g| (&g.policy).into());
     let search = Search::new(&arguments.search, &preferred);
-    search.check()?;
     let name = snapshot.file().name.clone().or_else(|| snapshot.file().application.clone());
     let subject = name.unwrap_or_else(|| read::name(file));
     let (plan, took) =
@@ -189,7 +188,7 @@ fn decide(
         );
     }
     let search = Search::new(&arguments.search, &Preferred::from(&policy));
-    search.check()?;
+    decide::check(&search.strategy, &format!("{key}: policy {}: strategy", policy.name))?;
     let (plan, took) =
         search.plan(&world.snapshot).map_err(|source| CliError::Plan { subject: key.to_string(), source })?;
     Ok(Decision {

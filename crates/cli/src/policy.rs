@@ -40,7 +40,7 @@ impl PolicyFile {
         let (policy, parameters) = if value.get("kind").is_some() {
             let config_map: ConfigMap = serde_json::from_value(value)
                 .map_err(|error| refused(format!("is no ConfigMap: {error}; give one, or a policy.yaml")))?;
-            let policy = Policy::read(&config_map)?;
+            let policy = Policy::read(&config_map).map_err(|error| refused(error.to_string()))?;
             let text = config_map.data.and_then(|data| data.get("policy.yaml").cloned()).unwrap_or_default();
             (policy, serde_yaml::from_str(&text).unwrap_or_default())
         } else {
@@ -57,6 +57,11 @@ impl PolicyFile {
         Ok(Self { file: path.to_owned(), policy, named })
     }
 
+    /// What messages call the file.
+    pub fn file(&self) -> String {
+        read::name(&self.file)
+    }
+
     /// Whether the file names a parameter.
     pub fn names(&self, parameter: &str) -> bool {
         self.named.iter().any(|named| named == parameter)
@@ -66,7 +71,7 @@ impl PolicyFile {
     pub fn check_for_snapshot(&self) -> Result<(), CliError> {
         let Some(made_with) = MADE_WITH.iter().find(|parameter| self.names(parameter)) else { return Ok(()) };
         Err(CliError::PolicyFile {
-            file: read::name(&self.file),
+            file: self.file(),
             problem: format!(
                 "{made_with}: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f"
             ),

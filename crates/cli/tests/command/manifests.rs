@@ -1,0 +1,235 @@
+//! `plan -f` and `topology -f`: manifests, without any cluster.
+
+use crate::{File, cairn, cairn_fed, root};
+
+const CLUSTER: [&str; 8] = [
+    "plan",
+    "-f",
+    "examples/nodes.yaml",
+    "examples/pools.yaml",
+    "examples/topologies",
+    "-f",
+    "examples/surveillance.yaml",
+    "--effort=1000",
+];
+
+fn plan(more: &[&str]) -> crate::Ran {
+    cairn(&[&CLUSTER[..], more].concat())
+}
+
+#[test]
+fn the_surveillance_example_is_placed_and_proven() {
+    let ran = plan(&["--application", "vision/surveillance", "-o", "json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let plan = ran.json();
+    assert_eq!(plan["objective"]["overload"], 0);
+    assert_eq!(plan["objective"]["communication"], 59_040);
+    assert_eq!(plan["objective"]["annoyance"], 21);
+    assert_eq!(plan["optimal"], true);
+    let mut on: Vec<String> = plan["assignments"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(actor, unit)| {
+            let group = actor.rsplit('/').next().unwrap().split('-').next().unwrap();
+            format!("{group} on {}", unit.as_str().unwrap().split('/').next().unwrap())
+        })
+        .collect();
+    on.sort_unstable();
+    let on_gpu_node = on.iter().filter(|place| place.ends_with("on cairn-gpu")).count();
+    assert_eq!(on_gpu_node, 7, "{on:?}");
+}
+
+#[test]
+fn the_table_of_the_example() {
+    let ran = plan(&["--strategy", "greedy"]);
+    insta::assert_snapshot!(ran.all(), @r"
+    exit 0
+    vision/surveillance  strategy greedy · policy throughput · seed 1
+
+    ACTOR       UNIT              NODE       KIND  POOL  CHANGE
+    crop-0      cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
+    crop-1      cairn-cpu/cpus-0  cairn-cpu  cpu   cpus  starts
+    classify-0  cairn-gpu/gpus-0  cairn-gpu  gpu   gpus  starts
+    classify-1  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
+    classify-2  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
+    classify-3  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
+    classify-4  cairn-gpu/gpus-1  cairn-gpu  gpu   gpus  starts
+    localize-0  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
+
+    Notes
+      policy throughput is not among the files: the built-in values are used
+
+    8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    ");
+}
+
+#[test]
+fn what_is_planned_from_replays_to_the_same_plan() {
+    let snapshot = plan(&["-o", "snapshot"]);
+    assert_eq!((snapshot.code, snapshot.err.as_str()), (Some(0), ""));
+    let direct = plan(&["--application", "vision/surveillance", "--strategy", "greedy", "-o", "json"]).json();
+    let replay = cairn_fed(
+        &["plan", "--snapshot", "-", "--effort=1000", "--strategy", "greedy", "-o", "json"],
+        &snapshot.out,
+    );
+    for key in ["assignments", "objective", "bound", "optimal", "effort"] {
+        assert_eq!(replay.json()[key], direct[key], "{key}");
+    }
+}
+
+/// The example's application under another name.
+fn another(name: &str, change: impl Fn(String) -> String) -> File {
+    let text = std::fs::read_to_string(root().join("examples/surveillance.yaml")).unwrap();
+    let renamed = text.replace("name: surveillance", &format!("name: {name}"));
+    File::new("another.yaml", &change(renamed))
+}
+
+#[test]
+fn several_applications_are_planned_by_name_each_beside_those_before_it() {
+    let second = another("tracking", |text| text);
+    let ran = plan(&["-f", second.path(), "--strategy", "greedy", "-o", "json"]);
+    let plans = ran.json();
+    let names: Vec<&String> = plans["applications"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["vision/surveillance", "vision/tracking"]);
+    let gpus = |name: &str| {
+        let places = plans["applications"][name]["assignments"].as_object().unwrap();
+        let ours = places.iter().filter(|(actor, _)| actor.starts_with(&format!("{name}/")));
+        ours.filter(|(_, unit)| unit.as_str().unwrap().contains("/gpus-")).count()
+    };
+    assert_eq!((gpus("vision/surveillance"), gpus("vision/tracking")), (2, 0), "the first has taken them");
+    let beside = plans["applications"]["vision/tracking"]["assignments"].as_object().unwrap();
+    assert_eq!(beside.keys().filter(|actor| actor.starts_with("vision/surveillance/")).count(), 8);
+}
+
+#[test]
+fn one_that_is_wrong_does_not_keep_the_others_from_being_planned() {
+    let wrong = another("broken", |text| text.replace("serviceTime: 20ms", "serviceTime: quick"));
+    let ran = plan(&["-f", wrong.path(), "--strategy", "greedy", "-o", "json"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.starts_with("error: vision/broken: "), "{}", ran.err);
+    assert_eq!(ran.json()["applications"].as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
+    let policy = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: throughput, labels: {cairn.dev/policy: 'true'}}\n\
+                  data: {policy.yaml: 'strategy: round-robin'}\n";
+    let file = File::new("policy.yaml", policy);
+    let only = ["--application", "vision/surveillance", "-o", "json"];
+    let of_file = plan(&[&["-f", file.path()], &only[..]].concat()).json();
+    assert_eq!(of_file["strategy"], "round-robin");
+    assert!(of_file.get("notes").is_none());
+    let built_in = plan(&[&only[..], &["--strategy", "greedy"]].concat()).json();
+    assert_eq!(
+        built_in["notes"][0],
+        "policy throughput is not among the files: the built-in values are used"
+    );
+    let instead = File::new("fast.yaml", "strategy: random\nwindow: 10s\n");
+    let given = plan(&[&["-f", file.path(), "--policy", instead.path()], &only[..]].concat()).json();
+    assert_eq!(given["strategy"], "random");
+    let other = File::new("policy.yaml", &policy.replace("throughput", "latency"));
+    let missing = plan(&[&["-f", other.path()], &only[..]].concat());
+    assert_eq!(
+        missing.err,
+        "error: vision/surveillance: there is no policy throughput; name one of: latency\n"
+    );
+}
+
+#[test]
+fn bad_manifests_name_file_document_and_problem() {
+    let refused = |text: &str| {
+        let file = File::new("app.yaml", text);
+        let ran = cairn(&["plan", "-f", file.path()]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+        file.told(&ran.err)
+    };
+    let rows = [
+        refused(""),
+        refused("a: [1"),
+        refused("{}"),
+        refused("kind: ConfigMap\n---\nmetadata: {name: x}\n"),
+        refused("{apiVersion: cairn.dev/v1alpha1, kind: ActorAplication, metadata: {name: x}}"),
+        refused(
+            "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: x}, spec: {actors: 7}}",
+        ),
+    ];
+    insta::assert_snapshot!(rows.concat(), @r"
+    error: there is no ActorApplication in the files; nothing to plan
+    error: app.yaml: document 1: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 4
+    error: app.yaml: document 1: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
+    error: app.yaml: document 2: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
+    error: app.yaml: document 1, ActorAplication x: `ActorAplication` is no kind of cairn.dev; correct it
+    error: app.yaml: document 1, ActorApplication x, spec.actors: invalid type: integer `7`, expected a sequence
+    ");
+    let absent = plan(&["--application", "vision/other"]);
+    assert_eq!(absent.code, Some(1));
+    assert_eq!(
+        absent.err,
+        "error: vision/other: there is no ActorApplication vision/other; known: vision/surveillance\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let empty = cairn(&["plan", "-f", folder.path().to_str().unwrap()]);
+    assert!(empty.err.ends_with(": has no .yaml, .yml or .json in it\n"), "{}", empty.err);
+}
+
+#[test]
+fn two_of_a_name_and_too_many_for_one_snapshot_are_refused() {
+    let twice = plan(&["-f", "examples/surveillance.yaml"]);
+    assert_eq!(twice.err, "error: vision/surveillance is given twice; keep one of them\n");
+    let second = another("tracking", |text| text);
+    let many = plan(&["-f", second.path(), "-o", "snapshot"]);
+    assert_eq!(many.err, "error: there are 2 applications and a snapshot is about one; add --application\n");
+    assert_eq!(many.code, Some(1));
+}
+
+#[test]
+fn an_actor_without_a_place_ends_with_2() {
+    let large = another("large", |text| text.replace("cpu: 500m", "cpu: 64"));
+    let ran = plan(&["-f", large.path(), "--application", "vision/large", "--strategy", "greedy"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.out.contains("0/8 actors placed"), "{}", ran.out);
+    assert!(ran.out.contains("Without a place\n"), "{}", ran.out);
+}
+
+#[test]
+fn refusals_are_judged_at_the_newest_time_of_the_files_or_at_now() {
+    let placement = "apiVersion: cairn.dev/v1alpha1\nkind: Placement\n\
+        metadata: {name: surveillance, namespace: vision, creationTimestamp: '2026-01-01T00:00:00Z'}\n\
+        spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, strategy: asp, seed: 1, effort: 1}\n\
+        status: {refusals: [{actor: localize-0, node: cairn-gpu, reason: full, until: '2026-01-01T00:01:00Z'}]}\n";
+    let file = File::new("placement.yaml", placement);
+    let refused = |more: &[&str]| {
+        let ran = plan(&[&["-f", file.path(), "-o", "snapshot"], more].concat());
+        ran.json()["constraints"].as_array().is_some_and(|rules| {
+            rules.iter().any(|rule| rule["actors"][0] == "vision/surveillance/localize-0")
+        })
+    };
+    assert!(refused(&[]));
+    assert!(refused(&["--now", "2026-01-01T00:00:59Z"]));
+    assert!(!refused(&["--now", "2026-01-01T00:01:01Z"]));
+}
+
+#[test]
+fn a_node_and_its_devices() {
+    let ran = cairn(&["topology", "cairn-numa", "-f", "examples/topologies"]);
+    insta::assert_snapshot!(ran.all(), @r"
+    exit 0
+    cairn-numa  2 NUMA Domain
+
+    DEVICE  TYPE         VENDOR  MODEL                        NUMA  HEALTH  COMPUTES WITH  MEMORY
+    numa-0  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  0     ok      2 Core         16 GiB RAM
+    numa-1  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  1     ok      2 Core         16 GiB RAM
+
+    LINK FROM  TO      KIND          RELATIVE LATENCY
+    numa-0     numa-1  Interconnect  21
+    ");
+    let json = cairn(&["topology", "cairn-numa", "-f", "examples/topologies", "-o", "json"]).json();
+    assert_eq!(json["devices"].as_array().unwrap().len(), 2);
+    let absent = cairn(&["topology", "nowhere", "-f", "examples/topologies"]);
+    insta::assert_snapshot!(absent.all(), @r"
+    exit 1
+    error: node nowhere has no NodeTopology; nodes that have one: cairn-cpu, cairn-fpga, cairn-gpu, cairn-numa
+    ");
+}
