@@ -16,6 +16,7 @@ mod room;
 mod scale;
 mod strategy;
 mod symbols;
+mod twins;
 
 pub use child::{Limits, run_child_if_asked};
 pub use engine::{EngineError, Optimum, optimum};

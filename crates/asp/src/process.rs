@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::child::{ARGUMENT, Job, Line};
 use crate::engine::Outcome;
@@ -14,7 +14,7 @@ use crate::engine::Outcome;
 /// How often the caller's `stop` is asked while the solver works.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How long the last words of a process that has ended are waited for.
+/// How long the last words of a process, and its end, are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// How much of what a process says on standard error is kept, in bytes.
@@ -123,11 +123,17 @@ impl Solver {
         }
     }
 
-    /// How a process ended that says nothing more.
+    /// How a process ended that says nothing more; it may take a moment from its last word to its end.
     fn epitaph(&mut self) -> String {
-        // One that closed its output and lives on is ended; the status of one that has ended is not changed by it.
-        let _ = self.child.kill();
-        self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
+        let asked = Instant::now();
+        while asked.elapsed() < LAST_WORDS {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Ok(None) => thread::sleep(POLL),
+                Err(problem) => return problem.to_string(),
+            }
+        }
+        "it goes on in silence".to_owned()
     }
 }
 
@@ -136,5 +142,39 @@ impl Drop for Solver {
         // Both fail only for a process that is reaped already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    /// How a job ends that is given to some program of the system.
+    fn lost(executable: &str) -> String {
+        let job = Job {
+            parent: std::process::id(),
+            limits: Limits::default(),
+            seed: 0,
+            conflicts: 1,
+            models: 1,
+            facts: "x".repeat(1 << 20),
+            actors: Vec::new(),
+            units: Vec::new(),
+        };
+        match run(Path::new(executable), &job, &|| false, |_, _| Ok::<(), ()>(())).unwrap() {
+            Ended::Lost(problem) => problem,
+            other => panic!("{executable} ended with {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lost_solver_is_told_of_with_its_last_words() {
+        assert!(lost("/nonexistent").starts_with("cannot start /nonexistent: No such file"));
+        assert_eq!(lost("/bin/true"), "the solver ended without an answer: exit status: 0");
+        let complaint = lost("/bin/cat");
+        assert!(complaint.starts_with("the solver ended without an answer: exit status: 1; "), "{complaint}");
+        assert!(complaint.contains("option"), "{complaint}");
+        assert!(lost("/bin/echo").starts_with("the solver said what is no answer: "));
     }
 }

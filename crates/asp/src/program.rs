@@ -12,5 +12,6 @@ pub(crate) const RULES: &[&str] = &[
     include_str!("../../../policies/prefer.lp"),
     include_str!("../../../policies/limits.lp"),
     include_str!("../../../policies/relations.lp"),
+    include_str!("../../../policies/twins.lp"),
     include_str!("../../../policies/incumbent.lp"),
 ];

@@ -9,8 +9,9 @@ mod process;
 mod scaling;
 mod worlds;
 
+use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use asp::{Asp, Limits};
 use placement::Snapshot;
@@ -27,27 +28,33 @@ fn published(name: &str) -> Snapshot {
     Snapshot::read(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What `act` returns, and what it logs up to `level`.
-fn logged<T>(level: Level, act: impl FnOnce() -> T) -> (T, String) {
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-    impl io::Write for Log {
-        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(text);
-            Ok(text.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+thread_local! {
+    /// What this thread has logged.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Log;
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(text));
+        Ok(text.len())
     }
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(level)
-        .with_writer(move || writer.clone())
-        .finish();
-    let returned = tracing::subscriber::with_default(subscriber, act);
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    (returned, said)
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What `act` returns, and what it logs in this thread.
+///
+/// One subscriber serves all threads: one for each thread could miss what another thread's was not interested in.
+fn logged<T>(act: impl FnOnce() -> T) -> (T, String) {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        let log = tracing_subscriber::fmt().with_ansi(false).with_max_level(Level::DEBUG);
+        log.with_writer(|| Log).init();
+    });
+    LOG.with_borrow_mut(Vec::clear);
+    let returned = act();
+    (returned, String::from_utf8(LOG.take()).unwrap())
 }

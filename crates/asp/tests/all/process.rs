@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use asp::{Asp, Limits};
 use placement::{Answer, Budget, Greedy, Snapshot, StoppedBy, Strategy};
 use rustix::process::{Pid, Signal, kill_process};
-use tracing::Level;
 
 use crate::{asp, logged, published};
 
@@ -25,9 +24,10 @@ fn vector(snapshot: &Snapshot, answer: &Answer) -> Vec<i64> {
 /// What the strategy answers, and what it warns of.
 fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
     let budget = Budget { effort: None, seed: 1, stop };
-    let told = logged(Level::WARN, || asp.solve(snapshot, &budget).unwrap());
+    let (answer, said) = logged(|| asp.solve(snapshot, &budget).unwrap());
     assert!(children().is_empty(), "a child is left");
-    told
+    let warnings = said.lines().filter(|line| line.contains(" WARN "));
+    (answer, warnings.collect())
 }
 
 /// Holds that the answer is greedy's, and that the warning says why.

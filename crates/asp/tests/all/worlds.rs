@@ -22,6 +22,9 @@ pub fn world(seed: u64) -> SnapshotFile {
     };
     let roomy = dice.bool();
     file.units = (0..dice.usize(1..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
+    if dice.bool() {
+        repeat_units(dice, &mut file);
+    }
     file.actors = (0..dice.usize(1..=6)).map(|number| actor(dice, number, &file.units)).collect();
     edges(dice, &mut file);
     file.exchange_cost = exchange_cost(dice, &file.units);
@@ -31,6 +34,26 @@ pub fn world(seed: u64) -> SnapshotFile {
     }
     file.objectives = objectives(dice);
     file
+}
+
+/// Makes units alike that would not be by chance: on one node, or each on a node of its own.
+fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
+    let (first, lonely) = (file.units[0].clone(), dice.bool());
+    for number in 1..file.units.len() {
+        if dice.u8(..4) > 0 {
+            let node = if lonely { format!("twin-{number}") } else { first.node.clone() };
+            let id = format!("{node}/{}-{number}", first.kind);
+            file.units[number] = Unit { id, node: node.clone(), ..first.clone() };
+            if lonely {
+                let provides = file.nodes[0].provides.clone();
+                file.nodes.push(Node { id: node, provides, ..Node::default() });
+            }
+        }
+    }
+    if lonely {
+        file.units[0].node = "twin-0".into();
+        file.nodes.push(Node { id: "twin-0".into(), ..file.nodes[0].clone() });
+    }
 }
 
 fn node(dice: &mut Rng, number: usize) -> Node {
