@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = match arguments.command {
-        Command::Plan(arguments) => plan::run(*arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
     match ended {

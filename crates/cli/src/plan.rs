@@ -32,7 +32,7 @@ struct Decision {
 }
 
 /// Plans and prints.
-pub fn run(arguments: PlanArguments) -> Result<Outcome, CliError> {
+pub fn run(arguments: &PlanArguments) -> Result<Outcome, CliError> {
     if arguments.search.strategy.as_deref() == Some("list") {
         print(&decide::list())?;
         return Ok(Outcome::Done);
@@ -49,9 +49,9 @@ pub fn run(arguments: PlanArguments) -> Result<Outcome, CliError> {
     if let Some(given) = &given {
         decide::check(&given.policy.strategy, &format!("{}: strategy", given.file()))?;
     }
-    match arguments.subject.snapshot.clone() {
-        Some(file) => from_snapshot(&file, &arguments, given.as_ref()),
-        None => from_objects(&arguments, given.as_ref()),
+    match &arguments.subject.snapshot {
+        Some(file) => from_snapshot(file, arguments, given.as_ref()),
+        None => from_objects(arguments, given.as_ref()),
     }
 }
 
@@ -138,8 +138,8 @@ fn applications(objects: &Objects, arguments: &PlanArguments) -> Result<Vec<Appl
         .map(|application| ApplicationKey::of(application))
         .collect();
     keys.sort_unstable();
-    if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(CliError::Usage(format!("{} is given twice; keep one of them", twice[0])));
+    if let Some((twice, _)) = keys.iter().zip(keys.iter().skip(1)).find(|(key, next)| key == next) {
+        return Err(CliError::Usage(format!("{twice} is given twice; keep one of them")));
     }
     if keys.is_empty() {
         let place = if arguments.subject.files.is_empty() { "on the cluster" } else { "in the files" };

@@ -26,7 +26,7 @@ pub fn render(snapshot: &Snapshot, plan: &Plan, title: &Title, notes: &[String],
         page.places(),
         page.moves(),
         page.unplaced(),
-        page.section("Notes", Tone::Change, notes.to_vec()),
+        page.section("Notes", Tone::Change, notes),
         page.verdict(),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
@@ -83,16 +83,16 @@ impl Page<'_> {
 
     fn moves(&self) -> String {
         let line = |step: &placement::Move| format!("{}: {}", self.actor(step.actor), step.reason);
-        self.section("Why they move", Tone::Change, self.plan.moves.iter().map(line).collect())
+        self.section("Why they move", Tone::Change, &self.plan.moves.iter().map(line).collect::<Vec<_>>())
     }
 
     fn unplaced(&self) -> String {
         let line =
             |left: &placement::Unplaced| format!("{}: {}", self.actor(left.actor), left.reasons.join("; "));
-        self.section("Without a place", Tone::Bad, self.plan.unplaced.iter().map(line).collect())
+        self.section("Without a place", Tone::Bad, &self.plan.unplaced.iter().map(line).collect::<Vec<_>>())
     }
 
-    fn section(&self, heading: &str, tone: Tone, lines: Vec<String>) -> String {
+    fn section(&self, heading: &str, tone: Tone, lines: &[String]) -> String {
         if lines.is_empty() {
             return String::new();
         }
@@ -104,10 +104,11 @@ impl Page<'_> {
         let wanted = self.snapshot.actors() - fixed;
         let placed = wanted - self.plan.unplaced.len();
         let tone = if placed == wanted { Tone::Good } else { Tone::Bad };
-        let mut count = format!("{placed}/{wanted} actors placed");
-        if fixed > 0 {
-            count += &format!(", beside {fixed} of other applications");
-        }
+        let beside = match fixed {
+            0 => String::new(),
+            _ => format!(", beside {fixed} of other applications"),
+        };
+        let count = format!("{placed}/{wanted} actors placed{beside}");
         let cost = objective(self.snapshot, self.plan);
         format!("{} · {cost}\n{}\n", self.style.paint(tone, &count), quality(self.snapshot, self.plan))
     }

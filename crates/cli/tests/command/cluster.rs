@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves what is in these texts; `kinds` that it does not know are 404.
+    /// Serves what is in these texts; the kind `without` is not known there.
     fn new(texts: &[String], without: &'static str) -> Self {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for text in texts {
@@ -36,8 +36,7 @@ impl Server {
         let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let line = answer(stream.unwrap(), &lists, without);
-                seen.lock().unwrap().push(line);
+                answer(stream.unwrap(), &lists, without, &seen);
             }
         });
         let config = format!(
@@ -62,13 +61,19 @@ fn plural(kind: &str) -> String {
     small.strip_suffix('y').map_or(format!("{small}s"), |stem| format!("{stem}ies"))
 }
 
-/// Reads one request, answers it, and says which it was.
-fn answer(mut stream: TcpStream, lists: &BTreeMap<String, Vec<Value>>, without: &str) -> String {
+/// Reads one request, notes it, and answers it.
+fn answer(
+    mut stream: TcpStream,
+    lists: &BTreeMap<String, Vec<Value>>,
+    without: &str,
+    seen: &Mutex<Vec<String>>,
+) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     let first = lines.next().unwrap_or_default();
     let request = first.trim_end_matches(" HTTP/1.1").split('?').next().unwrap().to_owned();
     // A request without a body ends with an empty line.
     lines.find(String::is_empty);
+    seen.lock().unwrap().push(request.clone());
     let path: Vec<&str> = request.split('/').collect();
     let known = |name: &str| !without.is_empty() && name == without;
     let status = |code: u16, reason: &str| {
@@ -93,7 +98,6 @@ fn answer(mut stream: TcpStream, lists: &BTreeMap<String, Vec<Value>>, without: 
     let head = format!("HTTP/1.1 {code} -\r\nContent-Type: application/json\r\nConnection: close\r\n");
     // A client that has its answer already may be gone.
     let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
-    request
 }
 
 fn examples(more: &str) -> Vec<String> {
