@@ -70,7 +70,7 @@ fn from_snapshot(
         snapshot = with_objectives(&snapshot, levels).map_err(refused)?;
     }
     if arguments.output == PlanOutput::Snapshot {
-        print(&(snapshot.write() + "\n"))?;
+        print(&snapshot.write())?;
         return Ok(Outcome::Done);
     }
     let preferred =
@@ -239,7 +239,8 @@ fn print_snapshot(
         return Err(CliError::Usage(problem));
     };
     let (world, _, _) = world_of(objects, key, arguments, given, now)?;
-    print(&(world.snapshot.write() + "\n"))?;
+    // Not even a line end more than the operator's /debug/snapshot gives.
+    print(&world.snapshot.write())?;
     Ok(Outcome::Done)
 }
 
