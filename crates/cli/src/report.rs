@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use placement::{Plan, Snapshot};
-use serde::Serialize;
+use placement::{Criterion, Objectives, Plan, Snapshot};
+use serde::{Serialize, Serializer};
 
 /// One plan, as programs read it.
 #[derive(Debug, Serialize)]
@@ -12,8 +12,8 @@ use serde::Serialize;
 pub struct Report {
     assignments: BTreeMap<String, String>,
     unplaced: Vec<Unplaced>,
-    objective: BTreeMap<String, i64>,
-    bound: BTreeMap<String, i64>,
+    objective: InOrder,
+    bound: InOrder,
     optimal: bool,
     strategy: &'static str,
     seed: u64,
@@ -55,8 +55,8 @@ impl Report {
             unplaced: unplaced
                 .map(|left| Unplaced { actor: actor(left.actor), reasons: left.reasons.clone() })
                 .collect(),
-            objective: plan.cost.by_name(snapshot),
-            bound: plan.bound.clone(),
+            objective: objective(snapshot, plan),
+            bound: bound(snapshot, plan),
             optimal: plan.optimal,
             strategy: plan.strategy,
             seed: plan.seed,
@@ -73,5 +73,28 @@ impl Report {
                 .collect(),
             notes: notes.to_vec(),
         }
+    }
+}
+
+/// Every criterion that is told, in the order in which criteria are defined.
+fn objective(snapshot: &Snapshot, plan: &Plan) -> InOrder {
+    let mut values: Vec<(String, i64)> = plan.cost.by_name(snapshot).into_iter().collect();
+    values.sort_by_key(|(name, _)| name.parse::<Criterion>().ok());
+    InOrder(values)
+}
+
+/// The bounds that are known, the most important level first.
+fn bound(snapshot: &Snapshot, plan: &Plan) -> InOrder {
+    let keys = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
+    InOrder(keys.filter_map(|key| plan.bound.get(&key).map(|bound| (key.clone(), *bound))).collect())
+}
+
+/// Names and values as an object whose fields keep their order.
+#[derive(Debug)]
+struct InOrder(Vec<(String, i64)>);
+
+impl Serialize for InOrder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }

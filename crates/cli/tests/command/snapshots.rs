@@ -150,15 +150,15 @@ fn json_and_yaml_say_the_same() {
         }
       ],
       "objective": {
-        "annoyance": 0,
+        "overload": 0,
         "communication": 5100,
+        "annoyance": 0,
         "interference": 0,
-        "migration": 5,
-        "overload": 0
+        "migration": 5
       },
       "bound": {
-        "annoyance": 0,
-        "overload": 0
+        "overload": 0,
+        "annoyance": 0
       },
       "optimal": false,
       "strategy": "greedy",
