@@ -1,0 +1,147 @@
+//! The chart as Helm and a real API server see it: what it installs, what it refuses, what it leaves behind.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::{fs, time::Duration};
+
+use anyhow::bail;
+use e2e::{
+    Cluster,
+    product::{AGENT, NAMESPACE, OPERATOR, tree},
+    wait_for,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Everything that an uninstall is to take away, of the kinds that the chart has.
+const ALL: &str =
+    "deployments,daemonsets,replicasets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,secrets";
+
+/// Pod security is enforced and warned about: an unrestricted container would be refused or told.
+const STRICT: &str = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cairn-system", "labels": {
+    "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}}}"#;
+
+/// What a user has besides: an application of which a pod runs, though nobody looks after it here.
+const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "surveillance-crop-0"}, "spec": {
+    "containers": [{"name": "actor", "image": "none"}]}}"#;
+
+#[tokio::test]
+async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
+    let cluster = Cluster::shared();
+    cluster.kubectl_with(["create", "-f-"], STRICT).await.unwrap();
+
+    let installed =
+        cluster.install(&tree("examples/topologies"), &["--set=operator.replicas=1"]).await.unwrap();
+    assert_eq!(installed.stderr, "", "a warning");
+    assert!(installed.stdout.contains("every object of them, and every running pod"), "{}", installed.stdout);
+    wait_for("the operator's pod is admitted", SOON, async || {
+        let seen = cluster.kubectl(["get", "pods", "-n", NAMESPACE, "-oname"]).await?.stdout;
+        if seen.contains(OPERATOR) { Ok(()) } else { bail!("{seen}") }
+    })
+    .await;
+    for account in [OPERATOR, AGENT] {
+        let grants = cluster.grants(NAMESPACE, account).await.unwrap();
+        assert!(!grants.is_empty());
+        let wild: Vec<_> =
+            grants.iter().filter(|grant| grant.is_wildcard()).map(ToString::to_string).collect();
+        assert_eq!(wild, Vec::<String>::new(), "{account}");
+    }
+
+    let users = cluster.namespace("chart").await.unwrap();
+    let application = fs::read_to_string(tree("examples/surveillance.yaml")).unwrap();
+    users.apply(&application.replace("namespace: vision", "")).await.unwrap();
+    cluster
+        .kubectl(["create".as_ref(), "-f".as_ref(), tree("examples/pools.yaml").as_os_str()])
+        .await
+        .unwrap();
+    users.apply(POD).await.unwrap();
+    let theirs = async || {
+        let mine = users.kubectl(["get", "actorapplications,pods", "-oname"]).await.unwrap().stdout;
+        mine + &cluster.kubectl(["get", "devicepools,crds", "-oname"]).await.unwrap().stdout
+    };
+    let before = theirs().await;
+    assert_eq!(before.lines().count(), 1 + 1 + 4 + 5, "{before}");
+
+    // Without an agent: what it needed goes.
+    let chart = tree("charts/cairn");
+    let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "--set=operator.replicas=1"];
+    let upgraded = cluster.helm(upgrade).await.unwrap();
+    assert_eq!(upgraded.stderr, "", "a warning");
+    assert!(upgraded.stdout.contains("There is no node agent"), "{}", upgraded.stdout);
+    assert_eq!(cluster.grants(NAMESPACE, AGENT).await.unwrap(), []);
+    assert_eq!(cluster.kubectl(["get", "daemonsets", "-n", NAMESPACE, "-oname"]).await.unwrap().stdout, "");
+
+    let gone = cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
+    assert_eq!(gone.stderr, "", "a warning");
+    assert_eq!(theirs().await, before);
+    wait_for("nothing of the chart is left but the definitions", SOON, async || {
+        let here = cluster.kubectl(["get", ALL, "-n", NAMESPACE, "-oname"]).await?.stdout;
+        let all = cluster.kubectl(["get", "clusterroles,clusterrolebindings", "-oname"]).await?.stdout;
+        let everybodys = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
+        let mut left = here.lines().filter(|name| !everybodys.contains(name)).collect::<Vec<_>>();
+        left.extend(all.lines().filter(|name| name.contains("cairn")));
+        if left.is_empty() { Ok(()) } else { bail!("{left:?}") }
+    })
+    .await;
+
+    // What was kept is no obstacle.
+    let again = cluster.install(&tree("examples/topologies"), &[]).await.unwrap();
+    assert_eq!(again.stderr, "", "a warning");
+    assert_eq!(theirs().await, before);
+    cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_field_that_is_rendered_is_known_to_the_api_server() {
+    let cluster = Cluster::shared();
+    let namespace = cluster.namespace("rendered").await.unwrap();
+    let chart = tree("charts/cairn");
+    let values = tree("e2e/tests/chart/every-value.yaml");
+    let (chart, values) = (chart.to_str().unwrap(), values.to_str().unwrap());
+    for given in [vec![], vec!["--values", values]] {
+        let lint = ["lint", "--strict", chart].into_iter().chain(given.clone());
+        cluster.helm(lint).await.unwrap();
+        let template = ["template", "cairn", chart, "-n", namespace.name()].into_iter().chain(given);
+        let rendered = cluster.helm(template).await.unwrap();
+        assert_eq!(rendered.stderr, "", "a warning");
+        // applied, not created: the other test may have installed the same names
+        let apply =
+            ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f-"];
+        let accepted = namespace.kubectl_with(apply, &rendered.stdout).await.unwrap();
+        assert_eq!(accepted.stderr, "", "a warning");
+    }
+}
+
+#[tokio::test]
+async fn values_that_nobody_reads_are_refused() {
+    let cluster = Cluster::shared();
+    let cases = [
+        ("operator.replica=1", "at '/operator': additional properties 'replica' not allowed"),
+        ("operator.replicas=2", "at '/operator/replicas': value must be one of 0, 1"),
+        ("operator.log.format=xml", "at '/operator/log/format': value must be one of 'text', 'json'"),
+        ("agent.resources.limit.cpu=1", "at '/agent/resources': additional properties 'limit' not allowed"),
+        ("agent.nodeSelector.gpu=true", "at '/agent/nodeSelector/gpu': got boolean, want string"),
+        (
+            "agent.topologies=a,agent.simulate=/b",
+            "agent.topologies and agent.simulate both say where machines are",
+        ),
+    ];
+    for (value, expected) in cases {
+        let chart = tree("charts/cairn");
+        let template = cluster.helm(["template", "cairn", chart.to_str().unwrap(), "--set", value]).await;
+        let said = template.expect_err(value).to_string();
+        assert!(said.contains(expected), "{value}: {said}");
+    }
+}
+
+#[test]
+fn every_right_has_a_reason() {
+    for component in ["operator", "agent"] {
+        let file = tree("charts/cairn/templates").join(component).join("rbac.yaml");
+        let text = fs::read_to_string(file).unwrap();
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        let rules = lines.windows(2).filter(|pair| pair[1].starts_with("- apiGroups"));
+        let bare: Vec<_> = rules.clone().filter(|pair| !pair[0].starts_with("# ")).collect();
+        assert!(rules.count() > 0 && bare.is_empty(), "{component}: {bare:?}");
+    }
+}
