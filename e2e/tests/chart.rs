@@ -1,7 +1,5 @@
 //! The chart as Helm and a real API server see it: what it installs, what it refuses, what it leaves behind.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::{fs, time::Duration};
 
 use anyhow::bail;
