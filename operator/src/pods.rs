@@ -45,8 +45,11 @@ pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
 }
 
 /// A reference that makes `object` the owner that the garbage collector looks at.
+///
+/// It does not hold up the owner's deletion, which would need rights over the owner's finalizers.
 pub fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<Vec<OwnerReference>> {
-    object.controller_owner_ref(&()).map(|owner| vec![owner])
+    let owner = object.controller_owner_ref(&())?;
+    Some(vec![OwnerReference { block_owner_deletion: None, ..owner }])
 }
 
 /// The pod of an actor on a unit: the template of its group, pinned to the node and asking for the pool's resource.
