@@ -11,6 +11,7 @@ mod carry;
 mod config;
 mod decision;
 mod error;
+mod events;
 mod leader;
 mod metrics;
 mod plan;
@@ -34,7 +35,7 @@ use futures::StreamExt;
 use futures::channel::mpsc;
 use kube::Client;
 use kube::runtime::controller::{self, applier};
-use kube::runtime::events::{EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tracing_subscriber::EnvFilter;
@@ -107,21 +108,13 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
     tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
     let (campaign, leadership) = Campaign::new(client.clone(), config.election.clone(), metrics.clone());
+    let writer =
+        writes::Writer { client: client.clone(), leadership: leadership.clone(), metrics: metrics.clone() };
     let context = Arc::new(Context {
         caches: caches.clone(),
         policies,
-        writer: writes::Writer {
-            client: client.clone(),
-            leadership: leadership.clone(),
-            metrics: metrics.clone(),
-        },
-        recorder: Recorder::new(
-            client.clone(),
-            Reporter {
-                controller: "cairn.dev/operator".to_owned(),
-                instance: Some(config.election.identity.clone()),
-            },
-        ),
+        events: events::Events::new(writer.clone(), config.election.identity.clone()),
+        writer,
         metrics,
         solver_slots: Semaphore::new(config.planning.slots()),
         commit: Mutex::new(()),

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use world::{ApplicationKey, Note, Objects, Policy, actors_of};
@@ -18,6 +18,7 @@ use crate::caches::Caches;
 use crate::carry::{Refused, Step, instance_status, instances_of, pods_of, todo};
 use crate::config::Planning;
 use crate::error::Error;
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::plan::decide;
 use crate::pods;
@@ -35,7 +36,7 @@ pub struct Context {
     pub caches: Arc<Caches>,
     pub policies: Arc<Policies>,
     pub writer: Writer,
-    pub recorder: Recorder,
+    pub events: Events,
     pub metrics: Metrics,
     pub planning: Planning,
     /// Searches at the same time.
@@ -73,8 +74,8 @@ impl Context {
         if self.writer.leadership.check().is_err() {
             return;
         }
-        if let Err(e) = self.recorder.publish(event, &object.object_ref(&())).await {
-            tracing::warn!(error = %e, reason = event.reason, "an event could not be written");
+        if let Err(e) = self.events.tell(object, event).await {
+            tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -100,6 +101,26 @@ impl Writer {
             }
             Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
         }
+    }
+
+    /// Writes a new event.
+    pub async fn create_event(&self, event: &Event) -> Result<Event, Error> {
+        self.begin("Event", "create")?;
+        let written = self.events(event).create(&PostParams::default(), event).await;
+        written.map_err(|source| Error::Apply { what: format!("Event {}", event.name_any()), source })
+    }
+
+    /// Writes how often an event has been said.
+    pub async fn count_event(&self, event: &Event) -> Result<Event, Error> {
+        self.begin("Event", "patch")?;
+        let name = event.name_any();
+        let patch = Patch::Merge(serde_json::json!({"series": event.series}));
+        let written = self.events(event).patch(&name, &PatchParams::default(), &patch).await;
+        written.map_err(|source| Error::Apply { what: format!("Event {name}"), source })
+    }
+
+    fn events(&self, event: &Event) -> Api<Event> {
+        Api::namespaced(self.client.clone(), &event.namespace().unwrap_or_default())
     }
 
     /// Deletes exactly the object of this uid; that it is gone already is fine.
