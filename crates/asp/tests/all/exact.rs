@@ -95,7 +95,7 @@ fn three_hundred_worlds_are_solved_to_the_optimum_of_all_assignments() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(crate::seeds(40))]
     #[test]
     fn any_world_is_solved_to_the_optimum_of_all_assignments(seed: u64) {
         check(&worlds::world(seed));

@@ -15,11 +15,17 @@ use std::sync::Once;
 
 use asp::{Asp, Limits};
 use placement::Snapshot;
+use proptest::test_runner::Config as ProptestConfig;
 use tracing::Level;
 
 /// The strategy, with the small executable of this package as its solver.
 fn asp() -> Asp {
     Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default())
+}
+
+/// So many random seeds. None is shrunk: a smaller seed is no smaller world, and the world is printed.
+fn seeds(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, max_shrink_iters: 0, ..ProptestConfig::default() }
 }
 
 /// A published instance, from the examples.

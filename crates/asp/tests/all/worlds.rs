@@ -22,10 +22,12 @@ pub fn world(seed: u64) -> SnapshotFile {
     };
     let roomy = dice.bool();
     file.units = (0..dice.usize(1..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
-    if dice.bool() {
+    // Units are alike only where nothing runs yet.
+    let fresh = dice.bool();
+    if fresh {
         repeat_units(dice, &mut file);
     }
-    file.actors = (0..dice.usize(1..=6)).map(|number| actor(dice, number, &file.units)).collect();
+    file.actors = (0..dice.usize(1..=6)).map(|number| actor(dice, number, &file.units, fresh)).collect();
     edges(dice, &mut file);
     file.exchange_cost = exchange_cost(dice, &file.units);
     for _ in 0..dice.usize(..=5) {
@@ -43,7 +45,15 @@ fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
         if dice.u8(..4) > 0 {
             let node = if lonely { format!("twin-{number}") } else { first.node.clone() };
             let id = format!("{node}/{}-{number}", first.kind);
-            file.units[number] = Unit { id, node: node.clone(), ..first.clone() };
+            let mut twin = Unit { id, node: node.clone(), ..first.clone() };
+            // Now and then alike but for one thing.
+            match dice.u8(..6) {
+                0 => twin.zone = Some("zone-2".into()),
+                1 => twin.numa = Some("numa-2".into()),
+                2 => twin.capacity += 1,
+                _ => {}
+            }
+            file.units[number] = twin;
             if lonely {
                 let provides = file.nodes[0].provides.clone();
                 file.nodes.push(Node { id: node, provides, ..Node::default() });
@@ -85,9 +95,9 @@ fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
     }
 }
 
-fn actor(dice: &mut Rng, number: usize, units: &[Unit]) -> Actor {
+fn actor(dice: &mut Rng, number: usize, units: &[Unit], fresh: bool) -> Actor {
     let home = &units[dice.usize(..units.len())];
-    let fixed = dice.u8(..5) == 0;
+    let fixed = dice.u8(..if fresh { 10 } else { 5 }) == 0;
     let mut runs_on = BTreeMap::new();
     for kind in KINDS {
         if dice.u8(..3) == 0 || (kind == home.kind && (fixed || dice.u8(..10) > 0)) {
@@ -112,7 +122,7 @@ fn actor(dice: &mut Rng, number: usize, units: &[Unit]) -> Actor {
         requires,
         move_cost: dice.u64(..8),
         fixed,
-        current: (fixed || dice.bool()).then(|| home.id.clone()),
+        current: (fixed || (!fresh && dice.bool())).then(|| home.id.clone()),
         ..Actor::default()
     }
 }
