@@ -1,6 +1,7 @@
 //! The audit log: what the API server was asked, by whom, and how it answered.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{Read, Seek, SeekFrom},
     time::Duration,
@@ -36,8 +37,12 @@ pub struct AuditEvent {
     pub uri: String,
     /// What the client calls itself.
     pub user_agent: String,
+    /// Which token was used, by its id; empty when it was no token. Two processes of one account differ here.
+    pub credential: String,
     /// The HTTP status of the answer; 0 when the connection broke before.
     pub code: u16,
+    /// Whether the right was missing. Admission answers 403 as well, to those who have the right.
+    pub is_forbidden: bool,
     /// `ResponseComplete`, `ResponseStarted` (a watch that runs) or `Panic`.
     pub stage: String,
     /// When the request came in.
@@ -125,6 +130,8 @@ struct Line {
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: Status,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
     request_received_timestamp: Timestamp,
 }
 
@@ -133,6 +140,8 @@ struct User {
     // a request without a valid identity has none
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -154,7 +163,11 @@ struct Status {
 impl From<Line> for AuditEvent {
     fn from(line: Line) -> Self {
         let object = line.object_ref;
+        let credential = line.user.extra.get("authentication.kubernetes.io/credential-id");
+        let decision = line.annotations.get("authorization.k8s.io/decision");
         Self {
+            credential: credential.and_then(|ids| ids.first()).cloned().unwrap_or_default(),
+            is_forbidden: decision.is_some_and(|decision| decision == "forbid"),
             user: line.user.username,
             verb: line.verb,
             group: object.api_group,
@@ -175,7 +188,7 @@ impl From<Line> for AuditEvent {
 mod tests {
     use super::parse;
 
-    const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete","requestURI":"/apis/cairn.dev/v1alpha1/namespaces/n/placements/p/status","verb":"patch","user":{"username":"system:serviceaccount:cairn-system:cairn-operator","groups":["a"]},"sourceIPs":["127.0.0.1"],"userAgent":"cairn","objectRef":{"resource":"placements","namespace":"n","name":"p","apiGroup":"cairn.dev","apiVersion":"v1alpha1","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000002Z"}"#;
+    const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete","requestURI":"/apis/cairn.dev/v1alpha1/namespaces/n/placements/p/status","verb":"patch","user":{"username":"system:serviceaccount:cairn-system:cairn-operator","groups":["a"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"]}},"sourceIPs":["127.0.0.1"],"userAgent":"cairn","objectRef":{"resource":"placements","namespace":"n","name":"p","apiGroup":"cairn.dev","apiVersion":"v1alpha1","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"annotations":{"authorization.k8s.io/decision":"allow"},"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000002Z"}"#;
 
     #[test]
     fn an_event_says_who_did_what() {
@@ -186,6 +199,7 @@ mod tests {
         assert!(!event.is_by_service_account("cairn-system", "cairn"));
         assert_eq!((event.group.as_str(), event.resource.as_str()), ("cairn.dev", "placements"));
         assert_eq!((event.subresource.as_str(), event.code), ("status", 200));
+        assert_eq!((event.credential.as_str(), event.is_forbidden), ("JTI=1", false));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::{
         Mutex, Once, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
@@ -38,7 +39,14 @@ impl Cluster {
     #[track_caller]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
-        match SHARED.get_or_init(|| Self::start().map_err(|error| format!("{error:#}"))) {
+        let start = || {
+            let started = Instant::now();
+            let cluster = Self::start().map_err(|error| format!("{error:#}"))?;
+            let (seconds, state) = (started.elapsed().as_secs_f32(), cluster.plane.state.display());
+            eprintln!("control plane ready in {seconds:.1} s ({state})");
+            Ok(cluster)
+        };
+        match SHARED.get_or_init(start) {
             Ok(cluster) => cluster,
             Err(error) => panic!("{error}"),
         }

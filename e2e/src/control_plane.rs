@@ -6,7 +6,7 @@ use std::{
     net::Ipv4Addr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -119,7 +119,6 @@ struct Running(Vec<Child>);
 
 impl Running {
     async fn start(&mut self, binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
-        let started = Instant::now();
         let plane = prepare(binaries, state)?;
         self.spawn(&plane, "etcd", flags::etcd(&plane))?;
         // the API server would try until it works, and log an error each time
@@ -134,7 +133,6 @@ impl Running {
         // made by the controller manager, and needed by every pod
         let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
         self.until("the controllers work", async || accounts.get("default").await).await?;
-        eprintln!("control plane ready in {:.1} s ({})", started.elapsed().as_secs_f32(), state.display());
         let pids = self.0.iter().filter_map(|child| Some((child.name.clone(), child.pid()?))).collect();
         Ok(ControlPlane { pids, ..plane })
     }

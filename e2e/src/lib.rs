@@ -16,6 +16,7 @@
 //!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
+//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it.
 //! - [`rbac`] says which rights of a `ServiceAccount` were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
 //! - [`wait`] is the only place that waits, always for a condition and with a bound.
@@ -39,17 +40,20 @@
 //! `CAIRN_KEEP=1` is set; the supervisor then says where it is.
 
 pub mod audit;
+pub mod bench;
 pub mod binaries;
 pub mod certificates;
 pub mod cluster;
 pub mod command;
 pub mod control_plane;
+pub mod demo;
 pub mod keeper;
 pub mod kubeconfig;
 pub mod namespace;
 pub mod nodes;
 pub mod ports;
 pub mod process;
+pub mod product;
 pub mod rbac;
 pub mod wait;
 pub mod workload;

@@ -1,10 +1,10 @@
-//! `cairn-e2e`: builds the tools, holds a control plane, keeps processes.
+//! `cairn-e2e`: builds the tools, holds a control plane, keeps processes, shows the product.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{binaries, control_plane, keeper};
+use e2e::{bench, binaries, control_plane, demo, keeper};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -20,6 +20,27 @@ enum Command {
     Binaries,
     /// Start a control plane, print it as one line of JSON, and hold it until stdin closes or Ctrl-C.
     Up,
+    /// Show the product: install it, place an application, take a node away, and say what happened and why.
+    Demo {
+        /// Keep everything running until Ctrl-C, and say how to look around.
+        #[arg(long, env = "DEMO_HOLD", value_parser = clap::builder::FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
+        hold: bool,
+    },
+    /// Measure how fast applications are placed and bound, with how much memory and how many writes.
+    Bench {
+        /// How many applications, applied at once.
+        #[arg(long, default_value_t = bench::Size::FULL.applications)]
+        applications: usize,
+        /// How many actors each has.
+        #[arg(long, default_value_t = bench::Size::FULL.actors)]
+        actors: usize,
+        /// How many nodes of four cores there are.
+        #[arg(long, default_value_t = bench::Size::FULL.nodes)]
+        nodes: usize,
+        /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
     /// Run a program until it ends, obey signals named on stdin, and stop it when stdin closes.
     #[command(hide = true)]
     Keep {
@@ -66,6 +87,11 @@ async fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Up => control_plane::up().await,
+        Command::Bench { applications, actors, nodes, results } => {
+            let size = bench::Size { applications, actors, nodes };
+            bench::run(size, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,
         Command::DieWithParent { parent, program, arguments } => {
             keeper::die_with_parent(parent, &program, &arguments)

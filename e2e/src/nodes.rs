@@ -156,6 +156,11 @@ impl Cluster {
         Ok(made)
     }
 
+    /// Takes over nodes that somebody else created: they are deleted when what is returned is dropped.
+    pub fn adopt_nodes<S: Into<String>>(&self, names: impl IntoIterator<Item = S>) -> Nodes<'_> {
+        Nodes { cluster: self, names: names.into_iter().map(Into::into).collect() }
+    }
+
     /// Waits until these nodes are Ready and the taint of a node that is not is gone; at most a minute.
     pub async fn wait_nodes_ready(&self, names: &[impl AsRef<str>]) -> Result<()> {
         let api = Api::<Node>::all(self.client().await?);

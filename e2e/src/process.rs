@@ -237,10 +237,26 @@ impl Drop for Process {
     }
 }
 
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, by name in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body, as text.
+    pub body: String,
+}
+
 /// Asks 127.0.0.1 at `port` for `path`: the status and the body.
+pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+    http(port, path).await.map(|answer| (answer.status, answer.body))
+}
+
+/// Asks 127.0.0.1 at `port` for `path`.
 ///
 /// HTTP/1.0, so that the body ends with the connection and is never in pieces.
-pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+pub async fn http(port: u16, path: &str) -> Result<Answer> {
     let ask = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await?;
@@ -250,8 +266,11 @@ pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     };
     let answer = ask.await.with_context(|| format!("http://127.0.0.1:{port}{path}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     let status =
         status.with_context(|| format!("http://127.0.0.1:{port}{path} does not speak HTTP: {head}"))?;
-    Ok((status, body.to_owned()))
+    let headers = lines.filter_map(|line| line.split_once(':'));
+    let headers = headers.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())).collect();
+    Ok(Answer { status, headers, body: body.to_owned() })
 }

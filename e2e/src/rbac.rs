@@ -31,6 +31,9 @@ impl Grant {
     }
 
     /// Whether `event` made use of it and was not forbidden.
+    ///
+    /// A server-side apply of something that is not there needs the right to create it as well, and is logged as
+    /// the patch that it is, answered with 201.
     pub fn allowed(&self, event: &AuditEvent) -> bool {
         let path = event.uri.split('?').next().unwrap_or_default();
         let here = self.namespace.as_ref().is_none_or(|namespace| *namespace == event.namespace);
@@ -39,7 +42,8 @@ impl Grant {
         } else {
             target(&event.group, &joined(&event.resource, &event.subresource))
         };
-        here && self.verb == event.verb && self.target == target && event.code != 403
+        let made = self.verb == "create" && event.verb == "patch" && event.code == 201;
+        here && (self.verb == event.verb || made) && self.target == target && !event.is_forbidden
     }
 }
 

@@ -275,7 +275,7 @@ where
     let bell = bell.clone();
     let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
     let run = stream.for_each(move |event| {
-        let touched = match &event {
+        let change = match &event {
             Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => touches(object, true),
             Ok(watcher::Event::Delete(object)) => touches(object, false),
             // After a gap objects may be gone that no event told of.
@@ -286,8 +286,8 @@ where
                 None
             }
         };
-        if let Some(touched) = touched {
-            bell.ring(touched);
+        if let Some(change) = change {
+            bell.ring(change);
         }
         futures::future::ready(())
     });

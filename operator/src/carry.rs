@@ -108,23 +108,19 @@ pub fn todo(
         if instance.is_none() {
             todo.steps.push(Step::CreateInstance(actor.clone()));
         }
-        match pods.get(&name) {
-            Some(pod) => look_at(&mut todo, pod, &short, place, &nodes),
-            None => {
-                let Some(unit) = place.and_then(|id| units.get(id)) else { continue };
-                // The pod is owned by the Instance, so it comes with the next look.
-                if instance.is_none_or(|instance| instance.metadata.deletion_timestamp.is_some()) {
-                    continue;
-                }
-                match room.take(&actor.group, unit) {
-                    Ok(()) => {
-                        todo.steps.push(Step::CreatePod { actor: actor.clone(), unit: unit.id.clone() })
-                    }
-                    Err(waits_for) => {
-                        todo.waiting.insert(short, waits_for);
-                    }
-                }
-            }
+        if let Some(pod) = pods.get(&name) {
+            look_at(&mut todo, pod, &short, place, &nodes);
+            continue;
+        }
+        let Some(unit) = place.and_then(|id| units.get(id)) else { continue };
+        // The pod is owned by the Instance, so it comes with the next look.
+        if instance.is_none_or(|instance| instance.metadata.deletion_timestamp.is_some()) {
+            continue;
+        }
+        if let Err(waits_for) = room.take(&actor.group, unit) {
+            todo.waiting.insert(short, waits_for);
+        } else {
+            todo.steps.push(Step::CreatePod { actor: actor.clone(), unit: unit.id.clone() });
         }
     }
     todo

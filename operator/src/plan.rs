@@ -74,7 +74,7 @@ pub async fn decide(
         let _one_at_a_time = if alone.is_some() { alone } else { Some(ctx.commit.lock().await) };
         if let Some((world, plan)) = still_stands(&world, plan, key, &policy, application, ctx).await? {
             commit(application, key, &policy, &world, &plan, ctx, outcome).await?;
-            now.digest = world.digest();
+            // What was searched is the world that was planned from; room that came meanwhile is looked at next.
             ctx.consider(key, now);
             return Ok(());
         }

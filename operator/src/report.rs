@@ -214,8 +214,8 @@ pub fn in_words(spec: &PlacementSpec) -> String {
 }
 
 fn unplaced_in_words(spec: &PlacementSpec) -> String {
-    let named = |unplaced: &crds::Unplaced| format!("{} ({})", unplaced.actor, unplaced.reasons.join("; "));
-    let names = listed(spec.unplaced.iter().map(named), spec.unplaced.len());
+    let why = |unplaced: &crds::Unplaced| format!("{} ({})", unplaced.actor, unplaced.reasons.join("; "));
+    let names = listed(spec.unplaced.iter().map(why), ", ", spec.unplaced.len());
     match spec.unplaced.len() {
         1 => format!("1 actor has no place: {names}"),
         many => format!("{many} actors have no place: {names}"),
@@ -223,10 +223,10 @@ fn unplaced_in_words(spec: &PlacementSpec) -> String {
 }
 
 /// The first few, and how many more.
-fn listed(items: impl Iterator<Item = String>, all: usize) -> String {
-    let mut text = items.take(LISTED).collect::<Vec<_>>().join(", ");
+fn listed(items: impl Iterator<Item = String>, separator: &str, all: usize) -> String {
+    let mut text = items.take(LISTED).collect::<Vec<_>>().join(separator);
     if all > LISTED {
-        text = format!("{text}, and {} more", all - LISTED);
+        text = format!("{text}{separator}and {} more", all - LISTED);
     }
     text
 }
@@ -247,7 +247,7 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
             let from = m.from.as_deref().unwrap_or("nowhere");
             format!("{} from {from} to {}: {}", m.actor, m.to, m.reason)
         };
-        let text = listed(spec.moves.iter().map(moved), spec.moves.len());
+        let text = listed(spec.moves.iter().map(moved), "; ", spec.moves.len());
         events.push(event(EventType::Normal, "Moved", "Move", text));
     }
     if !spec.unplaced.is_empty() {

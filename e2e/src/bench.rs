@@ -1,0 +1,243 @@
+//! `cairn-e2e bench`: how fast, how small and how quiet the product is, measured from outside on a real control plane.
+//!
+//! Applications are applied at once to simulated nodes. Measured are the seconds until each actor has a place and
+//! until each pod is bound, the operator's peak memory, and what it asked the API server to write.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use crds::{Placement, labels};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    Cluster, SimulatedNode,
+    product::{self, NAMESPACE, OPERATOR},
+};
+
+/// The namespace of the applications.
+const HERE: &str = "bench";
+/// How long the whole may take before the measurement is given up.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// What is placed, and on how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// How many applications, applied at once.
+    pub applications: usize,
+    /// How many actors each has, at least five.
+    pub actors: usize,
+    /// How many nodes of four cores there are.
+    pub nodes: usize,
+}
+
+impl Size {
+    /// What the results are stated for.
+    pub const FULL: Self = Self { applications: 10, actors: 100, nodes: 200 };
+    /// The same in little, for a test.
+    pub const SHORT: Self = Self { applications: 5, actors: 20, nodes: 20 };
+
+    fn all(self) -> usize {
+        self.applications * self.actors
+    }
+}
+
+/// What was measured with one strategy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// The strategy of the policy.
+    pub strategy: String,
+    /// What was placed, and on how much.
+    #[serde(flatten)]
+    pub size: Size,
+    /// From before the first manifest was sent until each actor had a place.
+    pub seconds_until_placed: f64,
+    /// From there too, until the scheduler had bound each pod.
+    pub seconds_until_bound: f64,
+    /// The most memory that the operator's process ever held; solvers are processes of their own.
+    pub operator_peak_mib: u64,
+    /// What the operator wrote, the lease left out.
+    pub writes: BTreeMap<String, usize>,
+    /// All of them, divided by the number of actors.
+    pub writes_per_actor: f64,
+}
+
+/// Measures with each strategy, prints a table, and writes `e2e.md` and `e2e.json` into `results`.
+pub async fn run(size: Size, results: &Path) -> Result<()> {
+    let mut all = Vec::new();
+    for strategy in ["greedy", "asp"] {
+        eprintln!("measuring {} actors on {} nodes with {strategy}", size.all(), size.nodes);
+        all.push(measure(size, strategy).await?);
+    }
+    let table = table(&all);
+    print!("{table}");
+    fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let page = format!(
+        "# From `kubectl apply` to bound pods\n\n{} applications of {} actors each, applied at once to {} simulated nodes of \
+         four cores;\netcd, API server, controller manager, scheduler, KWOK and the operator share {cores} cores.\n\n{table}\n\
+         Seconds count from before the first manifest was sent. Memory is the operator's own peak; solvers are\n\
+         processes of their own. Writes are counted in the API server's audit log, the operator's lease left out.\n\n\
+         Made by `make bench`, which runs `cairn-e2e bench`; the numbers are in [e2e.json](e2e.json).\n",
+        size.applications, size.actors, size.nodes
+    );
+    fs::write(results.join("e2e.md"), page)?;
+    fs::write(results.join("e2e.json"), serde_json::to_string_pretty(&all)? + "\n")?;
+    Ok(())
+}
+
+/// A control plane of its own, the product, the nodes, the applications; everything is stopped afterwards.
+pub async fn measure(size: Size, strategy: &str) -> Result<Measured> {
+    ensure!(size.actors >= 5, "an application has at least five actors here");
+    let cluster = Cluster::start()?;
+    let topologies = cluster.plane().state.join("run/topologies");
+    fs::create_dir(&topologies)?;
+    cluster.install(&topologies, &[]).await?;
+    let nodes = (0..size.nodes).map(|index| SimulatedNode::new(format!("node-{index:03}")));
+    let _nodes = cluster.nodes(nodes).await?;
+    cluster.kubectl_with(["apply", "-f-"], &setting(strategy).to_string()).await?;
+    let operator = cluster.start_operator().await?;
+    let client = cluster.client().await?;
+    let before = cluster.audit().await?;
+
+    let manifests: Vec<_> = (0..size.applications).map(|index| application(index, size.actors)).collect();
+    let manifest = json!({"apiVersion": "v1", "kind": "List", "items": manifests}).to_string();
+    let started = Instant::now();
+    let applied = async {
+        cluster.kubectl_with(["apply", "-f-"], &manifest).await?;
+        std::future::pending::<Result<()>>().await
+    };
+    let placed =
+        watched::<Placement>(&client, started, |decision| decision.spec.assignments.len(), size.all());
+    let bound = watched::<Pod>(&client, started, is_bound, size.all());
+    let both = tokio::time::timeout(LIMIT, async { tokio::try_join!(placed, bound) });
+    let (seconds_until_placed, seconds_until_bound) = tokio::select! {
+        both = both => both.map_err(|_| anyhow!("not everything was placed and bound within {LIMIT:?}"))??,
+        failed = applied => return Err(failed.expect_err("it never ends well")),
+    };
+    let operator_peak_mib = operator.rss_peak_kib()?.div_ceil(1024);
+    let after = cluster.audit().await?;
+    let mut writes = BTreeMap::new();
+    for event in after.since(&before) {
+        if event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR) && event.resource != "leases"
+        {
+            let status = if event.subresource.is_empty() { "" } else { "/status" };
+            *writes.entry(format!("{} {}{status}", event.verb, event.resource)).or_default() += 1;
+        }
+    }
+    let all = u32::try_from(writes.values().sum::<usize>())?;
+    let actors = u32::try_from(size.all())?;
+    Ok(Measured {
+        strategy: strategy.to_owned(),
+        size,
+        seconds_until_placed,
+        seconds_until_bound,
+        operator_peak_mib,
+        writes,
+        writes_per_actor: f64::from(all) / f64::from(actors),
+    })
+}
+
+/// Seconds from `started` until the objects of the namespace count up to `all`.
+async fn watched<K>(client: &Client, started: Instant, count: fn(&K) -> usize, all: usize) -> Result<f64>
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + 'static,
+{
+    let api = Api::<K>::namespaced(client.clone(), HERE);
+    let mut counts = BTreeMap::new();
+    let mut version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    loop {
+        let events = api.watch(&WatchParams::default(), &version).await?;
+        let mut events = events.boxed();
+        while let Some(event) = events.next().await {
+            match event.context("the watch broke")? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    version = object.resource_version().unwrap_or_default();
+                    counts.insert(object.name_any(), count(&object));
+                }
+                WatchEvent::Deleted(object) => {
+                    version = object.resource_version().unwrap_or_default();
+                    counts.remove(&object.name_any());
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(error) => return Err(anyhow!("the watch broke: {}", error.message)),
+            }
+            if counts.values().sum::<usize>() >= all {
+                return Ok(started.elapsed().as_secs_f64());
+            }
+        }
+    }
+}
+
+fn is_bound(pod: &Pod) -> usize {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    usize::from(node.is_some() && pod.labels().contains_key(labels::ACTOR))
+}
+
+/// The namespace, the pool and the policy.
+fn setting(strategy: &str) -> Value {
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": HERE, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": format!("strategy: {strategy}\n")}});
+    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"},
+        "spec": {"kind": "cpu"}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
+    json!({"apiVersion": "v1", "kind": "List", "items": [namespace, pool, policy]})
+}
+
+/// Sources that send to workers, and one sink that all workers send to.
+fn application(index: usize, actors: usize) -> Value {
+    let sources = actors / 5;
+    let group = |name: &str, replicas: usize, arrivals: &str| {
+        let requests = json!({"cpu": "500m", "memory": "64Mi"});
+        let container = json!({"name": "actor", "image": "none", "resources": {"requests": requests}});
+        let implementation =
+            json!({"kind": "cpu", "serviceTime": "5ms", "template": {"spec": {"containers": [container]}}});
+        json!({"name": name, "replicas": replicas, "arrivals": arrivals, "implementations": [implementation]})
+    };
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
+        "metadata": {"name": format!("app-{index:02}"), "namespace": HERE},
+        "spec": {"policy": HERE,
+            "actors": [group("source", sources, "20/s"), group("worker", actors - sources - 1, "0/s"), group("sink", 1, "0/s")],
+            "channels": [{"from": "source", "to": "worker", "rate": "20/s", "pattern": "AllToAll"},
+                {"from": "worker", "to": "sink", "rate": "1/s", "pattern": "AllToAll"}]}})
+}
+
+fn table(all: &[Measured]) -> String {
+    let head = "| strategy | actors | nodes | all placed | all bound | operator's peak | writes per actor |\n\
+                |---|---:|---:|---:|---:|---:|---:|\n";
+    let row = |measured: &Measured| {
+        format!(
+            "| {} | {} | {} | {:.1} s | {:.1} s | {} MiB | {:.2} |\n",
+            measured.strategy,
+            measured.size.all(),
+            measured.size.nodes,
+            measured.seconds_until_placed,
+            measured.seconds_until_bound,
+            measured.operator_peak_mib,
+            measured.writes_per_actor
+        )
+    };
+    head.to_owned() + &all.iter().map(row).collect::<String>()
+}
+
+/// Where results are written: `docs/results` of the source tree.
+pub fn results() -> std::path::PathBuf {
+    product::tree("docs/results")
+}

@@ -1,0 +1,157 @@
+//! What a snapshot of the operator says about the example, as far as the demo tells it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use crds::Assignment;
+use serde::Deserialize;
+
+/// A snapshot file, as far as it matters here; its format is described in docs/SNAPSHOT.md.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    window_microseconds: u64,
+    units: Vec<Unit>,
+    actors: Vec<Actor>,
+    messages: Vec<Message>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Unit {
+    id: String,
+    kind: String,
+    capacity: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Actor {
+    id: String,
+    runs_on: BTreeMap<String, Work>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+enum Work {
+    Alone(u64),
+    With { work: u64 },
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    from: String,
+    to: String,
+    count: u64,
+}
+
+impl Facts {
+    /// Reads what `/debug/snapshot/NAMESPACE/NAME` answered.
+    pub fn read(text: &str) -> Result<Self> {
+        serde_json::from_str(text).context("the operator's snapshot does not read")
+    }
+
+    /// The kind of a unit; empty when there is no such unit.
+    pub fn kind(&self, unit: &str) -> &str {
+        self.unit(unit).map_or("", |unit| &unit.kind)
+    }
+
+    /// What speaks for a place: less work than on other kinds, and messages that need not travel.
+    pub fn why(&self, actor: &str, unit: &str, places: &[Assignment]) -> String {
+        let kind = self.kind(unit);
+        let works = self.works(actor);
+        let here = works.get(kind).copied().unwrap_or_default();
+        let mut why = format!("{} of work", seconds(here));
+        let elsewhere = works.iter().filter(|(other, _)| **other != kind);
+        let elsewhere: Vec<_> =
+            elsewhere.map(|(other, work)| format!("{} on {other}", seconds(*work))).collect();
+        if !elsewhere.is_empty() {
+            why = format!("{why} ({})", elsewhere.join(", "));
+        }
+        let (mut all, mut stay) = (0, 0);
+        for message in &self.messages {
+            let (from, to) = (short(&message.from), short(&message.to));
+            if from == actor || to == actor {
+                all += message.count;
+                let other = if from == actor { to } else { from };
+                let beside = places.iter().any(|place| place.actor == other && place.unit == unit);
+                stay += if beside { message.count } else { 0 };
+            }
+        }
+        why + &match stay {
+            _ if all == 0 => String::new(),
+            0 => ", all messages travel".to_owned(),
+            stay if stay == all => ", all messages stay here".to_owned(),
+            stay => format!(", {} % of the messages stay here", 100 * stay / all),
+        }
+    }
+
+    /// For each unit: how much it has to do of what it can, and who does it.
+    pub fn loads(&self, places: &[Assignment]) -> Vec<[String; 3]> {
+        let row = |unit: &Unit| {
+            let actors: Vec<_> =
+                places.iter().filter(|place| place.unit == unit.id).map(|place| &*place.actor).collect();
+            let work = |actor: &&str| self.works(actor).get(&*unit.kind).copied().unwrap_or_default();
+            let load: u64 = actors.iter().map(work).sum();
+            let load = format!("{:>6} of {:>7}", seconds(load), seconds(unit.capacity));
+            let idle = if actors.is_empty() { "-".to_owned() } else { actors.join(", ") };
+            [unit.id.clone(), load, idle]
+        };
+        self.units.iter().map(row).collect()
+    }
+
+    /// How long the work is counted over, in words.
+    pub fn window(&self) -> String {
+        seconds(self.window_microseconds)
+    }
+
+    fn unit(&self, id: &str) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.id == id)
+    }
+
+    /// The work per window of an actor, by kind.
+    fn works(&self, actor: &str) -> BTreeMap<&str, u64> {
+        let found = self.actors.iter().find(|other| short(&other.id) == actor);
+        let works = found.iter().flat_map(|actor| &actor.runs_on);
+        works
+            .map(|(kind, work)| match work {
+                Work::Alone(work) | Work::With { work } => (kind.as_str(), *work),
+            })
+            .collect()
+    }
+}
+
+/// The name of an actor within its application.
+fn short(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
+}
+
+/// Microseconds as seconds, with one digit after the point.
+fn seconds(microseconds: u64) -> String {
+    let tenths = (microseconds + 50_000) / 100_000;
+    format!("{}.{} s", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Facts;
+    use crds::Assignment;
+
+    #[test]
+    fn a_place_is_explained_by_work_and_by_messages_that_stay() {
+        let text = r#"{"windowMicroseconds": 30000000, "units": [{"id": "n/c-0", "kind": "cpu", "capacity": 108000000}],
+            "actors": [{"id": "a/b/x-0", "runsOn": {"cpu": {"work": 25200000, "nodeRequires": {}}, "gpu": 2160000}}],
+            "messages": [{"from": "a/b/x-0", "to": "a/b/y-0", "count": 5}, {"from": "a/b/z-0", "to": "a/b/x-0", "count": 2}]}"#;
+        let facts = Facts::read(text).unwrap();
+        let at = |actor: &str, unit: &str| Assignment {
+            actor: actor.into(),
+            unit: unit.into(),
+            ..Assignment::default()
+        };
+        let places = [at("x-0", "n/c-0"), at("y-0", "n/c-0"), at("z-0", "m/c-0")];
+        assert_eq!(
+            facts.why("x-0", "n/c-0", &places),
+            "25.2 s of work (2.2 s on gpu), 71 % of the messages stay here"
+        );
+        assert_eq!(facts.loads(&places[..1]), [["n/c-0", "25.2 s of 108.0 s", "x-0"].map(str::to_owned)]);
+    }
+}

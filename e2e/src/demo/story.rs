@@ -1,0 +1,85 @@
+//! How the demo talks: one line per step with the seconds since its start, tables, and bold only on a terminal.
+
+use std::{
+    fmt::Display,
+    io::{IsTerminal as _, Write as _, stdout},
+    time::Instant,
+};
+
+/// What is told, on stdout.
+pub struct Story {
+    started: Instant,
+    terminal: bool,
+}
+
+impl Story {
+    /// Begins now.
+    pub fn begin() -> Self {
+        Self { started: Instant::now(), terminal: stdout().is_terminal() }
+    }
+
+    /// A step that begins, with the time.
+    pub fn step(&self, text: impl Display) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        self.print(&format!("{} {text}\n", self.bold(&format!("{seconds:6.1} s "))));
+    }
+
+    /// A line that belongs to the step before; an empty one sets things apart.
+    pub fn say(&self, text: impl Display) {
+        let line = format!("{MARGIN}{text}");
+        self.print(&format!("{}\n", line.trim_end()));
+    }
+
+    /// How far a wait has come, on a line that the next one replaces; only where a person looks.
+    pub fn progress(&self, text: impl Display) {
+        if self.terminal {
+            self.print(&format!("{MARGIN}{text}\u{1b}[K\r"));
+        }
+    }
+
+    /// Rows under headings, each column as wide as its widest cell.
+    pub fn table<const N: usize>(&self, headings: [&str; N], rows: &[[String; N]]) {
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([headings[column].len()]).max().unwrap_or_default()
+        };
+        let line = |cells: [&str; N]| {
+            let padded = |(column, cell): (usize, &&str)| format!("{cell:<width$}", width = width(column));
+            let line = cells.iter().enumerate().map(padded).collect::<Vec<_>>().join("  ");
+            line.trim_end().to_owned()
+        };
+        self.say("");
+        self.say(self.bold(&line(headings)));
+        for row in rows {
+            self.say(line(row.each_ref().map(String::as_str)));
+        }
+        self.say("");
+    }
+
+    fn bold(&self, text: &str) -> String {
+        if self.terminal { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn print(&self, text: &str) {
+        let clear = if self.terminal { "\u{1b}[K" } else { "" };
+        let mut out = stdout().lock();
+        // a reader that went away is no reason to leave things running
+        let _ = write!(out, "{clear}{text}").and_then(|()| out.flush());
+    }
+}
+
+/// As wide as the time of a step.
+const MARGIN: &str = "          ";
+
+/// A number with its thousands set apart.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::from(if number < 0 { "-" } else { "" });
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,73 @@
+//! The product as it is installed here: the chart in the cluster, its programs beside it.
+//!
+//! KWOK's nodes run no containers, so the chart is installed with no operator replica and with a node selector for
+//! the agents that matches nothing: everything is rendered and nothing starts. Operator and agent then run as
+//! processes, with what the chart rendered for them and with tokens of its `ServiceAccount`s.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+
+use crate::{Cluster, Output, Process, Workload, keeper};
+
+/// Where the chart is installed.
+pub const NAMESPACE: &str = "cairn-system";
+/// The Deployment, and the `ServiceAccount` of its pods.
+pub const OPERATOR: &str = "cairn-operator";
+/// The `DaemonSet`, and the `ServiceAccount` of its pods.
+pub const AGENT: &str = "cairn-node-agent";
+
+/// A file or folder of the source tree, `examples/pools.yaml` for example.
+pub fn tree(path: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a package lies in the workspace");
+    root.join(path)
+}
+
+impl Cluster {
+    /// Installs the chart; `settings` are given to Helm as they are, for example `["--set=operator.leaseSeconds=5"]`.
+    ///
+    /// The agent will serve the machines that are described in `topologies`, a file or a folder.
+    pub async fn install(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
+        let mut arguments: Vec<OsString> = ["install", "cairn"].map(OsString::from).into();
+        arguments.push(tree("charts/cairn").into());
+        arguments.extend(["--create-namespace", "--namespace", NAMESPACE].map(OsString::from));
+        arguments.extend(
+            ["--set=operator.replicas=0", "--set=agent.nodeSelector.nowhere=here"].map(OsString::from),
+        );
+        let mut simulate = OsString::from("--set-string=agent.simulate=");
+        simulate.push(topologies);
+        arguments.push(simulate);
+        arguments.extend(settings.iter().map(OsString::from));
+        self.helm(arguments).await
+    }
+
+    /// The operator's Deployment.
+    pub async fn operator(&self) -> Result<Workload<'_>> {
+        self.deployment(NAMESPACE, OPERATOR).await
+    }
+
+    /// Starts the operator and waits until its caches are filled; it may not lead yet.
+    pub async fn start_operator(&self) -> Result<Process> {
+        let process = self.operator().await?.start(&keeper::built(OPERATOR)?).await?;
+        process.wait_ready().await?;
+        Ok(process)
+    }
+
+    /// Starts the agent that serves every described machine, and waits until it has published those that are there.
+    pub async fn start_agent(&self) -> Result<Process> {
+        let workload = self.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", "nowhere");
+        let process = workload.start(&keeper::built(AGENT)?).await?;
+        process.wait_ready().await?;
+        Ok(process)
+    }
+
+    /// `kubectl-cairn`, set up for this cluster, to be given arguments.
+    pub fn kubectl_cairn(&self) -> Result<tokio::process::Command> {
+        let mut command = tokio::process::Command::new(keeper::built("kubectl-cairn")?);
+        command.env("KUBECONFIG", &self.plane().kubeconfig);
+        Ok(command)
+    }
+}

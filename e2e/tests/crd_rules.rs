@@ -1,0 +1,176 @@
+//! The kinds on a real API server: they install without a warning, explain themselves, and refuse what they promise.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+
+use e2e::{Cluster, product::tree};
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
+    core::response::Status,
+};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use cases::{Case, Examples, change};
+
+#[path = "../../crds/tests/cases/mod.rs"]
+mod cases;
+
+/// The cluster with the kinds in it, and what kubectl said when they were installed.
+async fn installed() -> &'static (&'static Cluster, e2e::Output) {
+    static INSTALLED: OnceCell<(&'static Cluster, e2e::Output)> = OnceCell::const_new();
+    INSTALLED
+        .get_or_init(async || {
+            let cluster = Cluster::shared();
+            let manifests = tree("crds/manifests");
+            let said =
+                cluster.kubectl(["apply".as_ref(), "-f".as_ref(), manifests.as_os_str()]).await.unwrap();
+            let waited = cluster
+                .kubectl(["wait", "crd", "--all", "--for=condition=Established", "--timeout=30s"])
+                .await;
+            waited.unwrap();
+            (cluster, said)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn the_kinds_install_without_a_warning() {
+    let (cluster, said) = installed().await;
+    assert_eq!(said.stderr, "");
+    assert_eq!(said.stdout.lines().count(), 5, "{}", said.stdout);
+    // applied once more, nothing differs: what the API server keeps is what the manifests say
+    let manifests = tree("crds/manifests");
+    let again = cluster.kubectl(["apply".as_ref(), "-f".as_ref(), manifests.as_os_str()]).await.unwrap();
+    assert_eq!(again.stdout.matches(" unchanged").count(), 5, "{}", again.stdout);
+}
+
+/// Each kind's Api in the namespace of its examples.
+fn api(client: &Client, base: &Value) -> Api<DynamicObject> {
+    let (version, kind) = (base["apiVersion"].as_str().unwrap(), base["kind"].as_str().unwrap());
+    let (group, version) = version.split_once('/').unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    match base["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+fn object(value: &Value) -> DynamicObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// What the API server answers to a new object, or to a change of `old`; nothing is kept.
+async fn asked(api: &Api<DynamicObject>, new: &Value, old: Option<&Value>) -> Result<(), Box<Status>> {
+    let answer = match old {
+        None => api.create(&parameters(true), &object(new)).await,
+        Some(old) => {
+            let before = api.create(&parameters(false), &object(old)).await.unwrap();
+            let mut after = object(new);
+            after.metadata.resource_version = before.resource_version();
+            let answer = api.replace(&before.name_any(), &parameters(true), &after).await;
+            api.delete(&before.name_any(), &DeleteParams::default()).await.unwrap();
+            answer
+        }
+    };
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn parameters(dry_run: bool) -> PostParams {
+    PostParams { dry_run, ..PostParams::default() }
+}
+
+fn examples() -> BTreeMap<String, Examples> {
+    cases::read(&tree("crds/tests/rules"))
+}
+
+/// What is wrong with the API server's answers to one case; `None` when both are as promised.
+async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<String> {
+    let old = case.old.as_ref().map(|changes| change(base, changes));
+    if let Err(status) = asked(api, &change(base, &case.accepted), old.as_ref()).await {
+        return Some(format!("accepted: {}", status.message));
+    }
+    let Err(status) = asked(api, &change(base, &case.refused), old.as_ref()).await else {
+        return Some("refused: it was accepted".to_owned());
+    };
+    // the API server names the object itself by nothing at all
+    let at = if case.at.is_empty() { "<nil>" } else { &case.at };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let promised = causes.into_iter().any(|cause| cause.field == at && cause.message.ends_with(&case.says));
+    (!promised)
+        .then(|| format!("refused at {at} with {:?}, and the API server says {}", case.says, status.message))
+}
+
+#[tokio::test]
+async fn every_rule_is_kept_by_the_api_server_in_the_same_words() {
+    let (cluster, _) = installed().await;
+    let client = cluster.client().await.unwrap();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for (kind, examples) in examples() {
+        let api = api(&client, &examples.base);
+        asked(&api, &examples.base, None).await.unwrap_or_else(|status| panic!("{kind}: {}", status.message));
+        for case in &examples.cases {
+            count += 1;
+            wrong.extend(
+                judge(&api, &examples.base, case)
+                    .await
+                    .map(|wrong| format!("{kind}, {}: {wrong}", case.rule)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} rules:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 30, "only {count} rules");
+}
+
+#[tokio::test]
+async fn the_largest_application_is_accepted() {
+    let (cluster, _) = installed().await;
+    let base = &examples()["actorapplication"].base;
+    let largest = cases::largest_application(base);
+    let api = api(&cluster.client().await.unwrap(), base);
+    asked(&api, &largest, None).await.unwrap_or_else(|status| panic!("{}", status.message));
+}
+
+/// Every field that is not the pod template's says what it is, in the words that `kubectl explain` prints.
+#[tokio::test]
+async fn every_field_explains_itself() {
+    let (cluster, _) = installed().await;
+    let definitions = cluster.kubectl(["get", "crd", "-ojson"]).await.unwrap().stdout;
+    let definitions: Value = serde_json::from_str(&definitions).unwrap();
+    let mut levels = Vec::new();
+    for definition in definitions["items"].as_array().unwrap() {
+        let name = definition["spec"]["names"]["singular"].as_str().unwrap();
+        collect(name, &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &mut levels);
+    }
+    assert!(levels.len() > 35, "{levels:?}");
+    let explained = stream::iter(&levels).map(async |level| {
+        let said = cluster.kubectl(["explain", level]).await.unwrap().stdout;
+        let nothing = said.contains("<no description>") || !said.contains("DESCRIPTION:\n    ");
+        nothing.then(|| format!("kubectl explain {level}\n{said}"))
+    });
+    let silent: Vec<_> = explained.buffer_unordered(4).filter_map(async |said| said).collect().await;
+    assert!(silent.is_empty(), "{}", silent.join("\n"));
+}
+
+/// The path of every object in a schema, the pod template and what Kubernetes describes itself left out.
+fn collect(path: &str, schema: &Value, levels: &mut Vec<String>) {
+    levels.push(path.to_owned());
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        if ["metadata", "template", "nodeSelector", "tolerations", "env"].contains(&name.as_str())
+            && !path.ends_with("instance.spec")
+        {
+            continue;
+        }
+        let inner = if property["items"].is_object() { &property["items"] } else { property };
+        if inner["properties"].is_object() {
+            collect(&format!("{path}.{name}"), inner, levels);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `kubectl cairn` and the operator see the same world and come to the same decision.
+
+use anyhow::ensure;
+use e2e::{Cluster, SimulatedNode, command};
+use serde_json::Value;
+
+use crate::stage::{Stage, application, cpus, gpus};
+
+#[tokio::test]
+async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
+    let cluster = Cluster::shared();
+    let nodes = [
+        SimulatedNode::new("one").zone("a"),
+        SimulatedNode::new("two").zone("b").resource("acme.com/gpu", 1).taint("quiet", "yes", "NoSchedule"),
+        SimulatedNode::new("three").zone("a").label("disk", "fast"),
+    ];
+    let stage = Stage::set("decisions", nodes, [cpus(), gpus()]).await;
+    stage.machine("two", &[("gpu-0", "GPU")]);
+    stage.apply(&application("other", &[("b", 3, &[("cpu", "20ms")])])).await;
+    stage.settled("other", super::stage::Seen::all_placed).await;
+    let mut manifest =
+        application("app", &[("a", 3, &[("cpu", "5ms"), ("gpu", "1ms")]), ("c", 2, &[("cpu", "3ms")])]);
+    manifest["spec"]["actors"][1]["avoid"] = serde_json::json!(["a"]);
+    manifest["spec"]["channels"] = serde_json::json!([{"from": "a", "to": "c", "rate": "50/s", "messageBytes": "4Ki", "pattern": "AllToAll", "drag": 2}]);
+    stage.apply(&manifest).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    let app = format!("{}/app", stage.namespace);
+
+    // the same snapshot, byte for byte
+    let debug = stage.product.operator.port(8081).unwrap();
+    let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let now = &answer.headers["x-cairn-now"];
+    let kinds =
+        "nodes,pods,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
+    let dump = cluster.kubectl(["get", kinds, "-A", "-oyaml"]).await.unwrap().stdout;
+    let mut plan = cluster.kubectl_cairn().unwrap();
+    plan.args(["plan", "-f", "-", "--application", &app, "--now", now, "-o", "snapshot"]);
+    let from_dump = command::run(plan, &dump).await.unwrap().stdout;
+    assert!(from_dump == answer.body, "the dump:\n{from_dump}\nthe operator:\n{}", answer.body);
+    assert!(from_dump.contains("taint") || from_dump.contains("NoSchedule"), "{from_dump}");
+
+    // planned again, from the snapshot and on the live cluster, it stays as it is
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("snapshot.json");
+    std::fs::write(&file, &from_dump).unwrap();
+    let mut plan = cluster.kubectl_cairn().unwrap();
+    plan.args(["plan", "-o", "json", "--snapshot"]).arg(&file);
+    let replayed: Value = serde_json::from_str(&command::run(plan, "").await.unwrap().stdout).unwrap();
+    let mut plan = cluster.kubectl_cairn().unwrap();
+    plan.args(["plan", "-o", "json", "--application", &app]);
+    let live: Value = serde_json::from_str(&command::run(plan, "").await.unwrap().stdout).unwrap();
+    let decided = stage.settled("app", super::stage::Seen::all_placed).await;
+    for plan in [&replayed, &live] {
+        assert_eq!(plan["moves"], serde_json::json!([]), "{plan:#}");
+        for (actor, unit) in decided.places() {
+            assert_eq!(plan["assignments"][format!("{app}/{actor}")], unit, "{plan:#}");
+        }
+    }
+    let mut plan = cluster.kubectl_cairn().unwrap();
+    plan.args(["plan", "--application", &app]);
+    let told = command::run(plan, "").await.unwrap().stdout;
+    assert!(told.contains("stays") && !told.contains("moves"), "{told}");
+}
+
+#[tokio::test]
+async fn the_topology_of_a_node_can_be_asked_for() {
+    let cluster = Cluster::shared();
+    let stage =
+        Stage::set("topology", [SimulatedNode::new("cairn-gpu").resource("nvidia.com/gpu", 2)], []).await;
+    stage.example_machines();
+    let topology = e2e::wait_for("the machine is known", crate::stage::SOON, async || {
+        let mut topology = cluster.kubectl_cairn()?;
+        topology.args(["topology", "cairn-gpu"]);
+        let said = command::run(topology, "").await?.stdout;
+        ensure!(said.contains("gpu-1"), "{said}");
+        anyhow::Ok(said)
+    })
+    .await;
+    for part in ["gpu-0", "numa-0", "NVLink", "A100"] {
+        assert!(topology.contains(part), "{topology}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Two operators: one decides, and when it is gone or cut off, the other does. Never both.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use e2e::{
+    AuditEvent, Cluster, SimulatedNode, keeper,
+    product::{NAMESPACE, OPERATOR},
+    wait_for,
+};
+use serde_json::json;
+
+use crate::stage::{SOON, Stage, application, cpus};
+
+/// Who holds the operators' lease.
+async fn holder(cluster: &Cluster) -> anyhow::Result<String> {
+    let lease = ["get", "lease", "cairn-operator", "-n", NAMESPACE, "-ojsonpath={.spec.holderIdentity}"];
+    Ok(cluster.kubectl(lease).await?.stdout)
+}
+
+#[tokio::test]
+async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
+    let cluster = Cluster::shared();
+    let mut stage = Stage::set("election", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    wait_for("the first leads", SOON, async || {
+        let holder = holder(cluster).await?;
+        ensure!(!holder.is_empty(), "nobody leads");
+        anyhow::Ok(())
+    })
+    .await;
+    let first = holder(cluster).await.unwrap();
+    let before = cluster.audit().await.unwrap();
+    let name = if first == "cairn-operator-0" { "cairn-operator-1" } else { "cairn-operator-0" };
+    let second = cluster.operator().await.unwrap().field("metadata.name", name);
+    let second = second.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
+    second.wait_ready().await.unwrap();
+
+    // the first decides, and all writes are its own
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    let by_operators = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
+    let waiting = cluster.audit().await.unwrap();
+    let all: Vec<_> = waiting.since(&before).iter().filter(by_operators).collect();
+    let writers: std::collections::BTreeSet<_> =
+        all.iter().filter(|event| event.is_write()).map(|event| &event.credential).collect();
+    let everybody: std::collections::BTreeSet<_> = all.iter().map(|event| &event.credential).collect();
+    assert_eq!((writers.len(), everybody.len()), (1, 2), "one of two writes: {writers:?} of {everybody:?}");
+    let first_credential = (*writers.first().unwrap()).clone();
+    assert_eq!(holder(cluster).await.unwrap(), first);
+
+    // it is frozen, as on a machine that hangs, while there is something to do
+    stage.product.operator.freeze().unwrap();
+    stage
+        .patch(
+            "app",
+            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+        )
+        .await;
+    wait_for("the second leads", Duration::from_secs(90), async || {
+        let holder = holder(cluster).await?;
+        ensure!(holder == name, "{holder} leads");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    let taken_over = cluster.audit().await.unwrap();
+
+    // it wakes up, finds its lease gone, and ends without a write
+    stage.product.operator.thaw().unwrap();
+    let exit = stage.product.operator.wait_ended(SOON).await.unwrap();
+    assert_eq!(exit.code, Some(1), "{exit}");
+    stage.patch("app", &json!({"spec": {"channels": []}})).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    let after = cluster.audit().await.unwrap();
+    let late: Vec<_> = after
+        .since(&taken_over)
+        .iter()
+        .filter(by_operators)
+        .filter(|event| event.is_write() && event.credential == first_credential && event.code < 400)
+        .collect();
+    assert_eq!(late, Vec::<&AuditEvent>::new(), "the first wrote after it had lost the lease");
+
+    // and one that is stopped in order gives the lease back at once
+    let mut second = std::mem::replace(&mut stage.product.operator, second);
+    drop(second.stop().await);
+    let exit = stage.product.operator.stop().await.unwrap();
+    assert_eq!(exit.code, Some(0), "{exit}");
+    assert_eq!(holder(cluster).await.unwrap(), "");
+    stage.product.operator = cluster.start_operator().await.unwrap();
+    stage.patch("app", &json!({"spec": {"paused": true}})).await;
+    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+}

@@ -1,0 +1,167 @@
+//! An application from its first manifest to its deletion, and the cluster around it that changes.
+
+use anyhow::{bail, ensure};
+use e2e::{Cluster, SimulatedNode, product::tree};
+use serde_json::json;
+
+use crate::stage::{SOON, Stage, application, cpus, implementation};
+
+/// The example of the paper, on the example machines, through everything that happens to applications.
+#[expect(clippy::too_many_lines, reason = "a life, told in its order")]
+#[tokio::test]
+async fn surveillance_through_its_life() {
+    let cluster = Cluster::shared();
+    let stage = Stage::set("vision", [], []).await;
+    stage.example_machines();
+    for file in ["examples/nodes.yaml", "examples/pools.yaml"] {
+        cluster.kubectl(["apply".as_ref(), "-f".as_ref(), tree(file).as_os_str()]).await.unwrap();
+    }
+    let examples = ["cairn-cpu", "cairn-fpga", "cairn-gpu", "cairn-numa"];
+    let _nodes = cluster.adopt_nodes(examples);
+    cluster.wait_nodes_ready(&examples).await.unwrap();
+    e2e::wait_for("the machines are known", SOON, async || {
+        let known = cluster.kubectl(["get", "nodetopologies", "-oname"]).await?.stdout;
+        if known.lines().count() == 4 { Ok(()) } else { bail!("{known}") }
+    })
+    .await;
+    let manifest = std::fs::read_to_string(tree("examples/surveillance.yaml")).unwrap();
+    stage.namespace.apply(&manifest.replace("namespace: vision", "")).await.unwrap();
+
+    // as the paper has it: proven, both GPUs, one CPU full, the fifth elsewhere
+    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
+    assert_eq!((seen.vector(), seen.spec().optimal), (vec![0, 59040, 21], true));
+    let on = |unit: &str| seen.places().iter().filter(|(_, its)| **its == unit).count();
+    assert_eq!(
+        (on("cairn-gpu/gpus-0"), on("cairn-gpu/gpus-1"), on("cairn-gpu/cpus-0")),
+        (1, 1, 5),
+        "{:?}",
+        seen.places()
+    );
+
+    // more of a group, and fewer
+    let classify = "/spec/actors/1";
+    patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 7}])).await;
+    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
+    assert_eq!(seen.places().len(), 10);
+    patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 4}])).await;
+    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
+    assert_eq!(seen.places().keys().filter(|actor| actor.starts_with("classify-")).count(), 4);
+
+    // a kind less: who ran on it goes elsewhere; and once more
+    patch(
+        &stage,
+        &json!([{"op": "test", "path": format!("{classify}/implementations/1/kind"), "value": "gpu"},
+        {"op": "remove", "path": format!("{classify}/implementations/1")}]),
+    )
+    .await;
+    let kinds = |seen: &crate::stage::Seen| {
+        seen.spec().assignments.iter().filter(|place| place.pool == "gpus").count()
+    };
+    stage
+        .settled("surveillance", |seen| {
+            seen.all_placed()?;
+            ensure!(kinds(seen) == 0, "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+    patch(&stage, &json!([{"op": "add", "path": format!("{classify}/implementations/1"), "value": implementation("gpu", "3ms")},
+        {"op": "replace", "path": format!("{classify}/replicas"), "value": 5}]))
+    .await;
+    let before = stage
+        .settled("surveillance", |seen| {
+            seen.all_placed()?;
+            ensure!(kinds(seen) == 2, "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+
+    // a node less, and one with the same devices more: the moves that pay are made
+    cluster.kubectl(["delete", "node", "cairn-gpu"]).await.unwrap();
+    let without = stage
+        .settled("surveillance", |seen| {
+            seen.all_placed()?;
+            ensure!(!seen.nodes().contains("cairn-gpu"), "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+    assert!(without.spec().moves.iter().all(|step| !step.reason.is_empty()), "{:?}", without.spec().moves);
+    let moved = stage.event("surveillance", "Moved", "node cairn-gpu is gone").await;
+    assert!(moved.contains(" from cairn-gpu/"), "{moved}");
+    let nodes = std::fs::read_to_string(tree("examples/nodes.yaml")).unwrap();
+    cluster.kubectl_with(["apply", "-f-"], &nodes).await.unwrap();
+    let after = stage
+        .settled("surveillance", |seen| {
+            seen.all_placed()?;
+            ensure!(kinds(seen) == 2, "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+    assert!(
+        after.vector() < without.vector(),
+        "{:?} is no better than {:?}",
+        after.vector(),
+        without.vector()
+    );
+    let communication = |seen: &crate::stage::Seen| seen.spec().objective["communication"];
+    assert_eq!(communication(&after), communication(&before), "back at the optimum");
+
+    // a pool less: nobody is left on its devices
+    cluster.kubectl(["delete", "devicepool", "gpus"]).await.unwrap();
+    stage
+        .settled("surveillance", |seen| {
+            seen.all_placed()?;
+            ensure!(kinds(seen) == 0, "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+
+    // gone, and nothing of it stays
+    stage.namespace.kubectl(["delete", "actorapp", "surveillance"]).await.unwrap();
+    e2e::wait_for("nothing is left of it", SOON, async || {
+        let kinds = "actorapplications,placements,instances,pods";
+        let left = stage.namespace.kubectl(["get", kinds, "-oname"]).await?.stdout;
+        if left.is_empty() { Ok(()) } else { bail!("{left}") }
+    })
+    .await;
+}
+
+async fn patch(stage: &Stage, patch: &serde_json::Value) {
+    let patch = patch.to_string();
+    stage
+        .namespace
+        .kubectl(["patch", "actorapp", "surveillance", "--type=json", "-p", &patch])
+        .await
+        .unwrap();
+}
+
+/// Paused, an application keeps what it has and says what it would do.
+#[tokio::test]
+async fn a_paused_application_changes_nothing_and_says_what_it_would_do() {
+    let stage = Stage::set("paused", [SimulatedNode::new("paused")], [cpus()]).await;
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    stage.patch("app", &json!({"spec": {"paused": true}})).await;
+    stage
+        .namespace
+        .kubectl([
+            "patch",
+            "actorapp",
+            "app",
+            "--type=json",
+            "-p",
+            r#"[{"op": "replace", "path": "/spec/actors/0/replicas", "value": 3}]"#,
+        ])
+        .await
+        .unwrap();
+    let seen = stage
+        .seen("app", |seen| {
+            let told = seen.message("Paused", "True")?;
+            ensure!(told.starts_with("2 actors would start"), "{told}");
+            Ok(())
+        })
+        .await;
+    assert_eq!((seen.pods.len(), seen.places().len()), (1, 1));
+    stage.patch("app", &json!({"spec": {"paused": false}})).await;
+    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
+    assert_eq!(seen.pods.len(), 3);
+}

@@ -1,0 +1,17 @@
+//! The product as its users meet it: installed from the chart, on simulated nodes, seen through the API.
+//!
+//! One control plane and one installed product for all; whoever holds the [`stage`](stage::Stage) has it alone, and
+//! finds it empty. Each file is about one thing that users rely on.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod crash;
+mod decisions;
+mod election;
+mod lifecycle;
+mod policies;
+mod rest;
+mod rights;
+mod room;
+mod stage;
+mod trouble;

@@ -1,0 +1,83 @@
+//! Policies that are wrong, and policies that are not there.
+
+use anyhow::ensure;
+use e2e::{Cluster, SimulatedNode, product::NAMESPACE};
+use serde_json::json;
+
+use crate::stage::{Stage, application, cpus};
+
+#[tokio::test]
+async fn a_policy_with_an_error_leaves_the_last_good_one_in_force() {
+    let cluster = Cluster::shared();
+    let stage = Stage::set("policies", [SimulatedNode::new("policies")], [cpus()]).await;
+    let policy = async |text: &str| {
+        let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "quick", "namespace": NAMESPACE,
+            "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": text}});
+        cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    };
+    policy("window: 10s\nstrategy: greedy\n").await;
+    let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
+    manifest["spec"]["policy"] = json!("quick");
+    stage.apply(&manifest).await;
+    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
+    let decided = |seen: &crate::stage::Seen| (seen.spec().strategy.clone(), seen.spec().window_microseconds);
+    assert_eq!(decided(&seen), ("greedy".to_owned(), Some(10_000_000)));
+
+    policy("window: 20s\nobjectives: [overload\nstrategy: greedy\n").await;
+    let note = stage.policy_event("quick", "PolicyRefused", "line").await;
+    assert!(note.contains("policy.yaml line ") && note.contains("last good version"), "{note}");
+    let seen = stage
+        .seen("app", |seen| {
+            let told = seen.message("PolicyRefused", "True")?;
+            ensure!(told.contains("policy.yaml line ") && told.contains("last good version"), "{told}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(seen.message("Ready", "True").unwrap(), "all 1 actors run where they were placed");
+    // the last good one decides
+    stage
+        .patch(
+            "app",
+            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+        )
+        .await;
+    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
+    assert_eq!(decided(&seen), ("greedy".to_owned(), Some(10_000_000)));
+
+    // put right, it counts, and the condition goes
+    policy("window: 20s\nstrategy: greedy\n").await;
+    stage
+        .seen("app", |seen| {
+            ensure!(seen.condition("PolicyRefused").is_none(), "{:?}", seen.condition("PolicyRefused"));
+            Ok(())
+        })
+        .await;
+    stage.patch("app", &json!({"spec": {"channels": []}})).await;
+    let seen = stage.settled("app", |seen| {
+        ensure!(seen.spec().window_microseconds == Some(20_000_000), "{:?}", decided(seen));
+        seen.all_placed()
+    });
+    assert_eq!(seen.await.spec().strategy, "greedy");
+    cluster.kubectl(["delete", "configmap", "quick", "-n", NAMESPACE]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_that_is_not_there_is_named_and_so_are_those_that_are() {
+    let stage = Stage::set("unknown", [SimulatedNode::new("unknown")], [cpus()]).await;
+    let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
+    manifest["spec"]["policy"] = json!("fastest");
+    stage.apply(&manifest).await;
+    let expected = "there is no policy fastest; name one of: throughput";
+    let seen = stage
+        .seen("app", |seen| {
+            let told = seen.message("Accepted", "False")?;
+            ensure!(told == expected, "{told}");
+            Ok(())
+        })
+        .await;
+    assert_eq!((seen.pods.len(), seen.decision.is_none()), (0, true));
+    assert_eq!(stage.event("app", "Policy", "fastest").await, expected);
+    // named rightly, it runs
+    stage.patch("app", &json!({"spec": {"policy": "throughput"}})).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+}

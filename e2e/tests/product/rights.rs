@@ -1,0 +1,57 @@
+//! The chart gives each program the rights that it uses, and no other.
+
+use anyhow::ensure;
+use e2e::{
+    AuditEvent, Cluster, SimulatedNode,
+    product::{AGENT, NAMESPACE, OPERATOR},
+    wait_for,
+};
+use serde_json::json;
+
+use crate::stage::{SOON, Stage, application, cpus, gpus};
+
+/// A short life in which each right is needed once; then each must have been used, and none been missing.
+#[tokio::test]
+async fn each_right_is_used_and_none_is_missing() {
+    let cluster = Cluster::shared();
+    let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
+    let mut stage = Stage::set("rights", nodes, [cpus(), gpus()]).await;
+    stage.machine("two", &[("gpu-0", "GPU")]);
+    // placed, moved to another kind, an actor less
+    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
+    let seen = stage.settled("app", |seen| {
+        ensure!(seen.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", seen.places());
+        seen.all_placed()
+    });
+    seen.await;
+    // the same thing is said twice: the second time by a patch of the first
+    for replicas in [50, 51] {
+        let patch =
+            json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
+        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
+    }
+    // it is stopped in order, which gives the lease back, and comes again
+    stage.product.operator.stop().await.unwrap();
+    stage.product.operator = cluster.start_operator().await.unwrap();
+
+    for account in [OPERATOR, AGENT] {
+        let grants = cluster.grants(NAMESPACE, account).await.unwrap();
+        let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, account);
+        wait_for("every right is used", SOON, async || {
+            let log = cluster.audit().await?;
+            let events: Vec<_> = log.events().iter().filter(by_it).collect();
+            let unused = grants.iter().filter(|grant| !events.iter().any(|event| grant.allowed(event)));
+            let unused: Vec<_> = unused.map(ToString::to_string).collect();
+            ensure!(unused.is_empty(), "{account} never used: {unused:?}");
+            Ok(())
+        })
+        .await;
+        let log = cluster.audit().await.unwrap();
+        let forbidden: Vec<_> =
+            log.events().iter().filter(by_it).filter(|event| event.is_forbidden).collect();
+        assert_eq!(forbidden, Vec::<&AuditEvent>::new(), "{account} was refused");
+    }
+}

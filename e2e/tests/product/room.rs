@@ -1,0 +1,84 @@
+//! More wishes than devices.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use crds::{ActorApplication, Placement};
+use e2e::{SimulatedNode, wait_for};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::ListParams};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, application, gpus};
+
+/// Twenty applications at once, ten GPUs: ten get one, ten are told why not, and no pod was ever refused.
+#[tokio::test]
+async fn twenty_applications_share_ten_gpus() {
+    let nodes = (0..5).map(|index| SimulatedNode::new(format!("gpu-{index}")).resource("acme.com/gpu", 2));
+    let stage = Stage::set("room", nodes, [gpus()]).await;
+    for index in 0..5 {
+        stage.machine(&format!("gpu-{index}"), &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    }
+    let history = stage.watch_pods().await;
+    let all: Vec<Value> = (0..20)
+        .map(|index| application(&format!("app-{index:02}"), &[("a", 1, &[("gpu", "1ms")])]))
+        .collect();
+    stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all})).await;
+
+    let named = wait_for("ten run and ten are told why not", SOON, async || {
+        let applications = stage.api::<ActorApplication>().list(&ListParams::default()).await?.items;
+        let phase = |application: &&ActorApplication, phase: &str| {
+            application
+                .status
+                .as_ref()
+                .and_then(|status| status.phase)
+                .is_some_and(|its| its.to_string() == phase)
+        };
+        let running = applications.iter().filter(|application| phase(application, "Running")).count();
+        let unplaced: Vec<_> =
+            applications.iter().filter(|application| !phase(application, "Running")).collect();
+        let mut named = BTreeSet::new();
+        for application in unplaced {
+            let placed =
+                application.status.iter().flat_map(|status| &status.conditions).find(|c| c.type_ == "Placed");
+            let told = placed.is_some_and(|placed| {
+                placed.status == "False" && placed.message.starts_with("1 actor has no place: a-0 (")
+            });
+            ensure!(told, "{} says {placed:?}; {running} run", application.name_any());
+            named.insert(application.name_any());
+        }
+        ensure!((running, named.len()) == (10, 10), "{running} run, {} are told why not", named.len());
+        anyhow::Ok(named)
+    })
+    .await;
+    for name in &named {
+        let note = stage.event(name, "Unplaced", "a-0").await;
+        assert!(note.contains("gpu"), "{name}: {note}");
+    }
+    let decisions = stage.api::<Placement>().list(&ListParams::default()).await.unwrap().items;
+    let units: Vec<_> =
+        decisions.iter().flat_map(|decision| &decision.spec.assignments).map(|place| &place.unit).collect();
+    assert_eq!(
+        (units.len(), units.iter().collect::<BTreeSet<_>>().len()),
+        (10, 10),
+        "each GPU once: {units:?}"
+    );
+    assert_eq!(stage.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 10);
+    assert_eq!(history.unschedulable(), Vec::<String>::new());
+
+    // room comes: who waited gets it
+    let placed = decisions.iter().find(|decision| !decision.spec.assignments.is_empty()).unwrap().name_any();
+    stage.namespace.kubectl(["delete", "actorapp", &placed, "--wait=false"]).await.unwrap();
+    wait_for("one of those who waited runs", SOON, async || {
+        let mut running = Vec::new();
+        for name in &named {
+            let seen = stage.look(name).await?;
+            running
+                .extend(seen.carried_out().is_ok().then(|| seen.places().len()).filter(|count| *count == 1));
+        }
+        ensure!(running.len() == 1, "{} of those who waited run", running.len());
+        anyhow::Ok(())
+    })
+    .await;
+    assert_eq!(history.unschedulable(), Vec::<String>::new());
+}

@@ -1,0 +1,172 @@
+//! What goes wrong around an application is named, answered where there is an answer, and no trouble for others.
+
+use anyhow::ensure;
+use e2e::{SimulatedNode, wait_for};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+
+/// An application that must not notice anything: one actor on a node of its own.
+async fn bystander(stage: &Stage) -> (Seen, crate::stage::PodHistory) {
+    let history = stage.watch_pods().await;
+    let mut bystander = application("bystander", &[("b", 1, &[("cpu", "1ms")])]);
+    bystander["spec"]["actors"][0]["pinTo"] = json!({"node": "quiet"});
+    stage.apply(&bystander).await;
+    (stage.settled("bystander", super::stage::Seen::all_placed).await, history)
+}
+
+/// The bystander's pod is the one that it had.
+async fn unaffected(stage: &Stage, (before, history): &(Seen, crate::stage::PodHistory)) {
+    let now = stage.look("bystander").await.unwrap();
+    assert_eq!(now.pods[0].uid(), before.pods[0].uid());
+    assert_eq!(history.lives()["b-0"], 1);
+    now.message("Ready", "True").unwrap();
+}
+
+#[tokio::test]
+async fn an_actor_that_fits_nowhere_is_named_and_the_others_run() {
+    let stage = Stage::set("big", [SimulatedNode::new("quiet")], [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let mut manifest = application(
+        "app",
+        &[("big", 1, &[("cpu", "1ms")]), ("fpga", 1, &[("fpga", "1ms")]), ("small", 2, &[("cpu", "1ms")])],
+    );
+    let container = "/spec/actors/0/implementations/0/template/spec/containers/0/resources/requests/cpu";
+    *manifest.pointer_mut(container).unwrap() = json!("100");
+    stage.apply(&manifest).await;
+    let seen = stage
+        .settled("app", |seen| {
+            let told = seen.message("Placed", "False")?;
+            ensure!(told.starts_with("2 actors have no place: big-0 ("), "{told}");
+            ensure!(told.contains("fpga-0 ("), "{told}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(seen.places().keys().copied().collect::<Vec<_>>(), ["small-0", "small-1"]);
+    assert_eq!(seen.application.status.as_ref().unwrap().phase.unwrap().to_string(), "Degraded");
+    stage.event("app", "Unplaced", "big-0").await;
+    unaffected(&stage, &bystander).await;
+}
+
+#[tokio::test]
+async fn a_device_that_vanishes_is_left_and_comes_back() {
+    let nodes = [SimulatedNode::new("quiet"), SimulatedNode::new("devices").resource("acme.com/gpu", 2)];
+    let stage = Stage::set("vanish", nodes, [cpus(), gpus()]).await;
+    stage.machine("devices", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    let bystander = bystander(&stage).await;
+    stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+
+    stage.machine("devices", &[("gpu-0", "GPU")]);
+    let seen = stage
+        .settled("app", |seen| {
+            let told = seen.message("Placed", "False")?;
+            ensure!(told.starts_with("1 actor has no place: a-"), "{told}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(seen.places().values().copied().collect::<Vec<_>>(), ["devices/gpus-0"]);
+    unaffected(&stage, &bystander).await;
+
+    stage.machine("devices", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    unaffected(&stage, &bystander).await;
+}
+
+#[tokio::test]
+async fn the_actors_of_a_deleted_node_start_elsewhere() {
+    let nodes = ["quiet", "one", "two"].map(SimulatedNode::new);
+    let mut stage = Stage::set("lost", nodes, [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let mut manifest = application("app", &[("a", 3, &[("cpu", "1ms")])]);
+    for implementation in manifest["spec"]["actors"][0]["implementations"].as_array_mut().unwrap() {
+        let container =
+            implementation.pointer_mut("/template/spec/containers/0/resources/requests/cpu").unwrap();
+        *container = json!("1200m");
+    }
+    stage.apply(&manifest).await;
+    let before = stage.settled("app", super::stage::Seen::all_placed).await;
+    // a node that is not the bystander's
+    let lost = before.nodes().into_iter().find(|node| *node != "quiet").unwrap().to_owned();
+    stage.nodes.delete(&lost).await.unwrap();
+    let after = stage
+        .settled("app", |seen| {
+            seen.all_placed()?;
+            ensure!(!seen.nodes().contains(&*lost), "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+    let moves = &after.spec().moves;
+    assert!(moves.iter().any(|step| step.reason == format!("node {lost} is gone")), "{moves:?}");
+    stage.event("app", "Moved", &format!("node {lost} is gone")).await;
+    unaffected(&stage, &bystander).await;
+}
+
+/// The scheduler knows rules that Cairn does not; its refusal is a fact, and the actor goes elsewhere.
+#[tokio::test]
+async fn what_the_scheduler_refuses_is_placed_elsewhere() {
+    let nodes = ["quiet", "left", "right"].map(SimulatedNode::new);
+    let stage = Stage::set("refused", nodes, [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let foreign = |node: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("foreign-{node}"), "labels": {"noisy": "yes"}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]}})
+    };
+    // the template wants no noisy pod beside it, and there is one on all nodes but one
+    for node in ["quiet", "left"] {
+        stage.apply(&foreign(node)).await;
+    }
+    let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
+    let affinity: Value = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"noisy": "yes"}}, "topologyKey": "kubernetes.io/hostname"}]}});
+    manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"]["affinity"] = affinity;
+    let history = stage.watch_pods().await;
+    stage.apply(&manifest).await;
+    let seen = stage
+        .settled("app", |seen| {
+            ensure!(seen.places()["a-0"].starts_with("right/"), "{:?}", seen.places());
+            Ok(())
+        })
+        .await;
+    if !history.unschedulable().is_empty() {
+        let note = stage.event("app", "Refused", "a-0 on ").await;
+        assert!(note.contains("anti-affinity"), "{note}");
+        let refusals = &seen.decision.as_ref().unwrap().status.as_ref().unwrap().refusals;
+        assert!(refusals.iter().all(|refusal| refusal.reason.contains("anti-affinity")), "{refusals:?}");
+    }
+    unaffected(&stage, &bystander).await;
+}
+
+/// What admission refuses is told in its own words, and tried again when the refusal has run out.
+#[tokio::test]
+async fn what_a_quota_refuses_is_named_and_tried_again() {
+    let stage = Stage::set("quota", [SimulatedNode::new("quiet")], [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let quota = |pods: u32| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": pods.to_string()}}});
+    stage.apply(&quota(2)).await;
+    wait_for("the quota counts", SOON, async || {
+        let used = stage
+            .namespace
+            .kubectl(["get", "resourcequota", "few", "-ojsonpath={.status.used.pods}"])
+            .await?;
+        ensure!(used.stdout == "1", "{used:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let note = stage.event("app", "Refused", "exceeded quota: few").await;
+    assert!(note.starts_with("a-"), "{note}");
+    stage
+        .seen("app", |seen| {
+            let told = seen.message("Placed", "False")?;
+            ensure!(told.contains("exceeded quota: few"), "{told}");
+            ensure!(seen.pods.len() == 1, "{} pods", seen.pods.len());
+            Ok(())
+        })
+        .await;
+    unaffected(&stage, &bystander).await;
+    stage.apply(&quota(10)).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    unaffected(&stage, &bystander).await;
+}
