@@ -63,7 +63,6 @@ pub(crate) fn byte_quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 0,
-        "nullable": false, // a null is pruned and becomes the default; it would reach us otherwise
         "pattern": "^[0-9]{1,15}([.][0-9]{1,3})?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
     })
 }
