@@ -63,6 +63,8 @@ pub(crate) fn byte_quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 0,
+        // a null is pruned and becomes the default; said because kube says `true` where nothing is said
+        "nullable": false,
         "pattern": "^[0-9]{1,15}([.][0-9]{1,3})?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
     })
 }

@@ -36,8 +36,30 @@ pub use topology::{
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde_json::Value;
 
 /// The five definitions, in the order in which a reader meets them.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![ActorApplication::crd(), DevicePool::crd(), NodeTopology::crd(), Placement::crd(), Instance::crd()]
+    let all =
+        [ActorApplication::crd(), DevicePool::crd(), NodeTopology::crd(), Placement::crd(), Instance::crd()];
+    all.map(as_kept).into()
+}
+
+/// The definition as the API server keeps it: what it leaves out would be a difference at every `kubectl apply`.
+fn as_kept(definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut value = serde_json::to_value(definition).expect("a definition is plain data");
+    drop_not_nullable(&mut value);
+    serde_json::from_value(value).expect("it has lost nothing but defaults")
+}
+
+/// Drops `nullable: false`, the default, everywhere.
+fn drop_not_nullable(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "nullable" || *value != Value::Bool(false));
+            fields.values_mut().for_each(drop_not_nullable);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_not_nullable),
+        _ => {}
+    }
 }
