@@ -39,8 +39,19 @@ pub(crate) enum Outcome {
 
 /// Why a program could not be run; clingo says more on standard error.
 #[derive(Debug, thiserror::Error)]
-#[error("clingo: {0}")]
-pub struct EngineError(#[from] clingo::ClingoError);
+pub enum EngineError {
+    /// clingo refuses the program, or runs out of memory.
+    #[error("clingo: {0}")]
+    Clingo(#[from] clingo::ClingoError),
+    /// A model is no better than the one before: clingo has lost track of its bound, and what it says next is no proof.
+    #[error("clingo went from a model of {before:?} to one of {after:?}, which is no better")]
+    NoBetter {
+        /// The minimized sums of the model before.
+        before: Vec<i64>,
+        /// The minimized sums of the model that should not be.
+        after: Vec<i64>,
+    },
+}
 
 /// Runs a program; `found` gets each model, each better than the one before, and says whether to go on.
 ///
@@ -68,7 +79,7 @@ pub(crate) fn run(
     let outcome = search_on(&mut search, &mut found);
     // The handle has no `Drop`: whatever happened, it is closed.
     search.close()?;
-    Ok(outcome?)
+    outcome
 }
 
 /// The best that a program concludes.
@@ -100,11 +111,17 @@ pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
 fn search_on(
     search: &mut SolveHandle,
     found: &mut dyn FnMut(Model) -> ControlFlow<()>,
-) -> Result<Outcome, clingo::ClingoError> {
+) -> Result<Outcome, EngineError> {
+    let mut before: Option<Vec<i64>> = None;
     loop {
         search.resume()?;
         let Some(model) = search.model()? else { break };
         let model = Model { atoms: model.symbols(ShowType::SHOWN)?, cost: model.cost()? };
+        if let Some(before) = before.replace(model.cost.clone())
+            && before <= model.cost
+        {
+            return Err(EngineError::NoBetter { before, after: model.cost });
+        }
         if found(model).is_break() {
             return Ok(Outcome::Stopped);
         }

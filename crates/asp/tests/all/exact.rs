@@ -94,6 +94,13 @@ fn three_hundred_worlds_are_solved_to_the_optimum_of_all_assignments() {
     }
 }
 
+/// A world with a literal that counted on one level and whose complement counted on another: clasp 3.3.9 went from
+/// model to model without end, none better than the one before.
+#[test]
+fn a_world_that_made_clingo_lose_its_track() {
+    check(Snapshot::read(include_str!("complementary.json")).unwrap().file());
+}
+
 proptest! {
     #![proptest_config(crate::seeds(40))]
     #[test]
