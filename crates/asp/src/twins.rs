@@ -125,3 +125,145 @@ fn singled_out(snapshot: &Snapshot) -> BTreeSet<usize> {
     }
     units
 }
+
+#[cfg(test)]
+mod tests {
+    use placement::file::{Actor, Drag, Node, PairCost, Places, RunsOn, Scope, SnapshotFile, Unit};
+
+    use super::*;
+
+    /// What makes a world another one.
+    type Change = fn(&mut SnapshotFile);
+
+    /// Two actors, neither of which can have all three units to itself; `change` makes the units less alike.
+    fn classes(change: impl Fn(&mut SnapshotFile)) -> Vec<Vec<usize>> {
+        let node = |i: usize| Node {
+            id: format!("n{i}"),
+            provides: [("cores".to_owned(), 1)].into(),
+            ..Node::default()
+        };
+        let unit = |i: usize| Unit {
+            id: format!("u{i}"),
+            kind: "cpu".into(),
+            node: format!("n{i}"),
+            capacity: 3,
+            provides: [("memory".to_owned(), 1)].into(),
+            ..Unit::default()
+        };
+        let needs = |name: &str| [(name.to_owned(), 1)].into();
+        let runs_on = RunsOn { work: 2, requires: needs("memory"), node_requires: needs("cores") };
+        let actor = |i: usize| Actor {
+            id: format!("a{i}"),
+            runs_on: [("cpu".to_owned(), runs_on.clone()), ("gpu".to_owned(), runs_on.clone())].into(),
+            ..Actor::default()
+        };
+        let mut file = SnapshotFile {
+            version: placement::file::VERSION,
+            nodes: (0..3).map(node).collect(),
+            units: (0..3).map(unit).collect(),
+            actors: (0..2).map(actor).collect(),
+            ..SnapshotFile::default()
+        };
+        file.exchange_cost.other_kind = Some(2);
+        change(&mut file);
+        let snapshot = Snapshot::new(file).unwrap();
+        let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+        Twins::new(&snapshot, &Rooms::new(&snapshot), &movable).classes
+    }
+
+    /// A third actor that stays on unit 1.
+    fn resident(file: &mut SnapshotFile) {
+        let stays =
+            Actor { id: "a2".into(), fixed: true, current: Some("u1".into()), ..file.actors[0].clone() };
+        file.actors.push(stays);
+    }
+
+    #[test]
+    fn units_are_alike_when_nothing_tells_them_apart() {
+        assert_eq!(classes(|_| {}), [[0, 1, 2]]);
+        let one_node = |file: &mut SnapshotFile| {
+            file.units.iter_mut().for_each(|unit| unit.node = "n0".into());
+        };
+        assert_eq!(classes(one_node), [[0, 1, 2]]);
+        assert_eq!(classes(|file| file.units.iter_mut().for_each(|unit| unit.slots = Some(1))), [[0, 1, 2]]);
+        // What cannot bind tells nothing apart.
+        assert_eq!(classes(|file| file.units[1].slots = Some(9)), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn whatever_tells_a_unit_apart_does() {
+        let changes: [(&str, Change); 13] = [
+            ("kind", |file| file.units[1].kind = "gpu".into()),
+            ("zone", |file| file.units[1].zone = Some("z".into())),
+            ("capacity", |file| file.units[1].capacity = 2),
+            ("slots", |file| file.units[1].slots = Some(1)),
+            ("a resource", |file| file.units[1].provides.clear()),
+            ("a resource of the node", |file| file.nodes[1].provides.clear()),
+            ("a rule", |file| {
+                let (actors, places) = (vec!["a0".into()], Places::Units(vec!["u1".into()]));
+                file.constraints.push(Constraint::Never {
+                    actors,
+                    places,
+                    except_current: false,
+                    reason: None,
+                });
+            }),
+            ("what runs there", |file| file.actors[0].current = Some("u1".into())),
+            ("who wants to be there", |file| {
+                let (actor, unit) = ("a0".into(), "u1".into());
+                file.constraints.push(Constraint::Prefer { actor, unit, weight: 1 });
+            }),
+            ("links", |file| {
+                let [a, b] = ["u1".to_owned(), "u3".to_owned()];
+                file.units.push(Unit { id: b.clone(), kind: "fpga".into(), ..file.units[0].clone() });
+                file.units[3].node = "n3".into();
+                file.exchange_cost.pairs.push(PairCost { a, b, cost: 9 });
+            }),
+            ("work of others", |file| resident(file)),
+            ("ties to who stays there", |file| {
+                resident(file);
+                file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+                file.annoyance.push(Drag { a: "a0".into(), b: "a2".into(), drag: 1 });
+            }),
+            ("a relation to who stays there", |file| {
+                resident(file);
+                file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+                let (on, actors) = (Scope::Unit, vec!["a0".into(), "a2".into()]);
+                file.constraints.push(Constraint::Apart { on, actors, reason: None });
+            }),
+        ];
+        for (what, change) in changes {
+            assert_eq!(classes(change), [[0, 2]], "{what}");
+        }
+        // Who stays there and has no ties to anybody takes nothing but room.
+        let idle = |file: &mut SnapshotFile| {
+            resident(file);
+            file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+        };
+        assert_eq!(classes(idle), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn units_that_share_a_node_are_alike_within_a_domain_of_it() {
+        let shared = |file: &mut SnapshotFile| {
+            file.units.iter_mut().for_each(|unit| unit.node = "n0".into());
+            file.units[1].numa = Some("0".into());
+        };
+        assert_eq!(classes(shared), [[0, 2]]);
+        let two_and_one = |file: &mut SnapshotFile| file.units[2].node = "n0".into();
+        assert_eq!(classes(two_and_one), [[0, 2]]);
+        // A domain of a node that a unit has to itself is a name and no more.
+        assert_eq!(classes(|file| file.units[1].numa = Some("0".into())), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn an_assignment_is_ordered_and_no_worse() {
+        let twins = Twins { classes: vec![vec![1, 3, 4]], movable: vec![0, 1, 2, 3] };
+        let ordered = twins.ordered(&vec![Some(4), Some(0), Some(1), Some(4)]);
+        assert_eq!(ordered, [Some(1), Some(0), Some(3), Some(1)]);
+        assert_eq!(twins.in_order().collect::<Vec<_>>(), [(1, 3), (3, 4)]);
+        assert!(twins.spare().is_empty());
+        let few = Twins { classes: vec![vec![1, 3, 4]], movable: vec![0] };
+        assert_eq!(few.spare(), BTreeSet::from([3, 4]));
+    }
+}
