@@ -1,7 +1,5 @@
 //! `plan --snapshot`.
 
-use std::time::{Duration, Instant};
-
 use crate::{File, cairn, cairn_fed};
 
 const P_8X4: &str = "examples/instances/P-8x4-s1.json";
@@ -51,18 +49,6 @@ fn the_small_instance_is_solved_and_proven() {
     assert_eq!(plan["stoppedBy"], "proof");
     assert_eq!(plan["strategy"], "asp");
     assert_eq!(plan["assignments"].as_object().unwrap().len(), 8);
-}
-
-#[test]
-fn the_small_instance_takes_a_tenth_of_a_second_at_most() {
-    // The fastest of some runs: what the command needs, not what else the machine does.
-    let within = (0..50).any(|_| {
-        let started = Instant::now();
-        let ran = cairn(&["plan", "--snapshot", P_8X4, "-o", "json"]);
-        assert_eq!(ran.json()["optimal"], true);
-        started.elapsed() <= Duration::from_millis(100)
-    });
-    assert!(within, "none of 50 runs was fast enough");
 }
 
 #[test]
