@@ -92,6 +92,7 @@ async fn show(cluster: &Cluster, story: &Story, hold: bool) -> Result<()> {
     story.step(format!("{} of {} actors are placed, and their pods run:", placed.running, placed.wanted));
     scene.placement(&placed.decision).await?;
 
+    story.say("");
     story.step(format!("Deleting the node with the GPUs: kubectl delete node {LOST}"));
     let since = jiff::Timestamp::now();
     Api::<Node>::all(scene.client.clone()).delete(LOST, &DeleteParams::default()).await?;
@@ -188,6 +189,7 @@ impl Scene<'_> {
         self.story.table(["ACTOR", "UNIT", "NODE", "KIND", "WHY"], &rows);
         let work = format!("WORK PER {}", facts.window());
         self.story.table(["UNIT", &work, "ACTORS"], &facts.loads(&spec.assignments));
+        self.story.say("");
         self.story.say(format!("objective  {}", in_words(spec)));
         let proof = if spec.optimal { "proven optimal" } else { "not proven optimal" };
         self.story.say(format!("           {} by {}: {proof}", vector(spec), spec.strategy));
@@ -218,6 +220,7 @@ impl Scene<'_> {
         };
         let mut events: Vec<_> = events.into_iter().filter(concerns).collect();
         events.sort_by(|one, other| one.event_time.cmp(&other.event_time));
+        self.story.say("");
         self.story.say(format!("kubectl events -n {namespace} --for actorapplication/{name}"));
         for event in events {
             let note = event.note.unwrap_or_default();
@@ -228,7 +231,6 @@ impl Scene<'_> {
                 self.story.say(format!("  {reason:<8} {line}"));
             }
         }
-        self.story.say("");
         Ok(())
     }
 

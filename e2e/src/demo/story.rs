@@ -37,7 +37,7 @@ impl Story {
         }
     }
 
-    /// Rows under headings, each column as wide as its widest cell.
+    /// Rows under headings after an empty line, each column as wide as its widest cell.
     pub fn table<const N: usize>(&self, headings: [&str; N], rows: &[[String; N]]) {
         let width = |column: usize| {
             let cells = rows.iter().map(|row| row[column].chars().count());
@@ -53,7 +53,6 @@ impl Story {
         for row in rows {
             self.say(line(row.each_ref().map(String::as_str)));
         }
-        self.say("");
     }
 
     fn bold(&self, text: &str) -> String {

@@ -87,6 +87,22 @@ impl Drop for Sweeper {
     }
 }
 
+impl Drop for Stage {
+    /// Applications and their pods go while their nodes are still there: nobody else would confirm that pods ended.
+    fn drop(&mut self) {
+        let mut kubectl = Cluster::shared().command("kubectl");
+        kubectl.args([
+            "delete",
+            "actorapplications,pods",
+            "--all",
+            "--timeout=20s",
+            "-n",
+            self.namespace.name(),
+        ]);
+        let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
 impl Stage {
     /// Waits for an empty cluster and sets it up: nodes, their machines where they have devices, and pools.
     pub async fn set(
