@@ -56,7 +56,7 @@ pub fn spec(
         window_microseconds: snapshot.file().window_microseconds.map(whole),
         objective: plan.cost.by_name(snapshot),
         objective_summary: Some(format!("{:?}", &vector[1..])),
-        gap_percent: gap_percent(&levels, &vector[1..], &plan.bound),
+        gap_percent: plan.gap_percent(snapshot),
         bound: plan.bound.clone(),
         levels,
         optimal: plan.optimal,
@@ -80,18 +80,6 @@ pub fn short_name(id: &str) -> String {
 
 fn cut(text: &str) -> String {
     text.chars().take(LONGEST_REASON).collect()
-}
-
-/// Distance to the bound of the first level that is not at it, in percent of the value, rounded up.
-fn gap_percent(levels: &[String], values: &[i64], bound: &BTreeMap<String, i64>) -> Option<i64> {
-    for (level, value) in levels.iter().zip(values) {
-        match bound.get(level) {
-            Some(bound) if bound == value => {}
-            Some(bound) if *value > 0 => return Some(((value - bound) * 100 + value - 1) / value),
-            _ => return None,
-        }
-    }
-    Some(0)
 }
 
 /// Every actor that was somewhere and is elsewhere now, with the reason.

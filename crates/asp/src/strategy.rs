@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use placement::{
-    Answer, Assignment, Budget, Greedy, Objectives, Snapshot, SnapshotError, SolveError, StoppedBy, Strategy,
+    Answer, Assignment, Budget, Greedy, Objectives, Snapshot, SnapshotError, SolveError, Stage, StoppedBy,
+    Strategy,
 };
 
 use crate::child::{Job, Limits};
@@ -76,10 +77,10 @@ impl Strategy for Asp {
             snapshot,
             budget,
             spent: greedy.effort,
-            best: Best::of(snapshot, greedy.assignment, greedy.effort),
+            best: Best::of(snapshot, greedy.assignment, greedy.effort, greedy.stage),
         };
         if snapshot.violations(&snapshot.incumbent()).is_empty() {
-            search.offer(snapshot.incumbent(), 0);
+            search.offer(snapshot.incumbent(), 0, Stage::Incumbent);
         }
         if greedy.stopped_by == StoppedBy::Deadline || (budget.stop)() {
             return Ok(search.answer(StoppedBy::Deadline, BTreeMap::new()));
@@ -103,11 +104,12 @@ struct Best {
     vector: Vec<i64>,
     /// Pieces of effort after which it was known.
     effort: u64,
+    stage: Stage,
 }
 
 impl Best {
-    fn of(snapshot: &Snapshot, assignment: Assignment, effort: u64) -> Self {
-        Self { vector: vector(snapshot, &assignment), assignment, effort }
+    fn of(snapshot: &Snapshot, assignment: Assignment, effort: u64, stage: Stage) -> Self {
+        Self { vector: vector(snapshot, &assignment), assignment, effort, stage }
     }
 }
 
@@ -178,7 +180,7 @@ impl Search<'_> {
             self.spent += 1;
             tracing::debug!(vector = ?exact, "model");
             last = Some(exact);
-            self.offer(assignment, self.spent);
+            self.offer(assignment, self.spent, Stage::Whole);
             Ok(())
         })?;
         match &ended {
@@ -196,8 +198,8 @@ impl Search<'_> {
     }
 
     /// Takes an assignment if it is better, and lawful.
-    fn offer(&mut self, assignment: Assignment, effort: u64) {
-        let offered = Best::of(self.snapshot, assignment, effort.max(self.best.effort));
+    fn offer(&mut self, assignment: Assignment, effort: u64, stage: Stage) {
+        let offered = Best::of(self.snapshot, assignment, effort.max(self.best.effort), stage);
         if offered.vector < self.best.vector && self.snapshot.violations(&offered.assignment).is_empty() {
             self.best = offered;
         }
@@ -239,6 +241,7 @@ impl Search<'_> {
             bound,
             optimal: false,
             effort: self.best.effort,
+            stage: self.best.stage,
             stopped_by,
         }
     }

@@ -15,7 +15,11 @@ pub struct Report {
     objective: InOrder,
     bound: InOrder,
     optimal: bool,
+    /// Absent where no bound is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_percent: Option<i64>,
     strategy: &'static str,
+    stage: &'static str,
     seed: u64,
     effort: u64,
     stopped_by: &'static str,
@@ -58,7 +62,9 @@ impl Report {
             objective: objective(snapshot, plan),
             bound: bound(snapshot, plan),
             optimal: plan.optimal,
+            gap_percent: plan.gap_percent(snapshot),
             strategy: plan.strategy,
+            stage: plan.stage.into(),
             seed: plan.seed,
             effort: plan.effort,
             stopped_by: plan.stopped_by.into(),

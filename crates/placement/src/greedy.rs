@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::bundle::{Bundles, Settlement};
 use crate::state::State;
-use crate::{Answer, Budget, Snapshot, SolveError, StoppedBy, Strategy};
+use crate::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 /// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors, and
 /// whole bundles of actors that must be together, as long as that makes the vector smaller.
@@ -43,6 +43,7 @@ impl Strategy for Greedy {
             bound: BTreeMap::new(),
             optimal: false,
             effort: work.done,
+            stage: Stage::Construction,
             stopped_by: if improved || work.left == 0 { StoppedBy::Effort } else { StoppedBy::Deadline },
         })
     }

@@ -34,7 +34,7 @@ pub use plan::{Move, Plan, PlanError, Unplaced, plan};
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use snapshot::{Assignment, Snapshot};
-pub use strategy::{Answer, Budget, SolveError, StoppedBy, Strategy};
+pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};
 
 /// Every strategy of this crate, in the order in which they are listed to people.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::state::State;
 use crate::{
     Assignment, Budget, Cost, Criterion, Judge, JudgeError, Objectives, Rule, Snapshot, SnapshotError,
-    SolveError, StoppedBy, Strategy, Violation,
+    SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -29,6 +29,8 @@ pub struct Plan {
     pub seed: u64,
     /// The effort that replays it.
     pub effort: u64,
+    /// Which part of the search found it.
+    pub stage: Stage,
     /// What ended the search.
     pub stopped_by: StoppedBy,
 }
@@ -119,8 +121,12 @@ pub fn plan(
         return Err(PlanError::Unlawful { strategy: name, violations });
     }
     let claimed = cost.vector(snapshot);
-    let proposed = (answer.assignment, cost);
-    let (assignment, cost) = take_back_idle_moves(snapshot, judge, never_worse(snapshot, judge, proposed)?)?;
+    let mut stage = answer.stage;
+    let (mut assignment, mut cost) = (answer.assignment, cost);
+    if let Some(kept) = not_worse(snapshot, judge, &claimed)? {
+        ((assignment, cost), stage) = (kept, Stage::Incumbent);
+    }
+    let (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
     // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
     let refuted = answer.optimal && cost.vector(snapshot) < claimed;
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
@@ -136,6 +142,7 @@ pub fn plan(
         strategy: name,
         seed: budget.seed,
         effort: answer.effort,
+        stage,
         stopped_by: answer.stopped_by,
     })
 }
@@ -157,54 +164,83 @@ fn assess(
 }
 
 /// What runs now, if it is lawful and not worse than what was proposed.
-fn never_worse(
+fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
-    proposed: (Assignment, Cost),
-) -> Result<(Assignment, Cost), JudgeError> {
+    proposed: &[i64],
+) -> Result<Option<(Assignment, Cost)>, JudgeError> {
     let incumbent = snapshot.incumbent();
+    // The judge is dear, and penalties are never below 0: what is worse without them needs no verdict.
+    if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
+        return Ok(None);
+    }
     let (violations, cost) = assess(snapshot, judge, &incumbent)?;
-    let keep = violations.is_empty() && cost.vector(snapshot) <= proposed.1.vector(snapshot);
-    Ok(if keep { (incumbent, cost) } else { proposed })
+    let keep = violations.is_empty() && cost.vector(snapshot).as_slice() <= proposed;
+    Ok(keep.then_some((incumbent, cost)))
 }
+
+/// Moves that are taken back one at a time, each with a verdict of its own, where all at once are refused.
+const MOST_VERDICTS: usize = 64;
 
 /// Sends back to its unit every actor whose move gains nothing.
 fn take_back_idle_moves(
     snapshot: &Snapshot,
     judge: &dyn Judge,
-    (assignment, mut cost): (Assignment, Cost),
+    (mut assignment, mut cost): (Assignment, Cost),
 ) -> Result<(Assignment, Cost), JudgeError> {
-    let mut state = State::of(snapshot, &assignment);
-    // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
-    let levels = snapshot.objectives().levels();
-    let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
+    let mut verdicts = 0;
     loop {
+        let (without, idle) = without_idle_moves(snapshot, &assignment);
+        if idle.is_empty() {
+            return Ok((assignment, cost));
+        }
+        let (violations, price) = assess(snapshot, judge, &without)?;
+        if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
+            (assignment, cost) = (without, price);
+            continue;
+        }
+        // A policy has more to say than was known: what it minds is found one by one.
         let mut changed = false;
-        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-            let (Some(from), Some(to)) = (snapshot.current(actor), state.assignment[actor]) else { continue };
-            if from == to {
-                continue;
+        for actor in idle {
+            if verdicts == MOST_VERDICTS {
+                return Ok((assignment, cost));
             }
-            state.take(actor);
-            let pays = state.price(actor, to)[..known] < state.price(actor, from)[..known];
-            if pays || !state.admits(actor, from) {
-                state.put(actor, to);
-                continue;
-            }
-            state.put(actor, from);
-            let (violations, without) = assess(snapshot, judge, &state.assignment)?;
-            if violations.is_empty() && without.vector(snapshot) <= cost.vector(snapshot) {
-                cost = without;
-                changed = true;
-            } else {
-                state.take(actor);
-                state.put(actor, to);
+            let mut without = assignment.clone();
+            without[actor] = snapshot.current(actor);
+            verdicts += 1;
+            let (violations, price) = assess(snapshot, judge, &without)?;
+            if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
+                (assignment, cost, changed) = (without, price, true);
             }
         }
         if !changed {
-            return Ok((state.assignment, cost));
+            return Ok((assignment, cost));
         }
     }
+}
+
+/// The assignment without the moves that gain nothing as far as can be known without the judge, and whose they were.
+fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<usize>) {
+    let mut state = State::of(snapshot, assignment);
+    // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
+    let levels = snapshot.objectives().levels();
+    let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
+    let mut idle = Vec::new();
+    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        let (Some(from), Some(to)) = (snapshot.current(actor), state.assignment[actor]) else { continue };
+        if from == to {
+            continue;
+        }
+        state.take(actor);
+        let pays = state.price(actor, to)[..known] < state.price(actor, from)[..known];
+        if pays || !state.admits(actor, from) {
+            state.put(actor, to);
+        } else {
+            state.put(actor, from);
+            idle.push(actor);
+        }
+    }
+    (state.assignment, idle)
 }
 
 /// The strategy's bounds, and for a level whose every criterion is 0 its own value: nothing is below 0.
@@ -231,6 +267,21 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
             let value: i64 = level.iter().map(|criterion| cost.of(*criterion)).sum();
             bound.get(&Objectives::key(level)) == Some(&value)
         })
+}
+
+impl Plan {
+    /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
+    /// where no bound is known for that level.
+    pub fn gap_percent(&self, snapshot: &Snapshot) -> Option<i64> {
+        for level in snapshot.objectives().levels() {
+            let value: i64 = level.iter().map(|criterion| self.cost.of(*criterion)).sum();
+            let bound = *self.bound.get(&Objectives::key(level))?;
+            if bound < value {
+                return Some(((value - bound).saturating_mul(100).saturating_add(value - 1)) / value);
+            }
+        }
+        Some(0)
+    }
 }
 
 impl Snapshot {

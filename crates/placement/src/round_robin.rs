@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::state::State;
-use crate::{Answer, Budget, Snapshot, SolveError, StoppedBy, Strategy};
+use crate::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 /// Goes round the units: each actor lands on the next one that may lawfully take it. Looks at no cost.
 ///
@@ -45,6 +45,7 @@ pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[usize]) -
         assignment: state.assignment,
         bound: BTreeMap::new(),
         optimal: false,
+        stage: Stage::Construction,
         stopped_by: StoppedBy::Effort,
     }
 }

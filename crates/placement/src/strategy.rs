@@ -48,8 +48,26 @@ pub struct Answer {
     pub optimal: bool,
     /// Pieces of work finished when the answer was found: with the same seed it replays the answer.
     pub effort: u64,
+    /// Which part of the search found it.
+    pub stage: Stage,
     /// What ended the search.
     pub stopped_by: StoppedBy,
+}
+
+/// The part of a search that found an answer. A strategy of one part names what it is most like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Stage {
+    /// None: it is what runs now.
+    Incumbent,
+    /// One actor after the other was given a place.
+    Construction,
+    /// Small steps, each from what was found before.
+    Local,
+    /// A part of the world was solved while the rest stood still.
+    Neighbourhood,
+    /// The world was solved as a whole.
+    Whole,
 }
 
 /// What ended a search.

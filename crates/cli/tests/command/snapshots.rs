@@ -30,7 +30,9 @@ fn the_small_instance_is_solved_and_proven() {
         "objective",
         "bound",
         "optimal",
+        "gapPercent",
         "strategy",
+        "stage",
         "seed",
         "effort",
         "stoppedBy",
@@ -48,6 +50,7 @@ fn the_small_instance_is_solved_and_proven() {
     assert_eq!(plan["optimal"], true);
     assert_eq!(plan["stoppedBy"], "proof");
     assert_eq!(plan["strategy"], "asp");
+    assert_eq!(plan["gapPercent"], 0);
     assert_eq!(plan["assignments"].as_object().unwrap().len(), 8);
 }
 
@@ -148,6 +151,7 @@ fn json_and_yaml_say_the_same() {
       },
       "optimal": false,
       "strategy": "greedy",
+      "stage": "construction",
       "seed": 1,
       "effort": 10,
       "stoppedBy": "effort",

@@ -3,7 +3,7 @@
 use placement::file::Constraint;
 use placement::{
     Answer, Assignment, Budget, Greedy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
-    SolveError, StoppedBy, Strategy, plan, strategies,
+    SolveError, Stage, StoppedBy, Strategy, plan, strategies,
 };
 use proptest::prelude::*;
 
@@ -52,6 +52,7 @@ impl Strategy for Says {
             bound: [("overload".to_owned(), 0)].into(),
             optimal: self.optimal,
             effort: 1,
+            stage: Stage::Whole,
             stopped_by: if self.optimal { StoppedBy::Proof } else { StoppedBy::Effort },
         })
     }
