@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""OR-Tools CP-SAT as an opponent: a snapshot on standard input, a placement on standard output.
+
+cpsat.py --seconds S --seed N [--workers W] < snapshot.json > placement.json
+
+For measuring only; nothing that is installed uses it. It needs `pip install ortools` (measured with 9.15) in an
+environment of its own, whose Python `bench-placement --cp-sat` names. The time limit is the solver's alone: reading the
+snapshot and building the model come on top, which is in the opponent's favour.
+
+The model: one literal per actor and unit, exactly one each; work within capacity; resources of units and nodes; slots;
+apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, nodes
+and zones that differ, and one per pair of kinds, so the model is linear in units. Levels are weighed into one sum.
+"""
+import argparse
+import collections
+import json
+import sys
+
+from ortools.sat.python import cp_model
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--seconds", type=float, required=True)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--workers", type=int, default=8)
+    arguments = arguments.parse_args()
+    snapshot = json.load(sys.stdin)
+    model = Model(snapshot)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = arguments.seconds
+    solver.parameters.random_seed = arguments.seed
+    solver.parameters.num_workers = arguments.workers
+    status = solver.solve(model.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        sys.exit(f"cp-sat found no placement: {solver.status_name(status)}")
+    assignments = {
+        model.actors[a]["id"]: model.units[u]["id"] for (a, u), x in model.on.items() if solver.boolean_value(x)
+    }
+    json.dump({"assignments": assignments, "optimal": status == cp_model.OPTIMAL, "bound": model.bounds(solver)},
+              sys.stdout)
+
+
+class Model:
+    def __init__(self, snapshot):
+        self.model = cp_model.CpModel()
+        self.snapshot = snapshot
+        self.units, self.actors = snapshot["units"], snapshot["actors"]
+        self.actor_at = {actor["id"]: a for a, actor in enumerate(self.actors)}
+        self.unit_at = {unit["id"]: u for u, unit in enumerate(self.units)}
+        for unsupported in ("pairs", "otherNuma"):
+            if snapshot.get("exchangeCost", {}).get(unsupported):
+                sys.exit(f"cpsat.py does not know exchangeCost.{unsupported}")
+        self.place()
+        self.limit()
+        self.constrain()
+        self.aim()
+
+    def place(self):
+        self.on, self.need = {}, {}
+        self.by_actor, self.by_unit = collections.defaultdict(list), collections.defaultdict(list)
+        for a, actor in enumerate(self.actors):
+            for u, unit in enumerate(self.units):
+                runs = actor["runsOn"].get(unit["kind"])
+                if runs is None or (actor.get("fixed") and actor["current"] != unit["id"]):
+                    continue
+                if not isinstance(runs, dict):
+                    runs = {"work": runs}
+                requires = collections.Counter(actor.get("requires", {}))
+                requires.update(runs.get("requires", {}))
+                self.need[a, u] = (runs["work"], requires, runs.get("nodeRequires", {}))
+                self.on[a, u] = self.model.new_bool_var("")
+                self.by_actor[a].append(((a, u), self.on[a, u]))
+                self.by_unit[u].append(((a, u), self.on[a, u]))
+            self.model.add_exactly_one(x for _, x in self.here(actor=a))
+
+    def here(self, actor=None, unit=None):
+        return self.by_actor[actor] if actor is not None else self.by_unit[unit]
+
+    def limit(self):
+        """Capacity is a bound: the instances have a placement without overload, and it is looked for."""
+        nodes = collections.defaultdict(lambda: collections.defaultdict(list))
+        provided = {node["id"]: node.get("provides", {}) for node in self.snapshot.get("nodes", [])}
+        reserved = collections.Counter()
+        for constraint in self.snapshot.get("constraints", []):
+            if constraint["type"] == "reserve":
+                reserved[constraint["unit"], constraint["resource"]] += constraint["quantity"]
+        for u, unit in enumerate(self.units):
+            here = self.here(unit=u)
+            self.model.add(sum(self.need[key][0] * x for key, x in here) <= unit["capacity"])
+            if "slots" in unit:
+                self.model.add(sum(x for _, x in here) <= unit["slots"])
+            for resource in {name for key, _ in here for name in self.need[key][1]}:
+                left = unit.get("provides", {}).get(resource, 0) - reserved[unit["id"], resource]
+                self.model.add(sum(self.need[key][1][resource] * x for key, x in here) <= left)
+            for key, x in here:
+                for resource, quantity in self.need[key][2].items():
+                    nodes[unit["node"]][resource].append(quantity * x)
+        for node, resources in nodes.items():
+            for resource, terms in resources.items():
+                self.model.add(sum(terms) <= provided.get(node, {}).get(resource, 0))
+
+    def places(self, scope, actor):
+        """The actor's literals by place within a scope."""
+        places = collections.defaultdict(list)
+        for (_, u), x in self.here(actor=actor):
+            unit = self.units[u]
+            place = unit["id"] if scope == "unit" else unit.get(scope, "of its own " + unit["id"])
+            places[(unit["node"], place) if scope == "numa" else place].append(x)
+        return places
+
+    def constrain(self):
+        for constraint in self.snapshot.get("constraints", []):
+            kind = constraint["type"]
+            if kind == "apart":
+                by_place = collections.defaultdict(list)
+                for actor in constraint["actors"]:
+                    for place, literals in self.places(constraint["on"], self.actor_at[actor]).items():
+                        by_place[place].extend(literals)
+                for literals in by_place.values():
+                    self.model.add_at_most_one(literals)
+            elif kind == "together":
+                first, *others = (self.places(constraint["on"], self.actor_at[actor]) for actor in constraint["actors"])
+                for other in others:
+                    for place in sorted({*first, *other}, key=str):
+                        self.model.add(sum(first.get(place, [])) == sum(other.get(place, [])))
+            elif kind == "pin":
+                self.model.add(self.on[self.actor_at[constraint["actor"]], self.unit_at[constraint["unit"]]] == 1)
+            elif kind in ("only", "never"):
+                self.keep(constraint)
+            elif kind != "reserve":
+                sys.exit(f"cpsat.py does not know the constraint {kind}")
+
+    def keep(self, constraint):
+        for actor in constraint["actors"]:
+            a = self.actor_at[actor]
+            for (_, u), x in self.here(actor=a):
+                unit = self.units[u]
+                inside = (unit["id"] in constraint.get("units", []) or unit["node"] in constraint.get("nodes", [])
+                          or unit.get("zone") in constraint.get("zones", []))
+                stays = constraint.get("exceptCurrent") and self.actors[a].get("current") == unit["id"]
+                if inside != (constraint["type"] == "only") and not stays:
+                    self.model.add(x == 0)
+
+    def edges(self, key, a, b, value):
+        edges = collections.Counter()
+        for given in self.snapshot.get(key, []):
+            pair = sorted((self.actor_at[given[a]], self.actor_at[given[b]]))
+            if pair[0] != pair[1]:
+                edges[tuple(pair)] += given[value]
+        return edges
+
+    def split(self, scope, pair):
+        """1 when the two are in different places of a scope."""
+        if (scope, pair) not in self.splits:
+            a, b = (self.places(scope, actor) for actor in pair)
+            split = self.model.new_bool_var("")
+            for place, literals in a.items():
+                self.model.add(split >= sum(literals) - sum(b.get(place, [])))
+            self.splits[scope, pair] = split
+        return self.splits[scope, pair]
+
+    def aim(self):
+        self.splits = {}
+        cost = self.snapshot.get("exchangeCost", {})
+        kinds = sorted({unit["kind"] for unit in self.units})
+        price = {}
+        for i in kinds:
+            for j in kinds:
+                listed = cost.get("kinds", {})
+                given = listed.get(i, {}).get(j, listed.get(j, {}).get(i))
+                price[i, j] = (1 if i == j else cost.get("otherKind", 0)) if given is None else given
+        same = min(price[kind, kind] for kind in kinds)
+        levels = {"unplaced": 0, "overload": 0}
+        communication = []
+        for pair, count in sorted(self.edges("messages", "from", "to", "count").items()):
+            communication.append(count * same * self.split("unit", pair))
+            if len({unit["node"] for unit in self.units}) > 1 and cost.get("otherNode"):
+                communication.append(count * cost["otherNode"] * self.split("node", pair))
+            if len({unit.get("zone") for unit in self.units}) > 1 and cost.get("otherZone"):
+                communication.append(count * cost["otherZone"] * self.split("zone", pair))
+            a, b = (self.places("kind", actor) for actor in pair)
+            for i in a:
+                for j in b:
+                    extra = price[i, j] - same
+                    if extra > 0 and i != j:
+                        both = self.model.new_bool_var("")
+                        self.model.add(both >= sum(a[i]) + sum(b[j]) - 1)
+                        communication.append(count * extra * both)
+                    elif extra > 0:
+                        apart = self.model.new_bool_var("")
+                        self.model.add(apart >= sum(a[i]) + sum(b[j]) - 2 + self.split("unit", pair))
+                        communication.append(count * extra * apart)
+                    elif extra < 0:
+                        sys.exit(f"cpsat.py does not know an exchange between {i} and {j} below that within a kind")
+        levels["communication"] = sum(communication)
+        levels["annoyance"] = sum(drag * self.split("unit", pair)
+                                  for pair, drag in sorted(self.edges("annoyance", "a", "b", "drag").items()))
+        levels["interference"] = sum(drag * (1 - self.split("unit", pair))
+                                     for pair, drag in sorted(self.edges("interference", "a", "b", "drag").items()))
+        levels["migration"] = sum(
+            actor.get("moveCost", 0) * (1 - self.on.get((a, self.unit_at[actor["current"]]), 0))
+            for a, actor in enumerate(self.actors) if actor.get("current"))
+        most = {"communication": self.most(price, cost),
+                "annoyance": sum(given["drag"] for given in self.snapshot.get("annoyance", [])),
+                "interference": sum(given["drag"] for given in self.snapshot.get("interference", [])),
+                "migration": sum(actor.get("moveCost", 0) for actor in self.actors)}
+        total, weight = 0, 1
+        objectives = self.snapshot.get("objectives", ["overload", ["communication", "migration"], "annoyance"])
+        self.weights = []
+        for level in reversed(objectives):
+            names = [level] if isinstance(level, str) else level
+            unknown = set(names) - set(levels)
+            if unknown:
+                sys.exit(f"cpsat.py does not know {', '.join(sorted(unknown))}")
+            total += weight * sum(levels[name] for name in names)
+            self.weights.insert(0, ("+".join(names), weight))
+            weight *= 1 + sum(most.get(name, 0) for name in names)
+        if weight >= 2**62:
+            sys.exit("the levels do not fit one sum")
+        self.model.minimize(total)
+
+    def most(self, price, cost):
+        dearest = max(price.values()) + cost.get("otherNode", 0) + cost.get("otherZone", 0)
+        return dearest * sum(message["count"] for message in self.snapshot.get("messages", []))
+
+    def bounds(self, solver):
+        """What the bound of the sum says of the first level that is not 0, rounded down: solvers count in floats."""
+        for key, weight in self.weights:
+            if key != "overload":
+                return {key: int(solver.best_objective_bound // weight)}
+        return {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+//! Instances on disk, and the best that is known of them.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use placement::{Snapshot, SnapshotError};
+use serde::Deserialize;
+
+/// A snapshot file and its name.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// The file's name without `.json` and `.gz`.
+    pub name: String,
+    /// What is in it.
+    pub snapshot: Snapshot,
+}
+
+/// Why an instance cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// The file cannot be read.
+    #[error("cannot read {file}")]
+    Unreadable {
+        /// Which file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is no snapshot.
+    #[error("{file} is no snapshot")]
+    Snapshot {
+        /// Which file.
+        file: PathBuf,
+        /// Where and why.
+        #[source]
+        source: SnapshotError,
+    },
+    /// The list of best values is not what it should be.
+    #[error("{file} is no list of best values")]
+    Best {
+        /// Which file.
+        file: PathBuf,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Instance {
+    /// Reads `NAME.json` or `NAME.json.gz`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no snapshot.
+    pub fn read(file: &Path) -> Result<Self, InstanceError> {
+        let text =
+            text(file).map_err(|source| InstanceError::Unreadable { file: file.to_owned(), source })?;
+        let snapshot = Snapshot::read(&text)
+            .map_err(|source| InstanceError::Snapshot { file: file.to_owned(), source })?;
+        Ok(Self { name: Self::name(file), snapshot })
+    }
+
+    /// The name that a file gives its instance.
+    pub fn name(file: &Path) -> String {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        name.strip_suffix(".json").unwrap_or(name).to_owned()
+    }
+
+    /// The instances in a folder, the smaller files of a family first.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn files(folder: &Path) -> Result<Vec<PathBuf>, InstanceError> {
+        let unreadable = |source| InstanceError::Unreadable { file: folder.to_owned(), source };
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+            let file = entry.map_err(unreadable)?.path();
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let ending = name.strip_prefix(&Self::name(&file)).unwrap_or_default();
+            if [".json", ".json.gz"].contains(&ending) && name != BestKnown::FILE {
+                files.push(file);
+            }
+        }
+        files.sort_by_key(|file| by_size(&Self::name(file)));
+        Ok(files)
+    }
+}
+
+fn text(file: &Path) -> std::io::Result<String> {
+    let bytes = std::fs::read(file)?;
+    if file.extension().is_some_and(|ending| ending == "gz") {
+        let mut text = String::new();
+        GzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    String::from_utf8(bytes).map_err(|problem| std::io::Error::new(std::io::ErrorKind::InvalidData, problem))
+}
+
+/// `P-64x11-s1` comes before `P-128x16-s1`, the P family before the C family as the simpler one.
+pub(super) fn by_size(name: &str) -> (std::cmp::Reverse<String>, usize, String) {
+    let (family, rest) = name.split_once('-').unwrap_or((name, ""));
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    (std::cmp::Reverse(family.to_owned()), digits.parse().unwrap_or(0), name.to_owned())
+}
+
+/// The best values that are known, by instance.
+#[derive(Clone, Debug, Default)]
+pub struct BestKnown(BTreeMap<String, Known>);
+
+#[derive(Clone, Debug, Deserialize)]
+struct Known {
+    instance: String,
+    #[serde(default)]
+    proven: bool,
+    /// Criteria by name, among what else the list says.
+    #[serde(flatten)]
+    values: BTreeMap<String, serde_json::Value>,
+}
+
+impl BestKnown {
+    /// The name of the list among the instances.
+    pub const FILE: &str = "best-known.json";
+
+    /// Reads a list of `{"instance": …, "overload": …, "communication": …, …, "proven": …}`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no such list.
+    pub fn read(file: &Path) -> Result<Self, InstanceError> {
+        let text =
+            text(file).map_err(|source| InstanceError::Unreadable { file: file.to_owned(), source })?;
+        let list: Vec<Known> = serde_json::from_str(&text)
+            .map_err(|source| InstanceError::Best { file: file.to_owned(), source })?;
+        Ok(Self(list.into_iter().map(|known| (known.instance.clone(), known)).collect()))
+    }
+
+    /// The best vector of an instance by the keys of its levels; what the list does not say is 0.
+    pub fn vector(&self, instance: &str, levels: &[String]) -> Option<Vec<i64>> {
+        let known = self.0.get(instance)?;
+        let value = |name: &str| known.values.get(name).and_then(serde_json::Value::as_i64).unwrap_or(0);
+        Some(levels.iter().map(|key| key.split('+').map(value).sum()).collect())
+    }
+
+    /// Whether nothing better exists.
+    pub fn is_proven(&self, instance: &str) -> bool {
+        self.0.get(instance).is_some_and(|known| known.proven)
+    }
+}

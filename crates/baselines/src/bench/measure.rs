@@ -1,0 +1,114 @@
+//! One run, in a process of its own so that its memory is nobody else's.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use placement::{Budget, NoPolicy, Objectives, Plan, Strategy};
+
+use super::{Instance, Record};
+
+/// What is run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// On what.
+    pub instance: &'a Instance,
+    /// By whom.
+    pub strategy: &'a dyn Strategy,
+    /// Wall clock that it is given.
+    pub budget: Duration,
+    /// The seed that it is given.
+    pub seed: u64,
+}
+
+/// Plans once, and writes down what that gave and took.
+///
+/// The answer is checked and priced here once more, whatever the plan says of itself.
+pub fn measure(run: &Run) -> Record {
+    let Run { instance, strategy, budget, seed } = *run;
+    let snapshot = &instance.snapshot;
+    let before = processor_time();
+    let started = Instant::now();
+    let stop = || started.elapsed() >= budget;
+    let planned = placement::plan(snapshot, strategy, &NoPolicy, &Budget { effort: None, seed, stop: &stop });
+    let wall = started.elapsed();
+    let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
+    let mut record = Record {
+        instance: instance.name.clone(),
+        actors: snapshot.actors(),
+        units: snapshot.units(),
+        strategy: strategy.name().to_owned(),
+        budget_seconds: budget.as_secs_f64(),
+        seed,
+        levels: std::iter::once("unplaced".to_owned()).chain(levels).collect(),
+        wall_seconds: wall.as_secs_f64(),
+        cpu_seconds: processor_time().saturating_sub(before).as_secs_f64(),
+        peak_memory_mib: peak_memory_mib(),
+        ..Record::default()
+    };
+    match planned {
+        Ok(plan) => fill(&mut record, instance, &plan),
+        Err(problem) => record.problem = Some(in_full(&problem)),
+    }
+    record
+}
+
+fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
+    let snapshot = &instance.snapshot;
+    let violations = snapshot.violations(&plan.assignment);
+    let exact = snapshot.cost(&plan.assignment);
+    // `policy` is the judge's, which cost() leaves 0.
+    let priced = placement::Cost { policy: plan.cost.policy, ..exact };
+    if let Some(violation) = violations.first() {
+        record.problem = Some(format!("unlawful: {violation}"));
+    } else if priced == plan.cost {
+        record.vector = priced.vector(snapshot);
+    } else {
+        record.problem = Some(format!("costs {priced:?}, not {:?} as the plan says", plan.cost));
+    }
+    record.bound = plan.bound.clone();
+    record.optimal = plan.optimal;
+    record.effort = plan.effort;
+    record.stage = plan.stage.to_string();
+    record.stopped_by = plan.stopped_by.to_string();
+    let running = (0..snapshot.actors()).filter(|&actor| snapshot.current(actor).is_some());
+    let (stays, runs) = running.fold((0, 0), |(stays, runs), actor| {
+        (stays + usize::from(plan.assignment[actor] == snapshot.current(actor)), runs + 1)
+    });
+    record.stay = (runs > 0).then(|| super::summary::quotient(stays, runs));
+}
+
+/// Processor time of this process and of its children that have ended.
+fn processor_time() -> Duration {
+    let of = |usage: &Usage| {
+        let parts = [usage.user_time(), usage.system_time()];
+        parts.map(|time| seconds(time.tv_sec(), time.tv_usec())).iter().sum()
+    };
+    usages().iter().map(of).fold(Duration::ZERO, |sum, time: Duration| sum + time)
+}
+
+fn seconds(whole: i64, micros: i64) -> Duration {
+    let whole = Duration::from_secs(u64::try_from(whole).unwrap_or(0));
+    whole + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// Linux counts in KiB, and of the children it tells the largest.
+fn peak_memory_mib() -> u64 {
+    usages().iter().map(|usage| u64::try_from(usage.max_rss()).unwrap_or(0) / 1024).sum()
+}
+
+fn usages() -> [Usage; 2] {
+    [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
+        .map(|who| getrusage(who).expect("both are known to every kernel"))
+}
+
+/// An error with what caused it.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,15 @@
+//! Instances × strategies × budgets × seeds: run, write down, compare.
+
+mod instance;
+mod measure;
+mod plot;
+mod record;
+mod summary;
+mod table;
+
+pub use instance::{BestKnown, Instance, InstanceError};
+pub use measure::{Run, measure};
+pub use plot::{cost_over_time, gap_by_size};
+pub use record::Record;
+pub use summary::{Cell, Summary};
+pub use table::markdown;

@@ -1,0 +1,56 @@
+//! One line of the results: one run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What one run came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    /// The instance's name.
+    pub instance: String,
+    /// How many actors it has.
+    pub actors: usize,
+    /// How many units it has.
+    pub units: usize,
+    /// The strategy's name.
+    pub strategy: String,
+    /// Wall clock that it was given, in seconds.
+    pub budget_seconds: f64,
+    /// The seed that it was given.
+    pub seed: u64,
+    /// The keys of the levels, `unplaced` first.
+    pub levels: Vec<String>,
+    /// The value of each level; empty where there is no lawful answer.
+    pub vector: Vec<i64>,
+    /// Proven lower bounds by key of the level, as the strategy gave them.
+    pub bound: BTreeMap<String, i64>,
+    /// Whether the strategy proved its answer.
+    pub optimal: bool,
+    /// Effort that replays the answer.
+    pub effort: u64,
+    /// Which part of the search found it.
+    pub stage: String,
+    /// What ended the search.
+    pub stopped_by: String,
+    /// Of the actors that run somewhere, how many stay there; absent where none runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stay: Option<f64>,
+    /// Wall clock of planning, in seconds: from the snapshot in memory to the judged plan.
+    pub wall_seconds: f64,
+    /// Processor time of planning in seconds, children included.
+    pub cpu_seconds: f64,
+    /// Peak memory of the process and of its largest child together, in MiB.
+    pub peak_memory_mib: u64,
+    /// Why there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Record {
+    /// By how much the budget was passed, in seconds.
+    pub fn overshoot_seconds(&self) -> f64 {
+        (self.wall_seconds - self.budget_seconds).max(0.0)
+    }
+}

@@ -1,0 +1,144 @@
+//! Runs that differ by their seed alone, put together and held against the best that is known.
+
+use std::collections::BTreeMap;
+
+use super::instance::by_size;
+use super::{BestKnown, Record};
+
+/// Runs of one strategy on one instance with one budget.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The strategy.
+    pub strategy: String,
+    /// Wall clock that was given, in seconds.
+    pub budget_seconds: f64,
+    /// The runs, the best first; those without an answer last.
+    pub runs: Vec<Record>,
+}
+
+/// All runs on one instance.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The instance.
+    pub instance: String,
+    /// How many actors it has.
+    pub actors: usize,
+    /// The best vector: of the list, or of these runs where they beat it.
+    pub best: Vec<i64>,
+    /// Whether the list has a vector, and a run beat it.
+    pub beaten: bool,
+    /// The keys of the levels, `unplaced` first.
+    pub levels: Vec<String>,
+    /// Largest proven lower bound of the first level whose best value is not 0.
+    pub bound: Option<i64>,
+    /// By strategy and budget, in the order in which they were run.
+    pub cells: Vec<Cell>,
+}
+
+impl Summary {
+    /// One summary per instance, by family and size.
+    ///
+    pub fn of(records: &[Record], best: &BestKnown) -> Vec<Self> {
+        let mut by_instance: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+        for record in records {
+            by_instance.entry(by_size(&record.instance)).or_default().push(record);
+        }
+        let known = |run: &Record| best.vector(&run.instance, &run.levels);
+        by_instance.into_values().map(|runs| Self::of_one(&runs, known(runs[0]).as_ref())).collect()
+    }
+
+    fn of_one(runs: &[&Record], known: Option<&Vec<i64>>) -> Self {
+        let found = runs.iter().filter(|run| !run.vector.is_empty()).map(|run| &run.vector).min();
+        let beaten = known.is_some_and(|known| found.is_some_and(|found| found < known));
+        let best = known.into_iter().chain(found).min().cloned().unwrap_or_default();
+        let mut cells: Vec<Cell> = Vec::new();
+        for run in runs {
+            let same = |cell: &&mut Cell| {
+                cell.strategy == run.strategy && cell.budget_seconds.total_cmp(&run.budget_seconds).is_eq()
+            };
+            match cells.iter_mut().find(same) {
+                Some(cell) => cell.runs.push((*run).clone()),
+                None => cells.push(Cell {
+                    strategy: run.strategy.clone(),
+                    budget_seconds: run.budget_seconds,
+                    runs: vec![(*run).clone()],
+                }),
+            }
+        }
+        for cell in &mut cells {
+            cell.runs.sort_by(|a, b| (a.vector.is_empty(), &a.vector).cmp(&(b.vector.is_empty(), &b.vector)));
+        }
+        let levels = runs[0].levels.clone();
+        let decides = best.iter().position(|value| *value != 0);
+        let key = decides.map(|level| &levels[level]);
+        // A bound of a level holds where those above are at their best.
+        let bounds = runs.iter().filter_map(|run| run.bound.get(key?).copied());
+        Self {
+            instance: runs[0].instance.clone(),
+            actors: runs[0].actors,
+            bound: bounds.max(),
+            best,
+            beaten,
+            levels,
+            cells,
+        }
+    }
+
+    /// The cell of a strategy and a budget.
+    pub fn cell(&self, strategy: &str, budget_seconds: f64) -> Option<&Cell> {
+        let same = |cell: &&Cell| {
+            cell.strategy == strategy && cell.budget_seconds.total_cmp(&budget_seconds).is_eq()
+        };
+        self.cells.iter().find(same)
+    }
+
+    /// The level that runs are compared by: the first whose best value is not 0.
+    pub fn deciding_level(&self) -> Option<usize> {
+        self.best.iter().position(|value| *value != 0)
+    }
+
+    /// The value of the deciding level over the best one; `None` where there is no answer or a level above is worse.
+    pub fn ratio(&self, run: &Record) -> Option<f64> {
+        if run.vector.is_empty() {
+            return None;
+        }
+        let Some(level) = self.deciding_level() else {
+            return (run.vector == self.best).then_some(1.0);
+        };
+        let above = run.vector[..level] == self.best[..level];
+        above.then(|| ratio(run.vector[level], self.best[level]))
+    }
+
+    /// Why a run has no ratio, in a word or two.
+    pub fn misses(&self, run: &Record) -> String {
+        let worse = run.vector.iter().zip(&self.best).zip(&self.levels);
+        match worse.into_iter().find(|((value, best), _)| value != best) {
+            Some(((value, _), level)) => format!("{level} {value}"),
+            None => "no answer".to_owned(),
+        }
+    }
+}
+
+impl Cell {
+    /// The median run by vector, of an even number the worse of the two in the middle.
+    pub fn median(&self) -> &Record {
+        &self.runs[self.runs.len() / 2]
+    }
+
+    /// The largest of a quantity.
+    pub fn most(&self, of: impl Fn(&Record) -> f64) -> f64 {
+        self.runs.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+/// `a / b` of counts, for people.
+#[expect(clippy::cast_precision_loss, reason = "counts of actors are far below 2^52")]
+pub(super) fn quotient(a: usize, b: usize) -> f64 {
+    a as f64 / b as f64
+}
+
+/// `a / b` of costs, for people.
+#[expect(clippy::cast_precision_loss, reason = "a ratio is read to four digits")]
+pub(super) fn ratio(a: i64, b: i64) -> f64 {
+    a as f64 / b as f64
+}

@@ -1,0 +1,130 @@
+//! Results as Markdown, the ratio to the best known first.
+
+use std::fmt::Write;
+
+use super::summary::ratio;
+use super::{Cell, Summary};
+
+/// One table of ratios per budget, instances down and strategies across; then every cell in full.
+pub fn markdown(summaries: &[Summary]) -> String {
+    let mut text = String::from("# Placement: strategies on instances\n");
+    text.push_str(
+        "\nThe ratio is the value of the first level whose best known value is not 0, over that value; 1 is the best \
+         known, below 1 is better than it. Where a level above is worse than the best known, that level stands there \
+         instead. Each number is the median of the seeds. Every answer was checked and priced by `placement`.\n",
+    );
+    let strategies = in_order(summaries, |cell| cell.strategy.clone());
+    for budget in budgets(summaries) {
+        let (names, rules) = (strategies.join(" | "), "---:|".repeat(strategies.len()));
+        write!(text, "\n## {budget} s\n\n| instance | best known | {names} |\n|---|---:|{rules}\n")
+            .expect(INTO_TEXT);
+        for summary in summaries.iter().filter(|s| s.cells.iter().any(|c| same(c.budget_seconds, budget))) {
+            write!(text, "| {} | {} |", summary.instance, best(summary)).expect(INTO_TEXT);
+            for strategy in &strategies {
+                let told =
+                    summary.cell(strategy, budget).map_or("–".to_owned(), |cell| told(summary, cell));
+                write!(text, " {told} |").expect(INTO_TEXT);
+            }
+            text.push('\n');
+        }
+    }
+    bounds(&mut text, summaries);
+    details(&mut text, summaries);
+    text
+}
+
+/// Strategies or anything else of the cells, each once, as they come.
+pub(super) fn in_order<T: PartialEq>(summaries: &[Summary], of: impl Fn(&Cell) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in summaries.iter().flat_map(|summary| &summary.cells).map(of) {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
+/// The budgets of all cells, ascending.
+pub(super) fn budgets(summaries: &[Summary]) -> Vec<f64> {
+    let mut all: Vec<f64> =
+        summaries.iter().flat_map(|summary| &summary.cells).map(|c| c.budget_seconds).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all
+}
+
+fn same(a: f64, b: f64) -> bool {
+    a.total_cmp(&b).is_eq()
+}
+
+/// The best vector without the number of unplaced actors where that is 0.
+fn best(summary: &Summary) -> String {
+    let star = if summary.beaten { "\\*" } else { "" };
+    format!("{}{star}", vector(&summary.best))
+}
+
+fn vector(values: &[i64]) -> String {
+    let told = if values.first() == Some(&0) { &values[1..] } else { values };
+    told.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
+}
+
+fn told(summary: &Summary, cell: &Cell) -> String {
+    let run = cell.median();
+    let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
+    summary.ratio(run).map_or_else(|| summary.misses(run), |ratio| format!("{ratio:.4}{proven}"))
+}
+
+fn bounds(text: &mut String, summaries: &[Summary]) {
+    let bounded: Vec<_> = summaries.iter().filter_map(|s| Some((s, s.bound?, s.deciding_level()?))).collect();
+    if bounded.is_empty() {
+        return;
+    }
+    text.push_str("\n## Proven bounds\n\n| instance | level | best known | bound | bound / best |\n|---|---|---:|---:|---:|\n");
+    for (summary, bound, level) in bounded {
+        let (name, key, best) = (&summary.instance, &summary.levels[level], summary.best[level]);
+        writeln!(text, "| {name} | {key} | {best} | {bound} | {:.4} |", ratio(bound, best)).expect(INTO_TEXT);
+    }
+}
+
+fn details(text: &mut String, summaries: &[Summary]) {
+    text.push_str(
+        "\n## In full\n\nMedian, best and worst ratio over the seeds; the median run's values; the largest wall clock, \
+         excess over the budget, processor time (children included) and memory (the process and its largest child).\n\
+         A \\* marks a best value that a run of this table found. ✓: proven by every run.\n\n\
+         | instance | strategy | budget s | runs | ratio | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for summary in summaries {
+        for cell in &summary.cells {
+            let median = cell.median();
+            let ends = [&cell.runs[0], &cell.runs[cell.runs.len() - 1]].map(|run| {
+                summary.ratio(run).map_or_else(|| summary.misses(run), |ratio| format!("{ratio:.4}"))
+            });
+            let values = median.problem.clone().unwrap_or_else(|| vector(&median.vector));
+            let stay = median.stay.map_or("–".to_owned(), |stay| format!("{:.0} %", stay * 100.0));
+            writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.3} | {:.2} | {:.0} |",
+                summary.instance,
+                cell.strategy,
+                cell.budget_seconds,
+                cell.runs.len(),
+                told(summary, cell),
+                ends[0],
+                ends[1],
+                cell.most(|run| run.wall_seconds),
+                cell.most(super::Record::overshoot_seconds),
+                cell.most(|run| run.cpu_seconds),
+                cell.most(mebibytes),
+            )
+            .expect(INTO_TEXT);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory in MiB is far below 2^52")]
+fn mebibytes(run: &super::Record) -> f64 {
+    run.peak_memory_mib as f64
+}
+
+const INTO_TEXT: &str = "writing into a string does not fail";

@@ -1,0 +1,211 @@
+//! `bench-placement`: strategies on instances, measured, compared, drawn.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use asp::{Asp, Limits};
+use baselines::bench::{
+    BestKnown, Instance, Record, Run, Summary, cost_over_time, gap_by_size, markdown, measure,
+};
+use baselines::opponents::External;
+use clap::{Args, Parser, Subcommand};
+use placement::Strategy;
+
+/// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
+#[derive(Parser)]
+#[command(name = "bench-placement", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Run, add the results to OUT/results.jsonl, and write the report
+    Run(RunArguments),
+    /// Write the report from OUT/results.jsonl: results.md, cost-over-time.svg, gap-by-size.svg
+    Report(ReportArguments),
+    /// One run; prints its line of results
+    One(OneArguments),
+    /// Print the strategies
+    Strategies,
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Instances: files, or folders of them
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = "examples/instances")]
+    instances: Vec<PathBuf>,
+    /// Only those whose name begins so
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Strategies by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "asp,greedy")]
+    strategies: Vec<String>,
+    /// Wall clock of one run, in seconds
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "1,5")]
+    budgets: Vec<f64>,
+    /// Seeds
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,3,4,5")]
+    seeds: Vec<u64>,
+    #[command(flatten)]
+    cp_sat: CpSat,
+    #[command(flatten)]
+    report: ReportArguments,
+}
+
+#[derive(Args)]
+struct ReportArguments {
+    /// The folder of the results
+    #[arg(long, value_name = "FOLDER", default_value = "docs/results/placement")]
+    out: PathBuf,
+    /// The best values that are known
+    #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
+    best: PathBuf,
+}
+
+#[derive(Args)]
+struct OneArguments {
+    /// The instance
+    #[arg(long, value_name = "FILE")]
+    instance: PathBuf,
+    /// The strategy
+    #[arg(long, value_name = "NAME")]
+    strategy: String,
+    /// Wall clock in seconds
+    #[arg(long, value_name = "SECONDS")]
+    budget: f64,
+    /// The seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    cp_sat: CpSat,
+}
+
+#[derive(Args)]
+struct CpSat {
+    /// What starts the strategy cp-sat (crates/baselines/opponents/cpsat.py says what it needs)
+    #[arg(long, value_name = "COMMAND", default_value = "python3 crates/baselines/opponents/cpsat.py")]
+    cp_sat: String,
+}
+
+fn main() -> ExitCode {
+    // The solver's process is this program started again.
+    asp::run_child_if_asked();
+    let done = match Arguments::parse().command {
+        What::Run(arguments) => run(&arguments),
+        What::Report(arguments) => report(&arguments),
+        What::One(arguments) => one(&arguments),
+        What::Strategies => print_strategies(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("bench-placement: {problem}");
+            let mut cause = problem.source();
+            while let Some(inner) = cause {
+                eprintln!("  because: {inner}");
+                cause = inner.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Problem = Box<dyn std::error::Error>;
+
+/// Every strategy that can be compared.
+fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
+    let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
+    let command = cp_sat.split_whitespace().map(str::to_owned).collect();
+    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
+    all.extend(placement::strategies());
+    all.push(Box::new(External::new("cp-sat", command, budget)));
+    all
+}
+
+fn print_strategies() -> Result<(), Problem> {
+    let mut out = std::io::stdout().lock();
+    for strategy in strategies(Duration::ZERO, "") {
+        writeln!(out, "{:<12} {}", strategy.name(), strategy.summary())?;
+    }
+    Ok(())
+}
+
+fn one(arguments: &OneArguments) -> Result<(), Problem> {
+    let budget = Duration::try_from_secs_f64(arguments.budget)?;
+    let all = strategies(budget, &arguments.cp_sat.cp_sat);
+    let strategy = all.iter().find(|strategy| strategy.name() == arguments.strategy).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
+        format!("there is no strategy `{}`; use one of {}", arguments.strategy, names.join(", "))
+    })?;
+    let instance = Instance::read(&arguments.instance)?;
+    let record = measure(&Run { instance: &instance, strategy: &**strategy, budget, seed: arguments.seed });
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(&record)?)?;
+    Ok(())
+}
+
+fn run(arguments: &RunArguments) -> Result<(), Problem> {
+    let out = &arguments.report.out;
+    std::fs::create_dir_all(out)?;
+    let mut lines = OpenOptions::new().create(true).append(true).open(out.join(RESULTS))?;
+    for file in instances(arguments)? {
+        for &budget in &arguments.budgets {
+            for strategy in &arguments.strategies {
+                for &seed in &arguments.seeds {
+                    let record = apart(&file, strategy, budget, seed, &arguments.cp_sat.cp_sat)?;
+                    writeln!(lines, "{}", serde_json::to_string(&record)?)?;
+                    let told = record.problem.unwrap_or_else(|| format!("{:?}", record.vector));
+                    let (instance, wall) = (&record.instance, record.wall_seconds);
+                    eprintln!("{instance} {strategy} {budget} s seed {seed}: {told} in {wall:.2} s");
+                }
+            }
+        }
+    }
+    report(&arguments.report)
+}
+
+fn instances(arguments: &RunArguments) -> Result<Vec<PathBuf>, Problem> {
+    let mut files = Vec::new();
+    for path in &arguments.instances {
+        if path.is_dir() { files.extend(Instance::files(path)?) } else { files.push(path.clone()) }
+    }
+    let asked = |file: &PathBuf| {
+        let name = Instance::name(file);
+        arguments.only.is_empty() || arguments.only.iter().any(|only| name.starts_with(only.as_str()))
+    };
+    files.retain(asked);
+    if files.is_empty() {
+        return Err("no instance has such a name; see --instances and --only".into());
+    }
+    Ok(files)
+}
+
+/// One run in a process of its own.
+fn apart(file: &Path, strategy: &str, budget: f64, seed: u64, cp_sat: &str) -> Result<Record, Problem> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["one", "--strategy", strategy, "--cp-sat", cp_sat, "--instance"])
+        .arg(file)
+        .args(["--budget", &budget.to_string(), "--seed", &seed.to_string()])
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+const RESULTS: &str = "results.jsonl";
+
+fn report(arguments: &ReportArguments) -> Result<(), Problem> {
+    let lines = std::fs::read_to_string(arguments.out.join(RESULTS))?;
+    let records: Vec<Record> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let summaries = Summary::of(&records, &BestKnown::read(&arguments.best)?);
+    std::fs::write(arguments.out.join("results.md"), markdown(&summaries))?;
+    std::fs::write(arguments.out.join("cost-over-time.svg"), cost_over_time(&summaries))?;
+    std::fs::write(arguments.out.join("gap-by-size.svg"), gap_by_size(&summaries))?;
+    Ok(())
+}

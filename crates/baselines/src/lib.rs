@@ -1,0 +1,10 @@
+//! Opponents from elsewhere behind the placement seam, and what compares strategies on instances.
+//!
+//! [`opponents`] are [`Strategy`](placement::Strategy)s that Cairn's own have to beat: they get the same snapshot, the
+//! same budget and the same checker. [`bench`] runs strategies on instances and writes what came out as JSON lines,
+//! Markdown and SVG; the program `bench-placement` is its command line.
+//!
+//! Neither the operator nor `kubectl-cairn` uses this crate.
+
+pub mod bench;
+pub mod opponents;

@@ -1,0 +1,89 @@
+//! A solver that is a program of its own: it reads a snapshot and prints a placement.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use serde::Deserialize;
+
+/// Asks another program for a placement.
+///
+/// The program gets `--seconds S --seed N` behind its own arguments and the snapshot on standard input. It prints
+/// one JSON object like `kubectl-cairn plan -o json`, of which `assignments`, `bound` and `optimal` are read.
+/// It keeps its time itself: `stop` is not asked.
+#[derive(Clone, Debug)]
+pub struct External {
+    name: &'static str,
+    command: Vec<String>,
+    time: Duration,
+}
+
+#[derive(Deserialize)]
+struct Printed {
+    assignments: BTreeMap<String, String>,
+    #[serde(default)]
+    bound: BTreeMap<String, i64>,
+    #[serde(default)]
+    optimal: bool,
+}
+
+impl External {
+    /// Runs `command`, a program and its arguments, which may search for `time`.
+    pub fn new(name: &'static str, command: Vec<String>, time: Duration) -> Self {
+        Self { name, command, time }
+    }
+
+    fn ask(&self, snapshot: &Snapshot, seed: u64) -> Result<Printed, String> {
+        let (program, arguments) = self.command.split_first().ok_or("no program is named")?;
+        let seconds = self.time.as_secs_f64().to_string();
+        let mut child = Command::new(program)
+            .args(arguments)
+            .args(["--seconds", &seconds, "--seed", &seed.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|problem| format!("{program} does not start: {problem}"))?;
+        let mut input = child.stdin.take().expect("standard input is piped");
+        // A program that ends early closes the pipe; its exit status says more.
+        let fed = input.write_all(snapshot.write().as_bytes());
+        drop(input);
+        let output = child.wait_with_output().map_err(|problem| format!("{program} was lost: {problem}"))?;
+        if !output.status.success() {
+            return Err(format!("{program} ended with {}", output.status));
+        }
+        fed.map_err(|problem| format!("{program} does not read its input: {problem}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|problem| format!("what {program} printed is no placement: {problem}"))
+    }
+}
+
+impl Strategy for External {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        "a program of its own, on the same snapshot"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let printed = self.ask(snapshot, budget.seed).map_err(SolveError::Solver)?;
+        let mut assignment = vec![None; snapshot.actors()];
+        for (actor, unit) in &printed.assignments {
+            let place = snapshot.actor(actor).zip(snapshot.unit(unit));
+            let (actor, unit) =
+                place.ok_or_else(|| SolveError::Solver(format!("{actor} on {unit}: there is no such")))?;
+            assignment[actor] = Some(unit);
+        }
+        Ok(Answer {
+            assignment,
+            bound: printed.bound,
+            optimal: printed.optimal,
+            effort: 1,
+            stage: Stage::Whole,
+            stopped_by: if printed.optimal { StoppedBy::Proof } else { StoppedBy::Deadline },
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Strategies from elsewhere.
+
+mod external;
+
+pub use external::External;
