@@ -81,7 +81,7 @@ impl<'a> Encoded<'a> {
 
 /// The exact vector of an assignment, the penalties of `prefer` included.
 pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
-    let policy = snapshot.preferences_missed(assignment);
+    let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 fn settled(snapshot: &Snapshot) -> Vec<i64> {
     let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
     let alone: Assignment = (0..snapshot.actors()).map(home).collect();
-    let policy = snapshot.preferences_missed(&alone);
+    let policy = snapshot.penalty(&alone);
     let cost = Cost { policy, unplaced: 0, overload: 0, migration: 0, ..snapshot.cost(&alone) };
     cost.vector(snapshot)
 }

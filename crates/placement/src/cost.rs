@@ -91,14 +91,16 @@ impl Snapshot {
         cost
     }
 
-    /// The penalties of `prefer`: the weights of those whose actor is placed elsewhere.
-    pub fn preferences_missed(&self, assignment: &Assignment) -> i64 {
+    /// The value of the criterion `policy`: the penalties of the policy's rules, and the weights of those preferences
+    /// whose actor is placed elsewhere.
+    pub fn penalty(&self, assignment: &Assignment) -> i64 {
+        let of_rules = self.rules().map_or(0, |rules| rules.penalty(assignment));
         let missed = self.file().constraints.iter().filter_map(|constraint| {
             let Constraint::Prefer { actor, unit, weight } = constraint else { return None };
             let place = assignment[self.index.actor_by_id[actor]]?;
             (place != self.index.unit_by_id[unit]).then(|| i64::try_from(*weight).expect(SUMS_FIT))
         });
-        missed.fold(0, add)
+        missed.fold(of_rules, add)
     }
 }
 

@@ -1,21 +1,30 @@
 //! What a policy says of a world and of an assignment.
 
 use crate::file::Constraint;
-use crate::{Assignment, Snapshot};
+use crate::{Assignment, Rules, Snapshot};
 
-/// A policy's own rules: constraints that follow from facts, and a verdict on a finished assignment.
+/// A policy's own rules: what follows from facts, and a verdict on a finished assignment.
 pub trait Judge: Send + Sync {
-    /// Constraints that the policy draws from the facts alone; every strategy gets them.
+    /// What the policy says of this world, whatever is placed where; every strategy gets it.
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
-    fn derive(&self, snapshot: &Snapshot) -> Result<Vec<Constraint>, JudgeError>;
+    fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError>;
 
     /// What the policy says of an assignment.
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
+}
+
+/// What a policy says of a world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Derived {
+    /// What follows from facts alone.
+    pub constraints: Vec<Constraint>,
+    /// What depends on where actors are, if anything does.
+    pub rules: Option<Rules>,
 }
 
 /// A policy's verdict.
@@ -28,20 +37,26 @@ pub struct Judgement {
 }
 
 /// Why a policy cannot be evaluated.
-#[derive(Debug, thiserror::Error)]
-#[error("the policy cannot be evaluated: {0}")]
-pub struct JudgeError(pub String);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JudgeError {
+    /// It is the policy's own fault: the text, or what it takes to ground it.
+    #[error("{0}")]
+    Policy(String),
+    /// Whoever evaluates it failed, and may not the next time.
+    #[error("the policy cannot be evaluated: {0}")]
+    Evaluation(String),
+}
 
 /// No program: only the preferences that the snapshot itself states.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPolicy;
 
 impl Judge for NoPolicy {
-    fn derive(&self, _: &Snapshot) -> Result<Vec<Constraint>, JudgeError> {
-        Ok(Vec::new())
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived::default())
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
-        Ok(Judgement { violations: Vec::new(), penalty: snapshot.preferences_missed(assignment) })
+        Ok(Judgement { violations: Vec::new(), penalty: snapshot.penalty(assignment) })
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::state::State;
 use crate::{
-    Assignment, Budget, Cost, Criterion, Judge, JudgeError, Objectives, Rule, Snapshot, SnapshotError,
-    SolveError, Stage, StoppedBy, Strategy, Violation,
+    Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, Objectives, Rule, Snapshot,
+    SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -80,6 +80,14 @@ pub enum PlanError {
         /// What it breaks.
         violations: Vec<Violation>,
     },
+    /// No answer was found that obeys the policy; what runs now stays.
+    #[error("{strategy} found no placement that obeys the policy: {}", list(violations))]
+    Disobeyed {
+        /// Whose answer.
+        strategy: &'static str,
+        /// What its best answer breaks.
+        violations: Vec<Violation>,
+    },
     /// The policy could not be asked.
     #[error(transparent)]
     Judge(#[from] JudgeError),
@@ -107,18 +115,21 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let derived = judge.derive(snapshot)?;
     let widened;
-    let snapshot = if derived.is_empty() {
+    let snapshot = if derived == Derived::default() {
         snapshot
     } else {
-        widened = snapshot.with_constraints(derived)?;
+        widened = snapshot.with_derived(derived)?;
         &widened
     };
     let name = strategy.name();
     let answer =
         strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
     let (violations, cost) = assess(snapshot, judge, &answer.assignment)?;
-    if !violations.is_empty() {
+    if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Unlawful { strategy: name, violations });
+    }
+    if !violations.is_empty() {
+        return Err(PlanError::Disobeyed { strategy: name, violations });
     }
     let claimed = cost.vector(snapshot);
     let mut stage = answer.stage;
@@ -158,7 +169,7 @@ fn assess(
         return Ok((violations, Cost::default()));
     }
     let judgement = judge.judge(snapshot, assignment)?;
-    let of_policy = |says| Violation { rule: Rule::Policy, says: format!("policy: {says}") };
+    let of_policy = |says| Violation { rule: Rule::Policy, says };
     violations.extend(judgement.violations.into_iter().map(of_policy));
     Ok((violations, Cost { policy: judgement.penalty, ..snapshot.cost(assignment) }))
 }

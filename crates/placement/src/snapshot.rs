@@ -1,12 +1,13 @@
 //! One world, checked and indexed; immutable.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::SnapshotError;
 use crate::check::check;
 use crate::file::{Constraint, SnapshotFile};
 use crate::index::{Edge, Implementation, Index, kind_cost};
 use crate::objectives::Objectives;
+use crate::{Derived, Rules, SnapshotError};
 
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
 ///
@@ -15,6 +16,7 @@ use crate::objectives::Objectives;
 pub struct Snapshot {
     file: SnapshotFile,
     objectives: Objectives,
+    rules: Option<Arc<Rules>>,
     pub(crate) index: Index,
 }
 
@@ -40,21 +42,39 @@ impl Snapshot {
     /// As [`Snapshot::read`].
     pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
         check(&file)?;
-        let has_penalties = file.constraints.iter().any(|c| matches!(c, Constraint::Prefer { .. }));
+        let has_program = file.policy.as_ref().is_some_and(|policy| policy.program.is_some());
+        let has_penalties =
+            has_program || file.constraints.iter().any(|c| matches!(c, Constraint::Prefer { .. }));
         let objectives = Objectives::new(&file.objectives, has_penalties)
             .map_err(|problem| SnapshotError::new("objectives", problem))?;
         let index = Index::new(&file);
-        Ok(Self { file, objectives, index })
+        Ok(Self { file, objectives, rules: None, index })
     }
 
-    /// The same world with constraints added that a policy derived from it.
+    /// The same world with what a policy derived from it.
     ///
     /// # Errors
     /// As [`Snapshot::new`].
-    pub fn with_constraints(&self, derived: Vec<Constraint>) -> Result<Self, SnapshotError> {
+    pub fn with_derived(&self, derived: Derived) -> Result<Self, SnapshotError> {
         let mut file = self.file.clone();
-        file.constraints.extend(derived);
-        Self::new(file)
+        file.constraints.extend(derived.constraints);
+        Ok(Self::new(file)?.with_rules(derived.rules))
+    }
+
+    /// The same world under a policy's rules; what actors of others break by themselves is excused.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
+        self.rules = rules.map(|mut rules| {
+            let fixed = (0..self.actors()).filter(|&actor| self.is_fixed(actor));
+            rules.excuse(fixed.filter_map(|actor| Some((actor, self.current(actor)?))));
+            Arc::new(rules)
+        });
+        self
+    }
+
+    /// A policy's rules about where actors are, if there are any.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.rules.as_deref()
     }
 
     /// The file's text: one line of JSON that [`Snapshot::read`] takes back unchanged.

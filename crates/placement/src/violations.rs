@@ -58,6 +58,8 @@ impl Snapshot {
         self.check_units(assignment, &mut found);
         self.check_nodes(assignment, &mut found);
         self.check_relations(assignment, &mut found);
+        let of_policy = self.rules().map(|rules| rules.violations(assignment)).unwrap_or_default();
+        found.extend(of_policy.into_iter().map(|says| Violation { rule: Rule::Policy, says }));
         found
     }
 

@@ -116,7 +116,7 @@ proptest! {
         oracle::every(&file, &mut |places| {
             visits += 1;
             if visits % 7 == 0 || visits < 50 {
-                let policy = snapshot.preferences_missed(places);
+                let policy = snapshot.penalty(places);
                 let cost = Cost { policy, ..snapshot.cost(places) };
                 assert_eq!(cost.vector(&snapshot), oracle::vector(&file, places), "{places:?}");
                 assert_eq!(snapshot.violations(places).is_empty(), oracle::lawful(&file, places), "{places:?}");

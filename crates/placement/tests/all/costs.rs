@@ -133,7 +133,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
 
 fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 7] {
     let cost = snapshot.cost(assignment);
-    let missed = snapshot.preferences_missed(assignment);
+    let missed = snapshot.penalty(assignment);
     [
         cost.overload,
         cost.communication,

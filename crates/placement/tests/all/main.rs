@@ -7,4 +7,5 @@ mod fixture;
 mod naive;
 mod planning;
 mod reading;
+mod rules;
 mod strategies;

@@ -2,8 +2,8 @@
 
 use placement::file::Constraint;
 use placement::{
-    Answer, Assignment, Budget, Greedy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
-    SolveError, Stage, StoppedBy, Strategy, plan, strategies,
+    Answer, Assignment, Budget, Derived, Greedy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError,
+    Snapshot, SolveError, Stage, StoppedBy, Strategy, plan, strategies,
 };
 use proptest::prelude::*;
 
@@ -186,8 +186,8 @@ fn an_unlawful_answer_is_refused() {
 struct Strict;
 
 impl Judge for Strict {
-    fn derive(&self, _: &Snapshot) -> Result<Vec<Constraint>, JudgeError> {
-        Ok(Vec::new())
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived::default())
     }
     fn judge(&self, _: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
         let violations =
@@ -199,7 +199,7 @@ impl Judge for Strict {
 #[test]
 fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1", "objectives policy");
-    insta::assert_snapshot!(refused(&snapshot, "a=u", &Strict), @"says proposed what is not lawful: policy: nothing on the first unit; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(refused(&snapshot, "a=u", &Strict), @"says found no placement that obeys the policy: nothing on the first unit");
     let plan =
         plan(&snapshot, &Says { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.policy, 7);
@@ -209,12 +209,13 @@ fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
 struct Pins(&'static str, &'static str);
 
 impl Judge for Pins {
-    fn derive(&self, _: &Snapshot) -> Result<Vec<Constraint>, JudgeError> {
-        Ok(vec![Constraint::Pin {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        let pin = Constraint::Pin {
             actor: self.0.into(),
             unit: self.1.into(),
             reason: Some("the policy says so".into()),
-        }])
+        };
+        Ok(Derived { constraints: vec![pin], rules: None })
     }
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
         NoPolicy.judge(snapshot, assignment)
@@ -247,8 +248,8 @@ impl Strategy for Fails {
 }
 
 impl Judge for Fails {
-    fn derive(&self, _: &Snapshot) -> Result<Vec<Constraint>, JudgeError> {
-        Err(JudgeError("line 3 is unsafe".into()))
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Err(JudgeError::Policy("line 3 is unsafe".into()))
     }
     fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
         unreachable!("derive failed before")
@@ -262,7 +263,7 @@ fn failures_name_who_failed() {
     assert_eq!(error.to_string(), "fails found no answer");
     assert_eq!(<&str>::from(&error), "Solve");
     assert!(matches!(error, PlanError::Solve { source: SolveError::Mismatch { .. }, .. }));
-    assert_eq!(refused(&snapshot, "a=u", &Fails), "the policy cannot be evaluated: line 3 is unsafe");
+    assert_eq!(refused(&snapshot, "a=u", &Fails), "line 3 is unsafe");
 }
 
 /// The world after a plan was carried out.
@@ -291,10 +292,10 @@ proptest! {
         for strategy in strategies() {
             let plan = by(&*strategy, &snapshot);
             prop_assert_eq!(snapshot.violations(&plan.assignment), vec![]);
-            prop_assert_eq!(plan.cost.policy, snapshot.preferences_missed(&plan.assignment));
+            prop_assert_eq!(plan.cost.policy, snapshot.penalty(&plan.assignment));
             if snapshot.violations(&incumbent).is_empty() {
                 let mut now = snapshot.cost(&incumbent);
-                now.policy = snapshot.preferences_missed(&incumbent);
+                now.policy = snapshot.penalty(&incumbent);
                 prop_assert!(plan.cost.vector(&snapshot) <= now.vector(&snapshot), "{}", strategy.name());
             }
             let told: usize = plan.unplaced.iter().map(|left| left.reasons.len().min(1)).sum();
@@ -310,7 +311,7 @@ proptest! {
                 let mut stayed = plan.assignment.clone();
                 stayed[step.actor] = Some(step.from);
                 let mut cost = snapshot.cost(&stayed);
-                cost.policy = snapshot.preferences_missed(&stayed);
+                cost.policy = snapshot.penalty(&stayed);
                 let gained = plan.cost.vector(&snapshot) < cost.vector(&snapshot);
                 prop_assert!(gained || !snapshot.violations(&stayed).is_empty(), "{}", strategy.name());
             }

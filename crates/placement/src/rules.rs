@@ -1,0 +1,399 @@
+//! A policy's rules about where actors are, written out for one world: a circuit that any strategy can evaluate.
+//!
+//! Whoever reads a policy (the crate `asp`) grounds it over the actors and their candidates; what is left is a set of
+//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`] its value under an assignment, kept up to
+//! date move by move: a move touches only what it changes.
+
+use std::collections::BTreeSet;
+
+use crate::Assignment;
+
+/// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroundRule {
+    /// The atom that is concluded, from 1.
+    pub head: u32,
+    /// How much is needed; for a plain body, as many as there are literals.
+    pub lower: i64,
+    /// Literals, negative where the atom must not hold, each with its weight, above 0.
+    pub body: Vec<(i32, i64)>,
+}
+
+/// What must not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The atom that says it is broken.
+    pub atom: u32,
+    /// Which rule that is, and for whom, in plain words.
+    pub says: String,
+}
+
+/// The rules of a policy for one world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    ground: Vec<GroundRule>,
+    /// By actor, sorted: a unit, and the atom that says the actor is on it.
+    inputs: Vec<Vec<(usize, u32)>>,
+    demands: Vec<Demand>,
+    /// Demands that actors of others break by themselves, by position; nobody else is to blame for them.
+    excused: BTreeSet<usize>,
+    penalties: Vec<(u32, i64)>,
+    /// By atom: where its uses begin in `uses`; one more at the end.
+    first_use: Vec<usize>,
+    /// A body, and what it gains when the atom comes to hold.
+    uses: Vec<(u32, i64)>,
+    /// By atom: the demand that it is, or none.
+    demand_of: Vec<u32>,
+    /// By atom: what it costs.
+    penalty_of: Vec<i64>,
+    /// By body: the demand whose degree it tells, or none.
+    degree_of: Vec<u32>,
+    /// By demand: the body that tells by how much it is broken, and whether that is by too little.
+    measured_by: Vec<Option<(u32, bool)>>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Rules {
+    /// Takes ground rules; `inputs` are actor, unit and atom of each place that the rules know.
+    ///
+    /// # Errors
+    /// When an atom follows from itself, or a number is out of range.
+    pub fn new(
+        actors: usize,
+        ground: Vec<GroundRule>,
+        inputs: &[(usize, usize, u32)],
+        demands: Vec<Demand>,
+        penalties: Vec<(u32, i64)>,
+    ) -> Result<Self, String> {
+        let named = ground
+            .iter()
+            .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
+        let others = inputs.iter().map(|(_, _, atom)| *atom).chain(penalties.iter().map(|(atom, _)| *atom));
+        let most = named.chain(others).chain(demands.iter().map(|demand| demand.atom)).max().unwrap_or(0);
+        let atoms = most as usize + 1;
+        if i32::try_from(most).is_err() || ground.len() >= NONE as usize {
+            return Err(format!("{atoms} atoms and {} rules are more than can be numbered", ground.len()));
+        }
+        let mut rules = Self {
+            inputs: vec![Vec::new(); actors],
+            demand_of: vec![NONE; atoms],
+            penalty_of: vec![0; atoms],
+            degree_of: vec![NONE; ground.len()],
+            measured_by: vec![None; demands.len()],
+            ground,
+            demands,
+            penalties,
+            ..Self::default()
+        };
+        for &(actor, unit, atom) in inputs {
+            let known = rules
+                .inputs
+                .get_mut(actor)
+                .ok_or_else(|| format!("there is no actor at position {actor}"))?;
+            known.push((unit, atom));
+        }
+        rules.inputs.iter_mut().for_each(|inputs| inputs.sort_unstable());
+        for (position, demand) in rules.demands.iter().enumerate() {
+            rules.demand_of[demand.atom as usize] =
+                u32::try_from(position).expect("fewer demands than atoms");
+        }
+        for &(atom, weight) in &rules.penalties {
+            rules.penalty_of[atom as usize] += weight;
+        }
+        rules.index_uses();
+        rules.check_order()?;
+        rules.find_measures();
+        Ok(rules)
+    }
+
+    fn index_uses(&mut self) {
+        let atoms = self.demand_of.len();
+        let mut count = vec![0; atoms + 1];
+        let literals = || self.ground.iter().flat_map(|rule| &rule.body);
+        literals().for_each(|(literal, _)| count[literal.unsigned_abs() as usize + 1] += 1);
+        for atom in 0..atoms {
+            count[atom + 1] += count[atom];
+        }
+        let mut next = count.clone();
+        self.uses = vec![(0, 0); count[atoms]];
+        for (body, rule) in (0..).zip(&self.ground) {
+            for &(literal, weight) in &rule.body {
+                let place = &mut next[literal.unsigned_abs() as usize];
+                self.uses[*place] = (body, if literal > 0 { weight } else { -weight });
+                *place += 1;
+            }
+        }
+        self.first_use = count;
+    }
+
+    /// Refuses a circle: atoms are taken off as soon as everything that they follow from is.
+    fn check_order(&self) -> Result<(), String> {
+        let atoms = self.demand_of.len();
+        let mut missing: Vec<usize> = self.ground.iter().map(|rule| rule.body.len()).collect();
+        let mut bodies = vec![0usize; atoms];
+        self.ground.iter().for_each(|rule| bodies[rule.head as usize] += 1);
+        let mut done: Vec<usize> = (0..atoms).filter(|atom| bodies[*atom] == 0).collect();
+        let mut left: usize = atoms - done.len();
+        let settle = |head: u32, bodies: &mut Vec<usize>, done: &mut Vec<usize>, left: &mut usize| {
+            bodies[head as usize] -= 1;
+            if bodies[head as usize] == 0 {
+                done.push(head as usize);
+                *left -= 1;
+            }
+        };
+        for rule in self.ground.iter().filter(|rule| rule.body.is_empty()) {
+            settle(rule.head, &mut bodies, &mut done, &mut left);
+        }
+        while let Some(atom) = done.pop() {
+            for &(body, _) in &self.uses[self.first_use[atom]..self.first_use[atom + 1]] {
+                missing[body as usize] -= 1;
+                if missing[body as usize] == 0 {
+                    settle(self.ground[body as usize].head, &mut bodies, &mut done, &mut left);
+                }
+            }
+        }
+        if left == 0 { Ok(()) } else { Err("the rules conclude something from itself".to_owned()) }
+    }
+
+    /// Follows each demand to the count or sum that it rests on, if it rests on one alone.
+    fn find_measures(&mut self) {
+        let mut only_body = vec![Some(None); self.demand_of.len()];
+        for (body, rule) in (0..).zip(&self.ground) {
+            let known: &mut Option<Option<u32>> = &mut only_body[rule.head as usize];
+            *known = if *known == Some(None) { Some(Some(body)) } else { None };
+        }
+        for demand in 0..self.demands.len() {
+            let (mut atom, mut too_little) = (self.demands[demand].atom, false);
+            while let Some(Some(body)) = only_body[atom as usize] {
+                let rule = &self.ground[body as usize];
+                let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
+                if let [(literal, weight)] = rule.body[..]
+                    && rule.lower == weight
+                {
+                    (atom, too_little) = (literal.unsigned_abs(), too_little ^ (literal < 0));
+                    continue;
+                }
+                if rule.lower < total && self.degree_of[body as usize] == NONE {
+                    self.measured_by[demand] = Some((body, too_little));
+                    self.degree_of[body as usize] = u32::try_from(demand).expect("fewer demands than atoms");
+                }
+                break;
+            }
+        }
+    }
+
+    /// Excuses what is broken once `others` are placed, who cannot move, and is not in an empty world.
+    pub fn excuse(&mut self, others: impl IntoIterator<Item = (usize, usize)>) {
+        self.excused.clear();
+        let mut ruling = Ruling::new(self);
+        let empty: BTreeSet<usize> = ruling.broken().collect();
+        others.into_iter().for_each(|(actor, unit)| ruling.put(actor, unit));
+        let excused = ruling.broken().filter(|demand| !empty.contains(demand)).collect();
+        self.excused = excused;
+    }
+
+    /// The same rules with penalties divided, rounded up or down.
+    #[must_use]
+    pub fn divided(&self, divisor: i64, up: bool) -> Self {
+        let mut rules = self.clone();
+        let divide = |weight: &mut i64| {
+            *weight = if up { (*weight + divisor - 1) / divisor } else { *weight / divisor }
+        };
+        rules.penalties.iter_mut().for_each(|(_, weight)| divide(weight));
+        rules.penalty_of = vec![0; rules.penalty_of.len()];
+        for &(atom, weight) in &rules.penalties {
+            rules.penalty_of[atom as usize] += weight;
+        }
+        rules
+    }
+
+    /// The ground rules.
+    pub fn ground(&self) -> &[GroundRule] {
+        &self.ground
+    }
+
+    /// Units that the rules know for an actor, ascending, each with its atom.
+    pub fn inputs(&self, actor: usize) -> &[(usize, u32)] {
+        &self.inputs[actor]
+    }
+
+    /// What must not hold, those that are excused left out.
+    pub fn demands(&self) -> impl Iterator<Item = &Demand> {
+        self.demands.iter().enumerate().filter(|(demand, _)| !self.excused.contains(demand)).map(|(_, d)| d)
+    }
+
+    /// Atoms that cost something, each with its weight.
+    pub fn penalties(&self) -> &[(u32, i64)] {
+        &self.penalties
+    }
+
+    /// The sum of all penalties, which none can pass.
+    pub fn most_penalty(&self) -> i64 {
+        self.penalties.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
+    }
+
+    /// What an assignment breaks, in plain words.
+    pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
+        let ruling = Ruling::of(self, assignment);
+        let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
+        says.collect()
+    }
+
+    /// What an assignment costs.
+    pub fn penalty(&self, assignment: &Assignment) -> i64 {
+        Ruling::of(self, assignment).penalty()
+    }
+
+    fn input(&self, actor: usize, unit: usize) -> Option<u32> {
+        let inputs = self.inputs.get(actor)?;
+        inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
+    }
+}
+
+/// The value of [`Rules`] under an assignment, actor by actor.
+#[derive(Clone, Debug)]
+pub struct Ruling<'a> {
+    rules: &'a Rules,
+    /// By body: what its literals add up to.
+    sums: Vec<i64>,
+    /// By atom: bodies that conclude it and hold, or whether an input is chosen.
+    support: Vec<u32>,
+    /// By demand: 0 where it is kept.
+    degrees: Vec<i64>,
+    degree: i64,
+    penalty: i64,
+    /// Atoms that have changed, and to what; empty between calls.
+    changed: Vec<(u32, bool)>,
+}
+
+impl<'a> Ruling<'a> {
+    /// Nobody is placed.
+    pub fn new(rules: &'a Rules) -> Self {
+        let mut ruling = Self {
+            rules,
+            sums: Vec::with_capacity(rules.ground.len()),
+            support: vec![0; rules.demand_of.len()],
+            degrees: vec![0; rules.demands.len()],
+            degree: 0,
+            penalty: 0,
+            changed: Vec::new(),
+        };
+        for rule in &rules.ground {
+            let denied = rule.body.iter().filter(|(literal, _)| *literal < 0);
+            ruling.sums.push(denied.map(|(_, weight)| weight).sum());
+        }
+        for body in 0..rules.ground.len() {
+            let rule = &rules.ground[body];
+            // What propagation has turned by now is counted already.
+            let denied: i64 = rule.body.iter().filter(|(l, _)| *l < 0).map(|(_, weight)| weight).sum();
+            if denied >= rule.lower {
+                ruling.gain(rule.head);
+            }
+        }
+        ruling.settle();
+        ruling
+    }
+
+    /// Everybody where the assignment says.
+    pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
+        let mut ruling = Self::new(rules);
+        for (actor, place) in assignment.iter().enumerate() {
+            if let Some(unit) = *place {
+                ruling.put(actor, unit);
+            }
+        }
+        ruling
+    }
+
+    /// An actor that had no place comes to a unit.
+    pub fn put(&mut self, actor: usize, unit: usize) {
+        if let Some(atom) = self.rules.input(actor, unit) {
+            self.gain(atom);
+            self.settle();
+        }
+    }
+
+    /// An actor leaves the unit that it is on.
+    pub fn take(&mut self, actor: usize, unit: usize) {
+        if let Some(atom) = self.rules.input(actor, unit) {
+            self.lose(atom);
+            self.settle();
+        }
+    }
+
+    /// By how much demands are broken: 0 where all are kept, at least 1 for each that is not, more where a count or a
+    /// sum is further from what it should be.
+    pub fn degree(&self) -> i64 {
+        self.degree
+    }
+
+    /// Σ penalties.
+    pub fn penalty(&self) -> i64 {
+        self.penalty
+    }
+
+    /// Positions of the demands that are broken.
+    fn broken(&self) -> impl Iterator<Item = usize> {
+        self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
+    }
+
+    fn gain(&mut self, atom: u32) {
+        let support = &mut self.support[atom as usize];
+        *support += 1;
+        if *support == 1 {
+            self.changed.push((atom, true));
+        }
+    }
+
+    fn lose(&mut self, atom: u32) {
+        let support = &mut self.support[atom as usize];
+        *support -= 1;
+        if *support == 0 {
+            self.changed.push((atom, false));
+        }
+    }
+
+    /// Carries every change on to what rests on it. Changes are added up, so their order does not matter, and it ends
+    /// because nothing rests on itself.
+    fn settle(&mut self) {
+        let rules = self.rules;
+        while let Some((atom, holds)) = self.changed.pop() {
+            let at = atom as usize;
+            self.penalty += if holds { rules.penalty_of[at] } else { -rules.penalty_of[at] };
+            self.measure(rules.demand_of[at]);
+            for &(body, weight) in &rules.uses[rules.first_use[at]..rules.first_use[at + 1]] {
+                let rule = &rules.ground[body as usize];
+                let before = self.sums[body as usize];
+                let after = if holds { before + weight } else { before - weight };
+                self.sums[body as usize] = after;
+                match (before >= rule.lower, after >= rule.lower) {
+                    (false, true) => self.gain(rule.head),
+                    (true, false) => self.lose(rule.head),
+                    _ => {}
+                }
+                self.measure(rules.degree_of[body as usize]);
+            }
+        }
+    }
+
+    /// Says anew by how much a demand is broken.
+    fn measure(&mut self, demand: u32) {
+        if demand == NONE {
+            return;
+        }
+        let rules = self.rules;
+        let at = demand as usize;
+        let degree = if self.support[rules.demands[at].atom as usize] == 0 || rules.excused.contains(&at) {
+            0
+        } else {
+            let missed = rules.measured_by[at].map_or(1, |(body, too_little)| {
+                let (sum, lower) = (self.sums[body as usize], rules.ground[body as usize].lower);
+                if too_little { lower - sum } else { sum - lower + 1 }
+            });
+            missed.max(1)
+        };
+        self.degree += degree - self.degrees[at];
+        self.degrees[at] = degree;
+    }
+}

@@ -1,0 +1,174 @@
+//! A policy's rules as a circuit: against a reading of their definition, and in a plan.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use placement::{
+    Assignment, Budget, Demand, Derived, GroundRule, Judge, JudgeError, Judgement, PlanError, Random, Rules,
+    Ruling, Snapshot, plan,
+};
+use proptest::prelude::*;
+
+use crate::fixture::world;
+
+const ACTORS: usize = 4;
+const UNITS: usize = 3;
+
+/// The atom of an actor on a unit.
+fn on(actor: usize, unit: usize) -> u32 {
+    u32::try_from(1 + actor * UNITS + unit).unwrap()
+}
+
+fn inputs() -> Vec<(usize, usize, u32)> {
+    (0..ACTORS).flat_map(|a| (0..UNITS).map(move |u| (a, u, on(a, u)))).collect()
+}
+
+/// Rules over earlier atoms only, some of them plain, some sums.
+fn ground(dice: &mut Rng) -> Vec<GroundRule> {
+    let first = i32::try_from(on(ACTORS - 1, UNITS - 1)).unwrap() + 1;
+    let mut rules = Vec::new();
+    for head in first..first + 8 {
+        for _ in 0..dice.usize(..3) {
+            let mut body: Vec<(i32, i64)> = Vec::new();
+            for _ in 0..dice.usize(..5) {
+                let atom = dice.i32(1..head);
+                body.push((if dice.u8(..3) == 0 { -atom } else { atom }, dice.i64(1..4)));
+            }
+            let sum: i64 = body.iter().map(|(_, weight)| weight).sum();
+            let lower = if dice.bool() { sum } else { dice.i64(0..=sum) };
+            rules.push(GroundRule { head: head.unsigned_abs(), lower, body });
+        }
+    }
+    dice.shuffle(&mut rules);
+    rules
+}
+
+/// What holds, read off the definition: again and again over all rules, lower atoms first.
+fn holds(rules: &[GroundRule], assignment: &Assignment) -> BTreeSet<u32> {
+    let mut true_atoms: BTreeSet<u32> =
+        assignment.iter().enumerate().filter_map(|(actor, place)| Some(on(actor, (*place)?))).collect();
+    let mut sorted: Vec<&GroundRule> = rules.iter().collect();
+    sorted.sort_by_key(|rule| rule.head);
+    for rule in sorted {
+        let of = |(literal, weight): &(i32, i64)| {
+            if true_atoms.contains(&literal.unsigned_abs()) == (*literal > 0) { *weight } else { 0 }
+        };
+        if rule.body.iter().map(of).sum::<i64>() >= rule.lower {
+            true_atoms.insert(rule.head);
+        }
+    }
+    true_atoms
+}
+
+proptest! {
+    /// After any moves, the circuit says what the rules say; placed at once or one by one is the same.
+    #[test]
+    fn a_circuit_says_what_its_rules_say(seed: u64) {
+        let dice = &mut Rng::with_seed(seed);
+        let ground = ground(dice);
+        let last = on(ACTORS - 1, UNITS - 1) + 8;
+        let demands: Vec<Demand> =
+            (last - 3..last).map(|atom| Demand { atom, says: atom.to_string() }).collect();
+        let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
+        let rules = Rules::new(ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
+        let mut ruling = Ruling::new(&rules);
+        let mut assignment: Assignment = vec![None; ACTORS];
+        for _ in 0..20 {
+            let actor = dice.usize(..ACTORS);
+            if let Some(unit) = assignment[actor] {
+                ruling.take(actor, unit);
+            }
+            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(dice.usize(..UNITS)) };
+            if let Some(unit) = assignment[actor] {
+                ruling.put(actor, unit);
+            }
+            let holds = holds(&ground, &assignment);
+            let broken: Vec<String> =
+                demands.iter().filter(|d| holds.contains(&d.atom)).map(|d| d.says.clone()).collect();
+            let penalty: i64 = penalties.iter().filter(|(atom, _)| holds.contains(atom)).map(|(_, w)| w).sum();
+            prop_assert_eq!(rules.violations(&assignment), broken.clone());
+            prop_assert_eq!(rules.penalty(&assignment), penalty);
+            prop_assert_eq!(ruling.penalty(), penalty);
+            prop_assert!(ruling.degree() >= i64::try_from(broken.len()).unwrap());
+            prop_assert_eq!(ruling.degree() == 0, broken.is_empty());
+            prop_assert_eq!(Ruling::of(&rules, &assignment).degree(), ruling.degree());
+        }
+    }
+}
+
+/// More than two of the actors on unit 0: counted by atom 20, said by 21.
+fn at_most_two() -> Rules {
+    let body = (0..ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
+    let ground =
+        vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
+    let demands = vec![Demand { atom: 21, says: "more than two on u".into() }];
+    Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap()
+}
+
+#[test]
+fn a_count_tells_how_far_it_is_from_what_it_should_be() {
+    let rules = at_most_two();
+    let mut ruling = Ruling::new(&rules);
+    let degrees: Vec<i64> = (0..ACTORS)
+        .map(|actor| {
+            ruling.put(actor, 0);
+            ruling.degree()
+        })
+        .collect();
+    assert_eq!(degrees, [0, 0, 1, 2]);
+    // At least three is the same count, denied.
+    let mut ground = rules.ground().to_vec();
+    ground[1].body[0].0 = -20;
+    let demands = vec![Demand { atom: 21, says: "fewer than three on u".into() }];
+    let rules = Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap();
+    let mut ruling = Ruling::new(&rules);
+    assert_eq!(ruling.degree(), 3);
+    ruling.put(0, 0);
+    assert_eq!(ruling.degree(), 2);
+}
+
+#[test]
+fn nothing_may_follow_from_itself() {
+    let circle = vec![
+        GroundRule { head: 20, lower: 1, body: vec![(21, 1)] },
+        GroundRule { head: 21, lower: 1, body: vec![(20, 1)] },
+    ];
+    let refused = Rules::new(ACTORS, circle, &inputs(), vec![], vec![]).unwrap_err();
+    assert_eq!(refused, "the rules conclude something from itself");
+    let unknown = Rules::new(1, vec![], &inputs(), vec![], vec![]).unwrap_err();
+    assert_eq!(unknown, "there is no actor at position 1");
+}
+
+struct AtMostTwo;
+
+impl Judge for AtMostTwo {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
+    }
+    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
+        Ok(Judgement::default())
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_a_rule_is_not_applied_and_the_rule_is_named() {
+    let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
+    let error = plan(&crowded, &Random, &AtMostTwo, &Budget::effort(None, 1)).unwrap_err();
+    assert!(matches!(error, PlanError::Disobeyed { .. }));
+    assert_eq!(error.to_string(), "random found no placement that obeys the policy: more than two on u");
+}
+
+#[test]
+fn what_others_break_by_themselves_is_excused() {
+    let mut file = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone();
+    for actor in &mut file.actors[..3] {
+        (actor.fixed, actor.current) = (true, Some("u".into()));
+    }
+    let snapshot = Snapshot::new(file).unwrap().with_rules(Some(at_most_two()));
+    let elsewhere = vec![Some(0), Some(0), Some(0), Some(1)];
+    assert!(snapshot.violations(&elsewhere).is_empty());
+    assert_eq!(snapshot.rules().unwrap().demands().count(), 0);
+    let free = Snapshot::new(world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone());
+    let free = free.unwrap().with_rules(Some(at_most_two()));
+    assert_eq!(free.violations(&elsewhere)[0].says, "more than two on u");
+}
