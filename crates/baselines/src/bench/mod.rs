@@ -11,5 +11,5 @@ pub use instance::{BestKnown, Instance, InstanceError};
 pub use measure::{Run, measure};
 pub use plot::{cost_over_time, gap_by_size};
 pub use record::Record;
-pub use summary::{Cell, Summary};
+pub use summary::{Cell, Summary, ratio};
 pub use table::markdown;

@@ -139,6 +139,6 @@ pub(super) fn quotient(a: usize, b: usize) -> f64 {
 
 /// `a / b` of costs, for people.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to four digits")]
-pub(super) fn ratio(a: i64, b: i64) -> f64 {
+pub fn ratio(a: i64, b: i64) -> f64 {
     a as f64 / b as f64
 }

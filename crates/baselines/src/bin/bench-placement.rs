@@ -4,15 +4,15 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asp::{Asp, Limits};
 use baselines::bench::{
-    BestKnown, Instance, Record, Run, Summary, cost_over_time, gap_by_size, markdown, measure,
+    BestKnown, Instance, Record, Run, Summary, cost_over_time, gap_by_size, markdown, measure, ratio,
 };
 use baselines::opponents::External;
 use clap::{Args, Parser, Subcommand};
-use placement::Strategy;
+use placement::{Objectives, Strategy};
 
 /// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
 #[derive(Parser)]
@@ -28,6 +28,8 @@ enum What {
     Run(RunArguments),
     /// Write the report from OUT/results.jsonl: results.md, cost-over-time.svg, gap-by-size.svg
     Report(ReportArguments),
+    /// Prove lower bounds, given the best values that are known, and print them
+    Bound(BoundArguments),
     /// One run; prints its line of results
     One(OneArguments),
     /// Print the strategies
@@ -35,13 +37,31 @@ enum What {
 }
 
 #[derive(Args)]
-struct RunArguments {
+struct Subjects {
     /// Instances: files, or folders of them
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = "examples/instances")]
     instances: Vec<PathBuf>,
     /// Only those whose name begins so
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     only: Vec<String>,
+}
+
+#[derive(Args)]
+struct BoundArguments {
+    #[command(flatten)]
+    subjects: Subjects,
+    /// Wall clock of one instance, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    seconds: f64,
+    /// The best values that are known
+    #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
+    best: PathBuf,
+}
+
+#[derive(Args)]
+struct RunArguments {
+    #[command(flatten)]
+    subjects: Subjects,
     /// Strategies by name
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "asp,greedy")]
     strategies: Vec<String>,
@@ -98,6 +118,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         What::Run(arguments) => run(&arguments),
         What::Report(arguments) => report(&arguments),
+        What::Bound(arguments) => bounds(&arguments),
         What::One(arguments) => one(&arguments),
         What::Strategies => print_strategies(),
     };
@@ -152,7 +173,7 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
     let out = &arguments.report.out;
     std::fs::create_dir_all(out)?;
     let mut lines = OpenOptions::new().create(true).append(true).open(out.join(RESULTS))?;
-    for file in instances(arguments)? {
+    for file in instances(&arguments.subjects)? {
         for &budget in &arguments.budgets {
             for strategy in &arguments.strategies {
                 for &seed in &arguments.seeds {
@@ -168,7 +189,7 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
     report(&arguments.report)
 }
 
-fn instances(arguments: &RunArguments) -> Result<Vec<PathBuf>, Problem> {
+fn instances(arguments: &Subjects) -> Result<Vec<PathBuf>, Problem> {
     let mut files = Vec::new();
     for path in &arguments.instances {
         if path.is_dir() { files.extend(Instance::files(path)?) } else { files.push(path.clone()) }
@@ -182,6 +203,31 @@ fn instances(arguments: &RunArguments) -> Result<Vec<PathBuf>, Problem> {
         return Err("no instance has such a name; see --instances and --only".into());
     }
     Ok(files)
+}
+
+/// Prints one row of Markdown per instance.
+fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
+    let best = BestKnown::read(&arguments.best)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "| bound / best | instance | level | best known | bound | wall s |")?;
+    writeln!(out, "|---:|---|---|---:|---:|---:|")?;
+    for file in instances(&arguments.subjects)? {
+        let Instance { name, snapshot } = Instance::read(&file)?;
+        let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
+        let levels: Vec<String> = std::iter::once("unplaced".to_owned()).chain(levels).collect();
+        let Some(vector) = best.vector(&name, &levels) else { continue };
+        let started = Instant::now();
+        let stop = || started.elapsed().as_secs_f64() >= arguments.seconds;
+        let bounds = bound::lower(&snapshot, &vector, &stop);
+        let wall = started.elapsed().as_secs_f64();
+        for (level, value) in levels.iter().zip(vector).filter(|(_, value)| *value > 0) {
+            if let Some(bound) = bounds.get(level) {
+                let share = ratio(*bound, value);
+                writeln!(out, "| {share:.4} | {name} | {level} | {value} | {bound} | {wall:.2} |")?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One run in a process of its own.
