@@ -24,6 +24,7 @@ mod snapshot;
 mod state;
 mod strategy;
 mod violations;
+mod why;
 
 pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
 pub use cost::Cost;
@@ -38,6 +39,9 @@ pub use rules::{Demand, GroundRule, Rules, Ruling};
 pub use snapshot::{Assignment, Snapshot};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};
+pub use why::{
+    Alternative, Binding, Core, Element, Explanation, Holds, Limit, Outcome, Relief, Whereabouts, WhyNot,
+};
 
 /// Every strategy of this crate, in the order in which they are listed to people.
 pub fn strategies() -> Vec<Box<dyn Strategy>> {

@@ -25,7 +25,7 @@ impl Snapshot {
         for unit in 0..self.units() {
             let given = &self.file().units[unit];
             if self.implementation(actor, unit).is_some() {
-                let cause = self.why_not(actor, unit, state);
+                let cause = self.obstacle(actor, unit, state);
                 causes.entry((&given.kind, cause)).or_default().push(&given.id);
             }
         }
@@ -37,7 +37,7 @@ impl Snapshot {
     }
 
     /// The first thing that keeps the actor off a unit of a kind that it can run on.
-    fn why_not(&self, actor: usize, unit: usize, state: &State) -> String {
+    fn obstacle(&self, actor: usize, unit: usize, state: &State) -> String {
         let index = &self.index;
         let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
         if let Some(rule) = broken.into_iter().find(|rule| !index.obeys(actor, unit, rule)) {
@@ -76,7 +76,7 @@ impl Snapshot {
         } else if self.candidates(actor).contains(&from) {
             format!("{} has no room for it beside the others", self.unit_id(from))
         } else {
-            format!("it may not stay on {}: {}", self.unit_id(from), self.why_not(actor, from, state))
+            format!("it may not stay on {}: {}", self.unit_id(from), self.obstacle(actor, from, state))
         };
         state.put(actor, to);
         reason

@@ -80,20 +80,45 @@ impl<'a> State<'a> {
     /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
     /// is needed, how much is left.
     pub fn missing(&self, actor: usize, unit: usize) -> Option<(bool, &str, i64, i64)> {
-        let index = &self.snapshot.index;
-        let needs = self.snapshot.implementation(actor, unit)?;
-        let short = |of_node: bool, needs: &[(usize, i64)], left: &[i64]| {
-            let (resource, needed) = *needs.iter().find(|(resource, needed)| *needed > left[*resource])?;
-            Some((of_node, index.resources[resource].as_str(), needed, left[resource]))
-        };
-        short(false, &needs.requires, &self.unit_left[unit])
-            .or_else(|| short(true, &needs.node_requires, &self.node_left[index.unit_node[unit]]))
+        let (of_node, resource, needed, left) = self.all_missing(actor, unit).next()?;
+        Some((of_node, self.snapshot.index.resources[resource].as_str(), needed, left))
+    }
+
+    /// Every such resource, by position: those of the unit first.
+    pub fn all_missing(&self, actor: usize, unit: usize) -> impl Iterator<Item = (bool, usize, i64, i64)> {
+        let needs = self.snapshot.implementation(actor, unit);
+        let node = self.snapshot.node_of(unit);
+        let of_unit = needs.into_iter().flat_map(|needs| needs.requires.iter().copied());
+        let of_node = needs.into_iter().flat_map(|needs| needs.node_requires.iter().copied());
+        let unit = of_unit.map(move |(r, needed)| (false, r, needed, self.unit_left[unit][r]));
+        let node = of_node.map(move |(r, needed)| (true, r, needed, self.node_left[node][r]));
+        unit.chain(node).filter(|(_, _, needed, left)| needed > left)
+    }
+
+    /// How many actors are on the unit.
+    pub fn hosted_on(&self, unit: usize) -> usize {
+        usize::try_from(self.hosted[unit]).expect("there are no more than actors")
+    }
+
+    /// What is left of a unit's resource.
+    pub fn left_on(&self, unit: usize, resource: usize) -> i64 {
+        self.unit_left[unit][resource]
+    }
+
+    /// What is left of a node's resource.
+    pub fn left_at(&self, node: usize, resource: usize) -> i64 {
+        self.node_left[node][resource]
     }
 
     /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
     pub fn broken_relation(&self, actor: usize, unit: usize) -> Option<usize> {
+        self.broken_relations(actor, unit).next()
+    }
+
+    /// Every such rule.
+    pub fn broken_relations(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
         let index = &self.snapshot.index;
-        index.relations_of[actor].iter().copied().find(|&relation| {
+        index.relations_of[actor].iter().copied().filter(move |&relation| {
             let (given, places) = (&index.relations[relation], &self.relation_places[relation]);
             let here = places.contains_key(&index.place(given.scope, unit));
             if given.apart { here } else { !(places.is_empty() || (here && places.len() == 1)) }

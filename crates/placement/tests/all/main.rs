@@ -9,3 +9,4 @@ mod planning;
 mod reading;
 mod rules;
 mod strategies;
+mod why;

@@ -1,0 +1,257 @@
+//! Why an actor has no place: an irreducible set of limits and rules that leave it none.
+//!
+//! The definition is in docs/why.md. The set is found by halving (`QuickXplain`: Junker, "Preferred Explanations and
+//! Relaxations for Over-Constrained Problems", AAAI 2004), and then each member is dropped once more to see that
+//! without it there is a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::limit::{Element, Limit, actors_of, elements};
+use super::oracle::{Effort, Verdict, ask};
+use super::relax::Question;
+use super::stay;
+use crate::{Assignment, Snapshot};
+
+/// How often an element is narrowed to a part of it that says the same.
+const MOST_NARROWINGS: usize = 40;
+
+/// What keeps an actor out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Position of the actor.
+    pub actor: usize,
+    /// The set; what is said of the actor itself comes first. Empty when there is no unit at all.
+    pub elements: Vec<Element>,
+    /// What was asked.
+    pub holds: Holds,
+    /// Whether without any one of them, the others kept, the actor has a place. Always so where others stay.
+    pub irreducible: bool,
+}
+
+/// How far a core reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "camelCase")]
+pub enum Holds {
+    /// Wherever the actors that have a place would be instead.
+    Always,
+    /// As long as they are where they are: whether a rearrangement would help is not known.
+    WhereOthersAre,
+}
+
+/// Why an actor has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// Limits and rules leave it none.
+    Blocked(Core),
+    /// They would leave it one; who would have to be where for that: the actor, and those that would move.
+    Room(Vec<(usize, usize)>),
+    /// They would leave it one, which the policy's rules about where actors are refuse: what these say of it.
+    Ruled(Vec<String>),
+}
+
+impl Snapshot {
+    /// Why an actor that has no place in a lawful assignment has none.
+    ///
+    /// `effort` bounds the proof: a piece is one actor looked at on one unit. The answer depends on nothing else.
+    pub fn why_not(&self, actor: usize, assignment: &Assignment, effort: u64) -> WhyNot {
+        let mut effort = Effort { left: effort };
+        let mut inquiry = Inquiry::new(self, actor, assignment);
+        match inquiry.first(&mut effort) {
+            Verdict::Fits(found) => inquiry.room(&found),
+            Verdict::Never => match inquiry.reduce(&mut effort) {
+                Some(core) => WhyNot::Blocked(core),
+                None => WhyNot::Blocked(stay::core(self, actor, assignment)),
+            },
+            Verdict::Unknown => WhyNot::Blocked(stay::core(self, actor, assignment)),
+        }
+    }
+}
+
+/// One actor's question, with what has been answered already.
+struct Inquiry<'a> {
+    snapshot: &'a Snapshot,
+    actor: usize,
+    assignment: &'a Assignment,
+    question: Question<'a>,
+    elements: Vec<Element>,
+    /// The actor and the assignment in the question's positions.
+    who: usize,
+    base: Assignment,
+    /// By the limits that were kept.
+    known: BTreeMap<BTreeSet<Limit>, Option<bool>>,
+}
+
+impl<'a> Inquiry<'a> {
+    fn new(snapshot: &'a Snapshot, actor: usize, assignment: &'a Assignment) -> Self {
+        let placed: Vec<bool> = assignment.iter().map(Option::is_some).collect();
+        let question = Question::new(snapshot, actor, &placed);
+        Self {
+            snapshot,
+            actor,
+            assignment,
+            elements: elements(snapshot, actor, &placed),
+            who: question.actors.partition_point(|other| *other < actor),
+            base: question.actors.iter().map(|&other| assignment[other]).collect(),
+            question,
+            known: BTreeMap::new(),
+        }
+    }
+
+    fn first(&mut self, effort: &mut Effort) -> Verdict {
+        let world = self.question.without(&BTreeSet::new());
+        let most = effort.left / 4;
+        effort.lend(most, |effort| ask(&world, self.who, &self.base, effort))
+    }
+
+    /// What can be said of an arrangement that was found.
+    fn room(&self, found: &Assignment) -> WhyNot {
+        let mut whole = self.assignment.clone();
+        let changes = self.changes(found);
+        for &(actor, unit) in &changes {
+            whole[actor] = Some(unit);
+        }
+        let says = self.snapshot.rules().map(|rules| rules.violations(&whole)).unwrap_or_default();
+        if says.is_empty() { WhyNot::Room(changes) } else { WhyNot::Ruled(says) }
+    }
+
+    /// Who is elsewhere in it.
+    fn changes(&self, found: &Assignment) -> Vec<(usize, usize)> {
+        let actors = self.question.actors.iter().zip(found);
+        actors
+            .filter_map(|(&a, place)| Some((a, (*place)?)).filter(|_| self.assignment[a] != *place))
+            .collect()
+    }
+
+    /// Whether the actor has a place when only these elements are kept; `None` where that is not known.
+    fn has_place(&mut self, kept: &[Element], effort: &mut Effort) -> Option<bool> {
+        let kept: BTreeSet<Limit> = kept.iter().flat_map(|element| element.limits.iter().copied()).collect();
+        if let Some(known) = self.known.get(&kept) {
+            return *known;
+        }
+        let all = self.elements.iter().flat_map(|element| &element.limits);
+        let dropped: BTreeSet<Limit> = all.copied().filter(|limit| !kept.contains(limit)).collect();
+        let world = self.question.without(&dropped);
+        let most = effort.left / 8;
+        let verdict = effort.lend(most, |effort| ask(&world, self.who, &self.base, effort));
+        let answer = match verdict {
+            Verdict::Fits(_) => Some(true),
+            Verdict::Never => Some(false),
+            Verdict::Unknown => None,
+        };
+        self.known.insert(kept, answer);
+        answer
+    }
+
+    /// An irreducible part of all elements; `None` when the effort ended before anything was certain.
+    fn reduce(&mut self, effort: &mut Effort) -> Option<Core> {
+        let all = self.elements.clone();
+        let mut found = self.halve(&[], false, &all, effort);
+        if self.has_place(&found, effort) != Some(false) {
+            found = all;
+        }
+        let mut irreducible = true;
+        let mut position = found.len();
+        while position > 0 {
+            position -= 1;
+            let mut without = found.clone();
+            without.remove(position);
+            match self.has_place(&without, effort) {
+                Some(false) => found = without,
+                Some(true) => {}
+                None => irreducible = false,
+            }
+        }
+        // Of a set that may hold much that is not needed, the part that is certain says more.
+        if !irreducible && found.len() > 12 {
+            return None;
+        }
+        self.narrow(&mut found, effort);
+        Some(Core { actor: self.actor, elements: found, holds: Holds::Always, irreducible })
+    }
+
+    /// The part of `rest` that is needed beside `kept`; `grew` says whether `kept` grew since it was last asked about.
+    fn halve(&mut self, kept: &[Element], grew: bool, rest: &[Element], effort: &mut Effort) -> Vec<Element> {
+        if grew && self.has_place(kept, effort) == Some(false) {
+            return Vec::new();
+        }
+        if rest.len() <= 1 {
+            // With nothing kept and one element left it may still be needed or not; what follows will tell.
+            return rest.to_vec();
+        }
+        let (one, two) = rest.split_at(rest.len() / 2);
+        let with_one = [kept, one].concat();
+        let of_two = self.halve(&with_one, true, two, effort);
+        let with_two = [kept, &of_two].concat();
+        let of_one = self.halve(&with_two, !of_two.is_empty(), one, effort);
+        [of_one, of_two].concat()
+    }
+
+    /// Narrows elements of many limits to those that are enough: the set stays irreducible, because a world without
+    /// an element is the same as before, and one with less of it has no place if asked so.
+    fn narrow(&mut self, found: &mut [Element], effort: &mut Effort) {
+        let mut left = MOST_NARROWINGS;
+        let own = self.own_part(found);
+        self.try_part(found, &own, &mut left, effort);
+        for position in 0..found.len() {
+            while found[position].limits.len() > 1 {
+                let limits = &found[position].limits;
+                let (one, two) = limits.split_at(limits.len() / 2);
+                let (one, two) = (one.to_vec(), two.to_vec());
+                let narrower = |limits: Vec<Limit>| {
+                    let mut part = found.to_vec();
+                    part[position] = Element { limits };
+                    part
+                };
+                let (one, two) = (narrower(one), narrower(two));
+                if !self.try_part(found, &one, &mut left, effort)
+                    && !self.try_part(found, &two, &mut left, effort)
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes the part if it says the same.
+    fn try_part(
+        &mut self,
+        found: &mut [Element],
+        part: &[Element],
+        left: &mut usize,
+        effort: &mut Effort,
+    ) -> bool {
+        if *left == 0 || part == found {
+            return false;
+        }
+        *left -= 1;
+        let is_enough = self.has_place(part, effort) == Some(false);
+        if is_enough {
+            found.clone_from_slice(part);
+        }
+        is_enough
+    }
+
+    /// Of each element what concerns the actor itself: rules that name it, limits of where it could be by them.
+    fn own_part(&self, found: &[Element]) -> Vec<Element> {
+        let kept: BTreeSet<Limit> = found.iter().flat_map(|element| element.limits.iter().copied()).collect();
+        let is_rule = |limit: &Limit| matches!(limit, Limit::Kinds { .. } | Limit::Constraint { .. });
+        let all = self.elements.iter().flat_map(|element| &element.limits);
+        let dropped = all.copied().filter(|limit| !(is_rule(limit) && kept.contains(limit))).collect();
+        let world = self.question.without(&dropped);
+        let units: BTreeSet<usize> = world.candidates(self.who).iter().copied().collect();
+        let nodes: BTreeSet<usize> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
+        let concerns = |limit: &Limit| match *limit {
+            Limit::Kinds { .. } => true,
+            Limit::Slots { unit } | Limit::OfUnit { unit, .. } => units.contains(&unit),
+            Limit::OfNode { node, .. } => nodes.contains(&node),
+            Limit::Constraint { position } => {
+                actors_of(self.snapshot, &self.snapshot.file().constraints[position]).contains(&self.actor)
+            }
+        };
+        let narrowed = |element: &Element| {
+            let limits: Vec<Limit> = element.limits.iter().copied().filter(concerns).collect();
+            if limits.is_empty() { element.clone() } else { Element { limits } }
+        };
+        found.iter().map(narrowed).collect()
+    }
+}

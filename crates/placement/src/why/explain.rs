@@ -1,0 +1,210 @@
+//! For each actor what it would cost to be elsewhere, and for the whole what binds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::limit::{Limit, grouped, numbered, pool_of};
+use super::stay::blocks;
+use super::words::Teller;
+use crate::state::State;
+use crate::{Assignment, Snapshot};
+
+/// What can be said of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The actors that were asked about and have a place.
+    pub placed: Vec<Whereabouts>,
+    /// What stands in the way of the whole.
+    pub binding: Binding,
+}
+
+/// Where an actor is, and what there is instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// Position of the actor.
+    pub actor: usize,
+    /// Position of its unit.
+    pub unit: usize,
+    /// Every other unit: those that cost least first, those that are not open to it last.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Units of one pool that are the same to an actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// The units, ascending.
+    pub units: Vec<usize>,
+    /// Their pool, or their kind where they are of none, in words.
+    pub pool: String,
+    /// What would be if the actor alone moved there.
+    pub outcome: Outcome,
+}
+
+/// What would be if an actor alone moved to a unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// What the whole would cost more, level by level; less where it is negative.
+    Costs(Vec<i64>),
+    /// It may not: the first thing that is in the way, in plain words.
+    Forbidden(String),
+}
+
+/// What stands in the way of a better whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// Limits that nobody else fits into, in plain words.
+    pub full: Vec<String>,
+    /// Rules and limits without which some actor alone could move to where the whole costs less; the one that gives
+    /// most first.
+    pub reliefs: Vec<Relief>,
+}
+
+/// What one rule or limit costs the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relief {
+    /// The rule or limit in plain words.
+    pub says: String,
+    /// How many actors could then move to where the whole costs less.
+    pub actors: usize,
+    /// The one that would gain most, and where.
+    pub best: (usize, usize),
+    /// By how much the levels would change; negative is less.
+    pub change: Vec<i64>,
+}
+
+/// The best move that a limit alone forbids.
+#[derive(Default)]
+struct Forbidden {
+    actors: BTreeSet<usize>,
+    best: Option<(Vec<i64>, usize, usize)>,
+}
+
+impl Snapshot {
+    /// Explains a lawful assignment: the alternatives of `whom`, and what binds the whole.
+    pub fn explain(&self, assignment: &Assignment, whom: &[usize]) -> Explanation {
+        let mut state = State::of(self, assignment);
+        let placed = whom.iter().filter_map(|&actor| self.whereabouts(actor, &mut state)).collect();
+        let reliefs = self.reliefs(&mut state);
+        Explanation { placed, binding: Binding { full: self.full(&state), reliefs } }
+    }
+
+    /// The alternatives of one actor; the state is left as it was.
+    fn whereabouts(&self, actor: usize, state: &mut State) -> Option<Whereabouts> {
+        let here = state.take(actor)?;
+        let stay = state.price(actor, here);
+        let mut open: BTreeMap<(Vec<i64>, String), Vec<usize>> = BTreeMap::new();
+        let mut shut: BTreeMap<(Limit, String), Vec<usize>> = BTreeMap::new();
+        for unit in (0..self.units()).filter(|unit| *unit != here) {
+            let pool = pool_of(self, unit);
+            if state.admits(actor, unit) {
+                open.entry((change(&stay, &state.price(actor, unit)), pool)).or_default().push(unit);
+            } else if let Some(limit) =
+                blocks(self, actor, unit, state).first().and_then(|block| block.first())
+            {
+                shut.entry((*limit, pool)).or_default().push(unit);
+            }
+        }
+        let limits: BTreeSet<Limit> = shut.keys().map(|(limit, _)| *limit).collect();
+        let elements = grouped(self, actor, &limits);
+        let numbers = numbered(&elements);
+        let mut by_element: BTreeMap<(usize, String), Vec<usize>> = BTreeMap::new();
+        for ((limit, pool), units) in shut {
+            by_element.entry((numbers[&limit], pool)).or_default().extend(units);
+        }
+        let teller = Teller { snapshot: self, state, actor };
+        let forbidden = by_element.into_iter().map(|((element, pool), mut units)| {
+            units.sort_unstable();
+            // Told of these units alone, not of all that the limit is about.
+            let outcome = Outcome::Forbidden(teller.tell_of(&elements[element], &units));
+            Alternative { units, pool, outcome }
+        });
+        let costs = open.into_iter().map(|((change, pool), units)| Alternative {
+            units,
+            pool,
+            outcome: Outcome::Costs(change),
+        });
+        let alternatives = costs.chain(forbidden).collect();
+        state.put(actor, here);
+        Some(Whereabouts { actor, unit: here, alternatives })
+    }
+
+    /// What would gain if one limit fell.
+    fn reliefs(&self, state: &mut State) -> Vec<Relief> {
+        let mut found: BTreeMap<Limit, Forbidden> = BTreeMap::new();
+        for actor in (0..self.actors()).filter(|&actor| !self.is_fixed(actor)) {
+            let Some(here) = state.take(actor) else { continue };
+            let stay = state.price(actor, here);
+            for unit in (0..self.units()).filter(|&unit| self.implementation(actor, unit).is_some()) {
+                let go = state.price(actor, unit);
+                if go >= stay {
+                    continue;
+                }
+                let blocks = blocks(self, actor, unit, state);
+                let [block] = blocks.as_slice() else { continue };
+                for limit in block {
+                    let forbidden = found.entry(*limit).or_default();
+                    forbidden.actors.insert(actor);
+                    let this = (change(&stay, &go), actor, unit);
+                    if forbidden.best.as_ref().is_none_or(|best| this < *best) {
+                        forbidden.best = Some(this);
+                    }
+                }
+            }
+            state.put(actor, here);
+        }
+        let limits: BTreeSet<Limit> = found.keys().copied().collect();
+        let elements = grouped(self, usize::MAX, &limits);
+        let mut reliefs: Vec<Relief> = elements
+            .iter()
+            .filter_map(|element| {
+                let all = || element.limits.iter().filter_map(|limit| found.get(limit));
+                let actors: BTreeSet<usize> = all().flat_map(|one| one.actors.iter().copied()).collect();
+                let (change, actor, unit) = all().filter_map(|one| one.best.clone()).min()?;
+                let teller = Teller { snapshot: self, state, actor };
+                Some(Relief { says: teller.tell(element), actors: actors.len(), best: (actor, unit), change })
+            })
+            .collect();
+        reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
+        reliefs
+    }
+
+    /// The limits that nobody who needs some would find enough of.
+    fn full(&self, state: &State) -> Vec<String> {
+        let mut full = BTreeSet::new();
+        for unit in 0..self.units() {
+            if self.file().units[unit].slots.is_some() && !state.has_slot(unit) {
+                full.insert(Limit::Slots { unit });
+            }
+        }
+        let mut least: BTreeMap<(bool, usize), i64> = BTreeMap::new();
+        for needs in self.index.implementations.iter().flatten().flatten() {
+            let of_unit = needs.requires.iter().map(|(resource, quantity)| ((false, *resource), *quantity));
+            let of_node =
+                needs.node_requires.iter().map(|(resource, quantity)| ((true, *resource), *quantity));
+            for (resource, quantity) in of_unit.chain(of_node) {
+                let least = least.entry(resource).or_insert(quantity);
+                *least = quantity.min(*least);
+            }
+        }
+        for (&(of_node, resource), &least) in &least {
+            if of_node {
+                let nodes = 0..self.nodes().len();
+                let scarce = nodes.filter(|&node| {
+                    self.node_provides(node)[resource] > 0 && state.left_at(node, resource) < least
+                });
+                full.extend(scarce.map(|node| Limit::OfNode { node, resource }));
+            } else {
+                let units = 0..self.units();
+                let scarce = units.filter(|&unit| {
+                    self.unit_provides(unit)[resource] > 0 && state.left_on(unit, resource) < least
+                });
+                full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
+            }
+        }
+        let teller = Teller { snapshot: self, state, actor: usize::MAX };
+        grouped(self, usize::MAX, &full).iter().map(|element| teller.tell(element)).collect()
+    }
+}
+
+fn change(from: &[i64], to: &[i64]) -> Vec<i64> {
+    to.iter().zip(from).map(|(to, from)| to - from).collect()
+}

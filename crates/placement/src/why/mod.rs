@@ -1,0 +1,16 @@
+//! Why things are where they are, and why something has no place.
+
+mod core;
+mod explain;
+mod limit;
+mod oracle;
+mod relax;
+mod search;
+mod stay;
+mod view;
+mod views;
+mod words;
+
+pub use self::core::{Core, Holds, WhyNot};
+pub use self::explain::{Alternative, Binding, Explanation, Outcome, Relief, Whereabouts};
+pub use self::limit::{Element, Limit};
