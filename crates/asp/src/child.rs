@@ -1,8 +1,8 @@
-//! The solver process: the caller's own executable started again, one job on standard input, one JSON line per model
-//! on standard output.
+//! The solver process: the caller's own executable started again, jobs on standard input, one JSON line each, one JSON
+//! line per model on standard output.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::process::exit;
 
@@ -31,16 +31,25 @@ impl Default for Limits {
     }
 }
 
-/// What the solver process is asked.
+/// The first line that the solver process reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
-    /// The process that waits for the answer; without it nobody would.
+pub(crate) struct Terms {
+    /// The process that waits for the answers; without it nobody would.
     pub parent: u32,
+    /// For all jobs together.
     pub limits: Limits,
+}
+
+/// What the solver process is asked.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Job {
     pub seed: u64,
     pub conflicts: u64,
     /// So many models are wanted.
     pub models: u64,
+    /// Only models whose minimized sums are no more than these are wanted; none: all are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_most: Vec<i64>,
     pub facts: String,
     /// Symbols of the actors that are placed, in the order of the answer.
     pub actors: Vec<String>,
@@ -53,9 +62,9 @@ pub(crate) struct Job {
 pub(crate) enum Line {
     /// A model: for each actor of the job the position of its unit, and the minimized sums.
     Model { places: Vec<Option<usize>>, sums: Vec<i64> },
-    /// The last line of a search that ended by itself.
+    /// The last line about a job that ended by itself.
     End(Outcome),
-    /// The last line of a search that could not be done.
+    /// The last line of all: a job could not be done, and what that did to the process is not known.
     Failed(String),
 }
 
@@ -82,7 +91,9 @@ enum ChildError {
     Limit(#[from] rustix::io::Errno),
     #[error("the process that asked is gone")]
     Orphan,
-    #[error("cannot read the job: {0}")]
+    #[error("cannot read what is asked: {0}")]
+    Ask(#[source] io::Error),
+    #[error("cannot understand what is asked: {0}")]
     Job(#[from] serde_json::Error),
     #[error("cannot tell the answer: {0}")]
     Tell(#[from] io::Error),
@@ -90,18 +101,24 @@ enum ChildError {
 
 fn serve() -> Result<(), ChildError> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let job: Job = serde_json::from_reader(io::BufReader::new(io::stdin().lock()))?;
+    let mut lines = io::stdin().lock().lines();
+    let terms: Terms = match lines.next() {
+        Some(line) => serde_json::from_str(&line.map_err(ChildError::Ask)?)?,
+        None => return Err(ChildError::Orphan),
+    };
     // The parent may have died before the signal was set.
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
-    if parent != Some(job.parent) {
+    if parent != Some(terms.parent) {
         return Err(ChildError::Orphan);
     }
-    limit(&job.limits)?;
-    let last = match solve(&job) {
-        Ok(outcome) => Line::End(outcome),
-        Err(problem) => Line::Failed(problem),
-    };
-    tell(&last)?;
+    limit(&terms.limits)?;
+    for line in lines {
+        let job: Job = serde_json::from_str(&line.map_err(ChildError::Ask)?)?;
+        match solve(&job) {
+            Ok(outcome) => tell(&Line::End(outcome))?,
+            Err(problem) => return Ok(tell(&Line::Failed(problem))?),
+        }
+    }
     Ok(())
 }
 
@@ -124,7 +141,7 @@ fn tell(line: &Line) -> io::Result<()> {
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
     let program: Vec<&str> = RULES.iter().copied().chain([job.facts.as_str()]).collect();
-    let task = Task { program: &program, seed: job.seed, conflicts: job.conflicts };
+    let task = Task { program: &program, seed: job.seed, conflicts: job.conflicts, at_most: &job.at_most };
     let (mut told, mut problem) = (0, None);
     let outcome = engine::run(&task, |model| {
         told += 1;

@@ -15,6 +15,8 @@ pub(crate) struct Task<'a> {
     pub seed: u64,
     /// Conflicts after which the search gives up.
     pub conflicts: u64,
+    /// Only models whose minimized sums are no more than these, compared one after the other; empty: any model.
+    pub at_most: &'a [i64],
 }
 
 /// One model.
@@ -33,7 +35,7 @@ pub(crate) enum Outcome {
     Proven,
     /// The conflicts were spent, or whoever took the models wanted no more.
     Stopped,
-    /// There is no model.
+    /// There is no model, or none within `at_most`.
     Unsatisfiable,
 }
 
@@ -62,10 +64,12 @@ pub(crate) fn run(
     mut found: impl FnMut(Model) -> ControlFlow<()>,
 ) -> Result<Outcome, EngineError> {
     let seed = task.seed % (1 << 31);
+    let bounds: Vec<String> =
+        std::iter::once("opt".to_owned()).chain(task.at_most.iter().map(i64::to_string)).collect();
     let arguments = vec![
         format!("--seed={seed}"),
         format!("--solve-limit={}", task.conflicts),
-        "--opt-mode=opt".to_owned(),
+        format!("--opt-mode={}", bounds.join(",")),
         "--heuristic=Domain".to_owned(),
         "--warn=none".to_owned(),
         "0".to_owned(),
@@ -99,7 +103,7 @@ pub struct Optimum {
 pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
     let program: Vec<&str> = RULES.iter().copied().chain([facts]).collect();
     let mut best = None;
-    run(&Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX) }, |model| {
+    run(&Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), at_most: &[] }, |model| {
         let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
         atoms.sort_unstable();
         best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });

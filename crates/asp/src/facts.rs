@@ -77,6 +77,12 @@ impl<'a> Encoded<'a> {
         let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
         sums.iter().zip(settled).map(|(sum, settled)| sum - 1 + settled).collect()
     }
+
+    /// The sums of a model whose vector this is: the way back from [`Encoded::vector`].
+    pub fn sums(&self, vector: &[i64]) -> Vec<i64> {
+        let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
+        vector.iter().zip(settled).map(|(value, settled)| value + 1 - settled).collect()
+    }
 }
 
 /// The exact vector of an assignment, the penalties of `prefer` included.

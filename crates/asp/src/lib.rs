@@ -10,13 +10,17 @@
 mod child;
 mod engine;
 mod facts;
+mod neighbourhood;
 mod process;
 mod program;
 mod room;
 mod scale;
+mod search;
+mod slice;
 mod strategy;
 mod symbols;
 mod twins;
+mod whole;
 
 pub use child::{Limits, run_child_if_asked};
 pub use engine::{EngineError, Optimum, optimum};

@@ -4,11 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::child::{ARGUMENT, Job, Line};
+use serde::Serialize;
+
+use crate::child::{ARGUMENT, Job, Limits, Line, Terms};
 use crate::engine::Outcome;
 
 /// How often the caller's `stop` is asked while the solver works.
@@ -31,49 +33,17 @@ pub(crate) enum Ended {
     Lost(String),
 }
 
-/// Runs a job in a process of its own; `found` gets each model, and an error from it ends the job.
-///
-/// When this returns, the process is gone and reaped.
-pub(crate) fn run<E>(
-    executable: &Path,
-    job: &Job,
-    stop: &dyn Fn() -> bool,
-    mut found: impl FnMut(Vec<Option<usize>>, &[i64]) -> Result<(), E>,
-) -> Result<Ended, E> {
-    let mut solver = match Solver::start(executable, job) {
-        Ok(solver) => solver,
-        Err(problem) => return Ok(Ended::Lost(problem)),
-    };
-    loop {
-        if stop() {
-            return Ok(Ended::Stopped);
-        }
-        match solver.lines.recv_timeout(POLL) {
-            Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
-            Ok(Ok(Line::End(outcome))) => return Ok(Ended::Told(outcome)),
-            Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
-                return Ok(Ended::Lost(solver.explain(&problem)));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = solver.epitaph();
-                let problem = format!("the solver ended without an answer: {status}");
-                return Ok(Ended::Lost(solver.explain(&problem)));
-            }
-        }
-    }
-}
-
-/// A running solver process. Dropping it ends and reaps it, on every path.
-struct Solver {
+/// A running solver process, which does one job after the other. Dropping it ends and reaps it, on every path.
+pub(crate) struct Solver {
     child: Child,
+    jobs: Sender<Vec<u8>>,
     lines: Receiver<Result<Line, String>>,
     words: Receiver<String>,
 }
 
 impl Solver {
-    fn start(executable: &Path, job: &Job) -> Result<Self, String> {
-        let text = serde_json::to_vec(job).map_err(|e| format!("cannot write the job: {e}"))?;
+    /// Starts a process, which gets itself ready while the caller goes on.
+    pub fn start(executable: &Path, limits: Limits) -> Result<Self, String> {
         let mut child = Command::new(executable)
             .arg0("cairn-solver")
             .arg(ARGUMENT)
@@ -84,13 +54,15 @@ impl Solver {
             .spawn()
             .map_err(|e| format!("cannot start {}: {e}", executable.display()))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (jobs, to_write) = mpsc::channel::<Vec<u8>>();
         let (to_lines, lines) = mpsc::channel();
         let (to_words, words) = mpsc::channel();
         // Each pipe has a thread of its own, so that no full pipe blocks anybody. None is joined: they end with the
         // process, and a stranger that inherited a pipe must not hold up the caller.
         thread::spawn(move || {
+            let Some(mut stdin) = stdin else { return };
             // A process that ends before it has read its job breaks the pipe; how it ended says why.
-            let _ = stdin.map(|mut stdin| stdin.write_all(&text));
+            while to_write.recv().is_ok_and(|text| stdin.write_all(&text).is_ok()) {}
         });
         thread::spawn(move || {
             for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
@@ -109,10 +81,52 @@ impl Solver {
                 // What arrived before an error is kept all the same.
                 let _ = stderr.take(KEPT).read_to_end(&mut kept);
             }
-            // Nobody listens when the job ended well.
+            // Nobody listens when every job ended well.
             let _ = to_words.send(String::from_utf8_lossy(&kept).trim().to_owned());
         });
-        Ok(Self { child, lines, words })
+        let solver = Self { child, jobs, lines, words };
+        solver.write(&Terms { parent: std::process::id(), limits })?;
+        Ok(solver)
+    }
+
+    fn write(&self, line: &impl Serialize) -> Result<(), String> {
+        let mut text = serde_json::to_vec(line).map_err(|e| format!("cannot write the job: {e}"))?;
+        text.push(b'\n');
+        // The thread that writes is gone only when the pipe is broken, and that is noticed where the answer is read.
+        let _ = self.jobs.send(text);
+        Ok(())
+    }
+
+    /// Has a job done; `found` gets each model, and an error from it ends the job.
+    ///
+    /// The process may be asked again only after [`Ended::Told`].
+    pub fn run<E>(
+        &mut self,
+        job: &Job,
+        stop: &dyn Fn() -> bool,
+        mut found: impl FnMut(Vec<Option<usize>>, &[i64]) -> Result<(), E>,
+    ) -> Result<Ended, E> {
+        if let Err(problem) = self.write(job) {
+            return Ok(Ended::Lost(problem));
+        }
+        loop {
+            if stop() {
+                return Ok(Ended::Stopped);
+            }
+            match self.lines.recv_timeout(POLL) {
+                Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
+                Ok(Ok(Line::End(outcome))) => return Ok(Ended::Told(outcome)),
+                Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
+                    return Ok(Ended::Lost(self.explain(&problem)));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.epitaph();
+                    let problem = format!("the solver ended without an answer: {status}");
+                    return Ok(Ended::Lost(self.explain(&problem)));
+                }
+            }
+        }
     }
 
     /// A problem, and what the process said about it on standard error.
@@ -148,21 +162,15 @@ impl Drop for Solver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Limits;
 
     /// How a job ends that is given to some program of the system.
     fn lost(executable: &str) -> String {
-        let job = Job {
-            parent: std::process::id(),
-            limits: Limits::default(),
-            seed: 0,
-            conflicts: 1,
-            models: 1,
-            facts: "x".repeat(1 << 20),
-            actors: Vec::new(),
-            units: Vec::new(),
-        };
-        match run(Path::new(executable), &job, &|| false, |_, _| Ok::<(), ()>(())).unwrap() {
+        let job = Job { facts: "x".repeat(1 << 20), ..Job::default() };
+        let ended = Solver::start(Path::new(executable), Limits::default())
+            .map_or_else(Ended::Lost, |mut solver| {
+                solver.run(&job, &|| false, |_, _| Ok::<(), ()>(())).unwrap()
+            });
+        match ended {
             Ended::Lost(problem) => problem,
             other => panic!("{executable} ended with {other:?}"),
         }

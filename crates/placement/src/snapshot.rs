@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::check::check;
-use crate::file::{Constraint, SnapshotFile};
+use crate::file::{Constraint, Scope, SnapshotFile};
 use crate::index::{Edge, Implementation, Index, kind_cost};
 use crate::objectives::Objectives;
 use crate::{Derived, Rules, SnapshotError};
@@ -185,6 +185,11 @@ impl Snapshot {
     /// What a node provides of each resource.
     pub fn node_provides(&self, node: usize) -> &[i64] {
         &self.index.node_provides[node]
+    }
+
+    /// The number of a unit's place within a scope: equal numbers mean the same place.
+    pub fn place(&self, scope: Scope, unit: usize) -> usize {
+        self.index.place(scope, unit)
     }
 
     /// Cost of one message between two units; 0 on the same one.

@@ -18,9 +18,13 @@ use placement::Snapshot;
 use proptest::test_runner::Config as ProptestConfig;
 use tracing::Level;
 
-/// The strategy, with the small executable of this package as its solver.
+/// The strategy, with the small executable of this package as its solver; it gives up soon.
 fn asp() -> Asp {
-    Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default())
+    limited(Limits::default())
+}
+
+fn limited(limits: Limits) -> Asp {
+    Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), limits).with_pieces(30)
 }
 
 /// So many random seeds. None is shrunk: a smaller seed is no smaller world, and the world is printed.

@@ -1,15 +1,15 @@
 //! The solver process: whatever happens to it, the caller has an answer and no child is left.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use asp::{Asp, Limits};
-use placement::{Answer, Budget, Greedy, Snapshot, StoppedBy, Strategy};
+use placement::{Answer, Budget, Greedy, Snapshot, Stage, StoppedBy, Strategy};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{asp, logged, published};
+use crate::{asp, limited, logged, published};
 
 /// The processes that this thread has started and that are not reaped.
 fn children() -> Vec<i32> {
@@ -30,13 +30,15 @@ fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (An
     (answer, warnings.collect())
 }
 
-/// Holds that the answer is greedy's, and that the warning says why.
-fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), why: &[&str]) {
+/// Holds that there is an answer, no worse than greedy's, and that the warning says why it is no better.
+fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), why: &[&str]) -> Answer {
     let (answer, said) = told(asp, snapshot, stop);
     let greedy = Greedy.solve(snapshot, &Budget::effort(None, 1)).unwrap();
-    assert_eq!(vector(snapshot, &answer), vector(snapshot, &greedy));
+    assert!(vector(snapshot, &answer) <= vector(snapshot, &greedy));
+    assert!(snapshot.violations(&answer.assignment).is_empty());
     assert!(!answer.optimal);
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
+    answer
 }
 
 #[test]
@@ -54,53 +56,65 @@ fn an_executable_that_is_no_solver_costs_only_its_stage() {
     falls_back(&complains, &published("C-1000x200-s1"), &|| false, &["nrecognized option", "unknown option"]);
 }
 
-#[test]
-fn a_solver_that_is_killed_costs_only_its_stage() {
-    let killed = AtomicBool::new(false);
-    let kill = || {
+/// Kills the first child that it meets, and so many more.
+fn killer(more: u32) -> impl Fn() -> bool + Sync {
+    let killed = Mutex::new(BTreeSet::new());
+    move || {
+        let mut killed = killed.lock().unwrap();
         for child in children() {
-            if !killed.swap(true, Ordering::Relaxed) {
+            if killed.len() <= more as usize && killed.insert(child) {
                 kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
             }
         }
         false
-    };
-    falls_back(&asp(), &published("C-1000x200-s1"), &kill, &["signal: 9"]);
-    assert!(killed.into_inner());
+    }
+}
+
+#[test]
+fn a_solver_that_is_killed_costs_only_its_job() {
+    let snapshot = published("C-1000x200-s1");
+    let greedy = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap();
+    let answer = falls_back(&asp(), &snapshot, &killer(0), &["signal: 9"]);
+    // Another one went on.
+    assert_eq!(answer.stage, Stage::Neighbourhood);
+    assert!(vector(&snapshot, &answer) < vector(&snapshot, &greedy));
+    // Whoever kills them all gets what there was before.
+    let answer = falls_back(&asp(), &snapshot, &killer(9), &["signal: 9"]);
+    assert_eq!(answer.assignment, greedy.assignment);
 }
 
 #[test]
 fn a_solver_that_needs_too_much_memory_costs_only_its_stage() {
-    let small =
-        Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits { memory_mib: 64, ..Limits::default() });
+    let small = limited(Limits { memory_mib: 1, ..Limits::default() });
     falls_back(&small, &published("C-1000x200-s1"), &|| false, &["memory", "alloc", "signal"]);
 }
 
 #[test]
 fn a_solver_that_needs_too_much_time_costs_only_its_stage() {
-    let brief =
-        Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits { cpu_seconds: 1, ..Limits::default() });
+    let brief = limited(Limits { cpu_seconds: 1, ..Limits::default() }).with_pieces(1 << 20);
     falls_back(&brief, &published("C-1000x200-s1"), &|| false, &["signal: 9", "signal: 24"]);
 }
 
+/// Whenever the clock ends it, there is an answer, and the effort that it names makes it again.
 #[test]
-fn a_deadline_ends_the_solver_at_once() {
+fn a_search_that_is_ended_at_any_moment_is_replayed() {
     let snapshot = published("C-1000x200-s1");
-    let (started, over) = (OnceLock::new(), OnceLock::new());
-    let stop = || {
-        // A while after the solver has started: it is grounding then, which knows no limit of its own.
-        let running = !children().is_empty();
-        let since = running.then(|| started.get_or_init(Instant::now).elapsed());
-        let is_over = since.is_some_and(|since| since > Duration::from_millis(100));
-        if is_over {
-            over.get_or_init(Instant::now);
-        }
-        is_over
-    };
-    let (answer, said) = told(&asp(), &snapshot, &stop);
-    println!("answered {:?} after the deadline", over.get().unwrap().elapsed());
-    assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
-    assert!(snapshot.violations(&answer.assignment).is_empty());
+    let asked = AtomicU64::new(0);
+    let count = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
+    let greedy = Greedy.solve(&snapshot, &Budget { effort: None, seed: 1, stop: &count }).unwrap();
+    let first = asked.into_inner();
+    for polls in [first / 3, first + 1, first + 8, first + 30, first + 90] {
+        let asked = AtomicU64::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
+        let (answer, said) = told(&asp().with_pieces(1 << 20), &snapshot, &stop);
+        assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
+        // Asked once more by whoever notices, and then no more.
+        assert!(asked.load(Ordering::Relaxed) <= polls + 2, "{polls}");
+        assert!(snapshot.violations(&answer.assignment).is_empty());
+        assert!(vector(&snapshot, &answer) <= vector(&snapshot, &greedy) || polls < first);
+        let again = asp().solve(&snapshot, &Budget::effort(Some(answer.effort), 1)).unwrap();
+        assert_eq!((again.assignment, again.effort), (answer.assignment, answer.effort), "{polls}");
+    }
 }
 
 #[test]

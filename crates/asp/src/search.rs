@@ -1,0 +1,216 @@
+//! One search: the best answer so far, what was spent on it, and the solver process that its stages share.
+
+use std::collections::BTreeMap;
+
+use placement::{Answer, Assignment, Budget, Objectives, Snapshot, SolveError, Stage, StoppedBy};
+
+use crate::child::Job;
+use crate::engine::Outcome;
+use crate::facts::{Encoded, vector};
+use crate::process::{Ended, Solver};
+use crate::strategy::Asp;
+
+/// Solver processes that may be lost before the search goes on without.
+const MOST_LOSSES: u32 = 2;
+
+/// An assignment, and how it was come by.
+pub(crate) struct Best {
+    pub assignment: Assignment,
+    pub vector: Vec<i64>,
+    /// Pieces of effort after which it was known.
+    effort: u64,
+    stage: Stage,
+}
+
+/// What the solver is to do with a world, beside reading it.
+pub(crate) struct Task {
+    pub conflicts: u64,
+    /// So many models are wanted.
+    pub models: u64,
+    /// Nothing worse than the start is wanted; the start must be lawful in that world.
+    pub no_worse: bool,
+}
+
+pub(crate) struct Search<'a> {
+    pub snapshot: &'a Snapshot,
+    pub best: Best,
+    asp: &'a Asp,
+    budget: &'a Budget<'a>,
+    /// Pieces of effort finished.
+    spent: u64,
+    /// Pieces after which it ends.
+    end: u64,
+    solver: Option<Solver>,
+    losses: u32,
+    /// Proven lower bounds by key of the level.
+    pub bound: BTreeMap<String, i64>,
+}
+
+impl<'a> Search<'a> {
+    /// Starts from an answer, and from what runs now where that is better.
+    pub fn new(asp: &'a Asp, snapshot: &'a Snapshot, budget: &'a Budget<'a>, start: Answer) -> Self {
+        let best = Best {
+            vector: vector(snapshot, &start.assignment),
+            assignment: start.assignment,
+            effort: start.effort,
+            stage: start.stage,
+        };
+        let mut search = Self {
+            snapshot,
+            best,
+            asp,
+            budget,
+            spent: start.effort,
+            end: budget.effort.unwrap_or(u64::MAX),
+            solver: None,
+            losses: 0,
+            bound: BTreeMap::new(),
+        };
+        let incumbent = snapshot.incumbent();
+        if snapshot.violations(&incumbent).is_empty() {
+            search.offer(incumbent, Stage::Incumbent);
+        }
+        search
+    }
+
+    /// What ends the search now, if anything does.
+    pub fn over(&self) -> Option<StoppedBy> {
+        if self.left() == 0 {
+            return Some(StoppedBy::Effort);
+        }
+        (self.budget.stop)().then_some(StoppedBy::Deadline)
+    }
+
+    /// Pieces that may still be spent.
+    pub fn left(&self) -> u64 {
+        self.end.saturating_sub(self.spent)
+    }
+
+    /// Lets so many pieces more be spent, where the budget leaves it open.
+    pub fn allow(&mut self, pieces: u64) {
+        if self.budget.effort.is_none() {
+            self.end = self.spent.saturating_add(pieces);
+        }
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.budget.seed
+    }
+
+    pub fn spend(&mut self, pieces: u64) {
+        self.spent += pieces;
+    }
+
+    /// Takes an assignment if it is better, and lawful.
+    pub fn offer(&mut self, assignment: Assignment, stage: Stage) -> bool {
+        let vector = vector(self.snapshot, &assignment);
+        let better = vector < self.best.vector && self.snapshot.violations(&assignment).is_empty();
+        if better {
+            tracing::debug!(?vector, %stage, effort = self.spent, "better");
+            self.best = Best { assignment, vector, effort: self.spent, stage };
+        }
+        better
+    }
+
+    /// Whether the solver can be asked.
+    pub fn has_solver(&self) -> bool {
+        self.losses < MOST_LOSSES
+    }
+
+    /// Starts the solver process, so that it is ready when it is asked.
+    pub fn wake_solver(&mut self) {
+        if self.solver.is_some() || !self.has_solver() {
+            return;
+        }
+        match Solver::start(&self.asp.executable, self.asp.limits) {
+            Ok(solver) => self.solver = Some(solver),
+            Err(problem) => self.lose(&problem),
+        }
+    }
+
+    fn lose(&mut self, problem: &str) {
+        self.losses += 1;
+        tracing::warn!(problem, "the solver process was lost; the best answer so far stands");
+    }
+
+    /// Has the solver solve a world; `found` gets each model, which has been priced again.
+    pub fn ask(
+        &mut self,
+        world: &Snapshot,
+        start: &Assignment,
+        task: &Task,
+        mut found: impl FnMut(&mut Self, Assignment, Vec<i64>),
+    ) -> Result<Ended, SolveError> {
+        self.wake_solver();
+        let Some(mut solver) = self.solver.take() else {
+            return Ok(Ended::Lost("no solver process could be started".into()));
+        };
+        let encoded = Encoded::new(world, start);
+        let job = Job {
+            seed: self.budget.seed,
+            conflicts: task.conflicts,
+            models: task.models,
+            at_most: if task.no_worse { encoded.sums(&vector(world, start)) } else { Vec::new() },
+            facts: encoded.facts.clone(),
+            actors: encoded.actors.clone(),
+            units: encoded.units.clone(),
+        };
+        let stop = self.budget.stop;
+        let ended = solver.run(&job, stop, |places, sums| {
+            let assignment = encoded.assignment(&places).ok_or_else(|| strange(&places))?;
+            let (reported, exact) = (encoded.vector(sums), vector(world, &assignment));
+            if reported != exact {
+                return Err(SolveError::Mismatch {
+                    reported: format!("{reported:?}"),
+                    exact: format!("{exact:?}"),
+                });
+            }
+            tracing::debug!(vector = ?exact, "model");
+            found(self, assignment, exact);
+            Ok(())
+        })?;
+        match &ended {
+            Ended::Told(outcome) => {
+                if *outcome == Outcome::Unsatisfiable {
+                    tracing::warn!(
+                        "the solver found no model where there is one; the best answer so far stands"
+                    );
+                }
+                self.solver = Some(solver);
+            }
+            Ended::Lost(problem) => self.lose(problem),
+            Ended::Stopped => {}
+        }
+        Ok(ended)
+    }
+
+    /// The answer, with what is known of how good it is.
+    pub fn answer(self, stopped_by: StoppedBy) -> Answer {
+        Answer {
+            assignment: self.best.assignment,
+            bound: self.bound,
+            optimal: false,
+            effort: self.best.effort,
+            stage: self.best.stage,
+            stopped_by,
+        }
+    }
+
+    /// The answer, which nothing lawful is better than.
+    pub fn proven(self) -> Answer {
+        let levels = self.snapshot.objectives().levels();
+        let keys = levels.iter().map(|level| Objectives::key(level));
+        let bound = keys.zip(self.best.vector[1..].iter().copied()).collect();
+        let effort = self.spent;
+        Answer { optimal: true, bound, effort, ..self.answer(StoppedBy::Proof) }
+    }
+}
+
+/// Whether all there was to search has been searched.
+pub(crate) fn is_exhausted(ended: &Ended) -> bool {
+    *ended == Ended::Told(Outcome::Proven)
+}
+
+fn strange(places: &[Option<usize>]) -> SolveError {
+    SolveError::Mismatch { reported: format!("{places:?}"), exact: "places that exist".into() }
+}
