@@ -20,6 +20,7 @@ mod random;
 mod reasons;
 mod round_robin;
 mod rules;
+mod search;
 mod snapshot;
 mod state;
 mod strategy;
@@ -36,6 +37,7 @@ pub use plan::{Move, Plan, PlanError, Unplaced, plan};
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use rules::{Demand, GroundRule, Rules, Ruling};
+pub use search::{Local, improve};
 pub use snapshot::{Assignment, Snapshot};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};
@@ -45,5 +47,5 @@ pub use why::{
 
 /// Every strategy of this crate, in the order in which they are listed to people.
 pub fn strategies() -> Vec<Box<dyn Strategy>> {
-    vec![Box::new(Greedy), Box::new(RoundRobin), Box::new(Random)]
+    vec![Box::new(Greedy), Box::new(Local), Box::new(RoundRobin), Box::new(Random)]
 }

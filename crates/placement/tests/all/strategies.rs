@@ -19,6 +19,7 @@ fn the_strategies_are_listed_with_one_line_each() {
     let lines: Vec<String> = strategies().iter().map(|s| format!("{}: {}", s.name(), s.summary())).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     greedy: keeps what runs, places the rest where it costs least, then takes every single step that pays
+    local: starts from what runs and a quick placement of the rest, then anneals by moves and swaps
     round-robin: goes round the units and looks at no cost; for comparison
     random: draws a unit for each actor, by the seed; for comparison
     ");

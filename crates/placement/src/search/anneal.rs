@@ -1,0 +1,243 @@
+//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over moves and swaps that keep all hard limits.
+
+#![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
+
+use super::exchange::small;
+use super::layout::Layout;
+use super::model::NOWHERE;
+
+/// How many values of -ln(u) are kept.
+const DRAWS: usize = 1 << 12;
+
+/// One walk through the placements, and the best that it has met.
+pub(crate) struct Walk<'m> {
+    pub layout: Layout<'m>,
+    pub best: Best,
+    dice: fastrand::Rng,
+    movable: Vec<u32>,
+    draws: Vec<f64>,
+    /// Σ work above the limits, over all units.
+    pub excess: i64,
+    /// What one piece of work above a limit costs, in energy.
+    pub price_of_excess: f64,
+}
+
+/// The best placement met so far: the present one with the journal undone, or a copy.
+pub(crate) struct Best {
+    pub unplaced: usize,
+    pub energy: i64,
+    /// Items and where they were, since the best was left; given up when it grows long.
+    journal: Vec<(u32, u32)>,
+    copy: Option<Vec<u32>>,
+}
+
+impl<'m> Walk<'m> {
+    pub fn new(layout: Layout<'m>, seed: u64) -> Self {
+        let model = layout.model;
+        let movable = (0..small(model.free)).filter(|item| model.candidates(*item).len() > 1).collect();
+        let middle = |draw: usize| -(((draw as f64) + 0.5) / DRAWS as f64).ln();
+        Self {
+            best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
+            layout,
+            excess: 0,
+            price_of_excess: 0.0,
+            dice: fastrand::Rng::with_seed(seed),
+            movable,
+            draws: (0..DRAWS).map(middle).collect(),
+        }
+    }
+
+    /// Tries so many steps, cooling evenly from one temperature to the other.
+    pub fn run(&mut self, steps: u64, from: f64, to: f64) {
+        const CHUNK: u64 = 128;
+        if self.movable.is_empty() {
+            return;
+        }
+        let chunks = steps.div_ceil(CHUNK);
+        let factor = (to / from).powf(1.0 / chunks as f64);
+        let mut temperature = from;
+        for _ in 0..chunks {
+            for _ in 0..CHUNK {
+                self.step(temperature);
+            }
+            temperature *= factor;
+        }
+    }
+
+    /// The mean loss of random steps that lose something.
+    pub fn mean_loss(&mut self) -> f64 {
+        if self.movable.is_empty() {
+            return 1.0;
+        }
+        let (mut sum, mut count) = (0f64, 0u32);
+        for _ in 0..2000 {
+            let item = self.movable[self.dice.usize(..self.movable.len())];
+            let unit = self.target(item);
+            if unit != self.layout.place[item as usize] && self.layout.place[item as usize] != NOWHERE {
+                let gain = self.layout.gain(item, unit);
+                if gain > 0 {
+                    sum += gain as f64;
+                    count += 1;
+                }
+            }
+        }
+        if count == 0 { 1.0 } else { sum / f64::from(count) }
+    }
+
+    /// The mean work of an item where it may be first.
+    pub fn mean_work(&self) -> f64 {
+        let model = self.layout.model;
+        let work = |item: &u32| model.needs(*item, model.candidates(*item)[0])[0];
+        let sum: i64 = self.movable.iter().map(work).sum();
+        (sum as f64 / self.movable.len().max(1) as f64).max(1.0)
+    }
+
+    #[inline]
+    fn target(&mut self, item: u32) -> u32 {
+        let model = self.layout.model;
+        let ties = model.ties(item);
+        let draw = self.dice.u32(..256);
+        if draw < 192 && !ties.is_empty() {
+            let tie = &ties[self.dice.usize(..ties.len())];
+            let at = self.layout.place[tie.peer as usize];
+            if at != NOWHERE {
+                if draw < 96 {
+                    return at;
+                }
+                let near = &model.units_of_node[model.node_of[at as usize] as usize];
+                return near[self.dice.usize(..near.len())];
+            }
+        }
+        let candidates = model.candidates(item);
+        candidates[self.dice.usize(..candidates.len())]
+    }
+
+    #[inline]
+    fn accepts(&mut self, gain: i64, more: i64, temperature: f64) -> bool {
+        let loss = gain as f64 + more as f64 * self.price_of_excess;
+        loss <= 0.0 || loss < temperature * self.draws[self.dice.usize(..DRAWS)]
+    }
+
+    #[inline]
+    fn step(&mut self, temperature: f64) {
+        let item = self.movable[self.dice.usize(..self.movable.len())];
+        let from = self.layout.place[item as usize];
+        let unit = self.target(item);
+        let model = self.layout.model;
+        if unit == from || !model.allows(item, unit) {
+            return;
+        }
+        if from == NOWHERE {
+            self.bring_in(item, unit, temperature);
+            return;
+        }
+        let over = |left: i64| (-left).max(0);
+        let (left_from, left_to) = (self.left(from), self.left(unit));
+        let before = over(left_from) + over(left_to);
+        let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
+        let there = &self.layout.on[unit as usize];
+        if left_to < comes && !there.is_empty() && self.dice.bool() {
+            let other = there[self.dice.usize(..there.len())];
+            if !model.allows(other, from) {
+                return;
+            }
+            let (back, gone) = (model.needs(other, from)[0], model.needs(other, unit)[0]);
+            let more = over(left_from + leaves - back) + over(left_to - comes + gone) - before;
+            let gain = self.layout.gain_of_swap(item, other);
+            if self.accepts(gain, more, temperature) && self.layout.admits_swap_overloaded(item, other) {
+                self.excess += more;
+                self.swap(item, other, gain);
+            }
+            return;
+        }
+        let more = over(left_from + leaves) + over(left_to - comes) - before;
+        let gain = self.layout.gain(item, unit);
+        if self.accepts(gain, more, temperature) && self.layout.admits_overloaded(item, unit) {
+            self.excess += more;
+            self.leave(item);
+            self.layout.shift(item, unit, gain);
+            self.arrive();
+        }
+    }
+
+    /// Gives an item a place, if need be in exchange for one that counts no more.
+    fn bring_in(&mut self, item: u32, unit: u32, temperature: f64) {
+        if self.layout.admits(item, unit) {
+            self.leave(item);
+            self.layout.put(item, unit);
+            self.arrive();
+            return;
+        }
+        let there = &self.layout.on[unit as usize];
+        if there.is_empty() {
+            return;
+        }
+        let other = there[self.dice.usize(..there.len())];
+        let (comes, goes) = (self.size(item), self.size(other));
+        if goes > comes || !self.layout.admits_swap(item, other) {
+            return;
+        }
+        let gain = self.layout.gain_of_swap(item, other);
+        if goes < comes || self.accepts(gain, 0, temperature) {
+            self.swap(item, other, gain);
+        }
+    }
+
+    #[inline]
+    fn left(&self, unit: u32) -> i64 {
+        self.layout.left[unit as usize * self.layout.model.dims]
+    }
+
+    fn size(&self, item: u32) -> usize {
+        self.layout.model.members[item as usize].len()
+    }
+
+    #[inline]
+    fn swap(&mut self, a: u32, b: u32, gain: i64) {
+        self.leave(a);
+        self.leave(b);
+        self.layout.swap(a, b, gain);
+        self.arrive();
+    }
+
+    /// Notes where an item was.
+    #[inline]
+    fn leave(&mut self, item: u32) {
+        if self.best.copy.is_none() {
+            self.best.journal.push((item, self.layout.place[item as usize]));
+        }
+    }
+
+    /// Takes the present placement as the best if it is.
+    #[inline]
+    fn arrive(&mut self) {
+        let now = (self.layout.unplaced, self.layout.energy);
+        let best = &mut self.best;
+        if self.excess == 0 && now < (best.unplaced, best.energy) {
+            (best.unplaced, best.energy) = now;
+            best.journal.clear();
+            best.copy = None;
+        } else if best.journal.len() > 8 * self.layout.place.len() {
+            best.copy = Some(best.places(&self.layout));
+            best.journal.clear();
+        }
+    }
+
+    /// The places of the best.
+    pub fn best_places(&self) -> Vec<u32> {
+        self.best.places(&self.layout)
+    }
+}
+
+impl Best {
+    fn places(&self, layout: &Layout) -> Vec<u32> {
+        if let Some(copy) = &self.copy {
+            return copy.clone();
+        }
+        let mut places = layout.place.clone();
+        for (item, place) in self.journal.iter().rev() {
+            places[*item as usize] = *place;
+        }
+        places
+    }
+}

@@ -1,0 +1,13 @@
+//! `local`: a search that starts from a placement and looks for better ones nearby, and ever farther.
+
+mod anneal;
+mod balance;
+mod construct;
+mod exchange;
+mod items;
+mod layout;
+mod local;
+mod model;
+mod weights;
+
+pub use local::{Local, improve};
