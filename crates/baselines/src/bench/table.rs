@@ -91,8 +91,8 @@ fn details(text: &mut String, summaries: &[Summary]) {
         "\n## In full\n\nMedian, best and worst ratio over the seeds; the median run's values; the largest wall clock, \
          excess over the budget, processor time (children included) and memory (the process and its largest child).\n\
          A \\* marks a best value that a run of this table found. ✓: proven by every run.\n\n\
-         | instance | strategy | budget s | runs | ratio | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | ratio | instance | strategy | budget s | runs | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
+         |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for summary in summaries {
         for cell in &summary.cells {
@@ -105,11 +105,11 @@ fn details(text: &mut String, summaries: &[Summary]) {
             writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.3} | {:.2} | {:.0} |",
+                told(summary, cell),
                 summary.instance,
                 cell.strategy,
                 cell.budget_seconds,
                 cell.runs.len(),
-                told(summary, cell),
                 ends[0],
                 ends[1],
                 cell.most(|run| run.wall_seconds),

@@ -10,7 +10,7 @@ use asp::{Asp, Limits};
 use baselines::bench::{
     BestKnown, Instance, Record, Run, Summary, cost_over_time, gap_by_size, markdown, measure, ratio,
 };
-use baselines::opponents::External;
+use baselines::opponents::{External, Metis};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
 
@@ -144,6 +144,7 @@ fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
     let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
     all.extend(placement::strategies());
+    all.push(Box::new(Metis));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all
 }

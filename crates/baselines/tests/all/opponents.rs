@@ -1,0 +1,82 @@
+//! Opponents give lawful answers, and what an outside program says is held against the checker.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use baselines::bench::{Instance, Run, measure};
+use baselines::opponents::{External, Metis};
+use placement::{Budget, Greedy, NoPolicy, Snapshot, Strategy, plan};
+
+use crate::instance;
+
+fn read(name: &str) -> Instance {
+    Instance::read(&instance(name)).unwrap()
+}
+
+/// A program that prints `text` whatever it is asked.
+fn program(folder: &tempfile::TempDir, text: &str) -> External {
+    let file = folder.path().join("opponent");
+    std::fs::write(&file, format!("#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{text}\nEND\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    External::new("outside", vec![file.to_str().unwrap().to_owned()], Duration::from_secs(1))
+}
+
+fn ask(strategy: &dyn Strategy) -> baselines::bench::Record {
+    let instance = read("P-8x4-s1.json");
+    measure(&Run { instance: &instance, strategy, budget: Duration::from_mins(1), seed: 1 })
+}
+
+#[test]
+fn metis_answers_lawfully_and_the_same_each_time() {
+    for name in ["P-8x4-s1.json", "P-16x5-s1.json", "P-64x11-s1.json.gz", "C-64x12-s1.json.gz"] {
+        let snapshot = read(name).snapshot;
+        let solve = |seed| plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(Some(6), seed)).unwrap();
+        let found = solve(1);
+        assert_eq!(found, solve(1), "{name}");
+        assert_eq!(found.unplaced, [], "{name}");
+        let greedy = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        let vectors = [&found, &greedy].map(|plan| plan.cost.vector(&snapshot));
+        assert!(vectors[0] < vectors[1], "{name}: {vectors:?}");
+    }
+}
+
+#[test]
+fn metis_takes_worlds_in_which_there_is_nothing_to_cut() {
+    let unit = r#"{"id": "n/cpu-0", "kind": "cpu", "node": "n", "capacity": 5}"#;
+    let actor = |name: &str| format!(r#"{{"id": "{name}", "runsOn": {{"cpu": 1}}}}"#);
+    let both = [actor("a"), actor("b")].join(", ");
+    for (units, actors) in [("", both.as_str()), (unit, ""), (unit, &both), ("", "")] {
+        let world = format!(
+            r#"{{"version": 1, "units": [{units}], "actors": [{actors}], "exchangeCost": {{"otherKind": 1}}}}"#
+        );
+        let snapshot = Snapshot::read(&world).unwrap();
+        let found = plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        assert_eq!(found.unplaced.len(), if units.is_empty() { snapshot.actors() } else { 0 }, "{world}");
+    }
+}
+
+#[test]
+fn an_outside_answer_is_priced_here() {
+    let snapshot = read("P-8x4-s1.json").snapshot;
+    let found = plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    let place = |actor: usize| {
+        let unit = snapshot.unit_id(found.assignment[actor].unwrap());
+        format!("\"{}\": \"{unit}\"", snapshot.actor_id(actor))
+    };
+    let assignments: Vec<String> = (0..snapshot.actors()).map(place).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let record = ask(&program(&folder, &format!("{{\"assignments\": {{{}}}}}", assignments.join(", "))));
+    assert_eq!(record.problem, None);
+    assert_eq!(record.vector, found.cost.vector(&snapshot));
+}
+
+#[test]
+fn an_outside_answer_that_is_none_is_a_problem_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = |text: &str| ask(&program(&folder, text)).problem.unwrap();
+    assert!(problem("certainly").contains("is no placement"), "{}", problem("certainly"));
+    let nowhere = r#"{"assignments": {"bench/app/a-0": "moon/cpu-0"}}"#;
+    assert!(problem(nowhere).contains("moon/cpu-0: there is no such"), "{}", problem(nowhere));
+    let absent = External::new("outside", vec!["/nonexistent/solver".to_owned()], Duration::from_secs(1));
+    assert!(ask(&absent).problem.unwrap().contains("does not start"));
+}

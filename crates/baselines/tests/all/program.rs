@@ -1,0 +1,102 @@
+//! `bench-placement` in its smallest form.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use baselines::bench::Record;
+
+use crate::instance;
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bench-placement")).args(arguments).output().unwrap()
+}
+
+fn run(out: &Path, more: &[&str]) -> Output {
+    let (out, best) = (out.to_str().unwrap(), instance("best-known.json"));
+    let fixed = ["run", "--out", out, "--best", best.to_str().unwrap()];
+    bench(&[&fixed, more].concat())
+}
+
+fn records(out: &Path) -> Vec<Record> {
+    let lines = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Every tag that is opened is closed, in order.
+fn assert_is_xml(text: &str) {
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "in {text}");
+        } else if !tag.ends_with('/') {
+            open.push(tag.split_whitespace().next().unwrap());
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new(), "in {text}");
+}
+
+#[test]
+fn a_small_run_writes_lines_a_table_and_two_pictures() {
+    let out = tempfile::tempdir().unwrap();
+    let (small, larger) = (instance("P-8x4-s1.json"), instance("P-32x8-s1.json.gz"));
+    let what = ["--instances", small.to_str().unwrap(), larger.to_str().unwrap()];
+    let how = ["--strategies", "asp,greedy,metis", "--budgets", "0.3", "--seeds", "1,2"];
+    let done = run(out.path(), &[&what[..], &how[..]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let records = records(out.path());
+    assert_eq!(records.len(), 2 * 3 * 2);
+    for record in &records {
+        assert_eq!(record.problem, None, "{record:?}");
+        assert_eq!(record.levels, ["unplaced", "overload", "communication", "annoyance"]);
+        assert!(record.wall_seconds > 0.0 && record.cpu_seconds > 0.0 && record.peak_memory_mib > 0);
+    }
+    let proven = |record: &&Record| record.strategy == "asp" && record.instance == "P-8x4-s1";
+    assert!(records.iter().filter(proven).all(|r| r.optimal && r.vector == [0, 0, 3884, 77]));
+
+    let table = std::fs::read_to_string(out.path().join("results.md")).unwrap();
+    assert!(table.contains("| instance | best known | asp | greedy | metis |"), "{table}");
+    assert!(table.contains("| P-8x4-s1 | 0 / 3884 / 77 | 1.0000 ✓ |"), "{table}");
+    for picture in ["cost-over-time.svg", "gap-by-size.svg"] {
+        let text = std::fs::read_to_string(out.path().join(picture)).unwrap();
+        assert_is_xml(&text);
+        assert!(text.contains("<polyline") && text.contains("metis"), "{text}");
+    }
+}
+
+#[test]
+fn what_was_run_before_is_kept_and_reported_again() {
+    let out = tempfile::tempdir().unwrap();
+    let small = instance("P-8x4-s1.json");
+    let what = ["--instances", small.to_str().unwrap(), "--budgets", "1", "--seeds", "1", "--strategies"];
+    for strategy in ["greedy", "metis"] {
+        assert!(run(out.path(), &[&what[..], &[strategy]].concat()).status.success());
+    }
+    assert_eq!(records(out.path()).len(), 2);
+    let table = std::fs::read_to_string(out.path().join("results.md")).unwrap();
+    assert!(table.contains("| greedy | metis |"), "{table}");
+}
+
+#[test]
+fn bounds_are_printed_beside_the_best_known() {
+    let (small, best) = (instance("P-16x5-s1.json"), instance("best-known.json"));
+    let best = best.to_str().unwrap();
+    let done = bench(&["bound", "--instances", small.to_str().unwrap(), "--best", best, "--seconds", "20"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("| P-16x5-s1 | communication | 6537 |"), "{text}");
+}
+
+#[test]
+fn what_does_not_exist_is_named() {
+    let out = tempfile::tempdir().unwrap();
+    let small = instance("P-8x4-s1.json");
+    let done = run(out.path(), &["--instances", small.to_str().unwrap(), "--strategies", "magic"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(
+        !done.status.success() && said.contains("there is no strategy `magic`; use one of asp, "),
+        "{said}"
+    );
+    let done = run(out.path(), &["--instances", small.to_str().unwrap(), "--only", "Q-"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && said.contains("no instance has such a name"), "{said}");
+}
