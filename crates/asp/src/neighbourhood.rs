@@ -40,6 +40,11 @@ impl<'a> Neighbourhoods<'a> {
         }
     }
 
+    /// Goes on from the best answer, whoever found it.
+    pub fn settle(&mut self, search: &Search) {
+        self.ground.settle(&search.best.assignment);
+    }
+
     /// Solves the next one, a piece of effort; false if there are none, or nobody to solve them.
     pub fn search(&mut self, search: &mut Search) -> Result<bool, SolveError> {
         if !search.has_solver() {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Answer, Assignment, Budget, Objectives, Snapshot, SolveError, Stage, StoppedBy};
+use placement::{
+    Answer, Assignment, Budget, Objectives, Rule, Ruling, Snapshot, SolveError, Stage, StoppedBy,
+};
 
 use crate::child::Job;
 use crate::engine::Outcome;
@@ -17,6 +19,8 @@ const MOST_LOSSES: u32 = 2;
 pub(crate) struct Best {
     pub assignment: Assignment,
     pub vector: Vec<i64>,
+    /// By how much it breaks what a policy demands.
+    pub broken: i64,
     /// Pieces of effort after which it was known.
     effort: u64,
     stage: Stage,
@@ -50,6 +54,7 @@ impl<'a> Search<'a> {
     /// Starts from an answer, and from what runs now where that is better.
     pub fn new(asp: &'a Asp, snapshot: &'a Snapshot, budget: &'a Budget<'a>, start: Answer) -> Self {
         let best = Best {
+            broken: broken(snapshot, &start.assignment),
             vector: vector(snapshot, &start.assignment),
             assignment: start.assignment,
             effort: start.effort,
@@ -66,10 +71,7 @@ impl<'a> Search<'a> {
             losses: 0,
             bound: BTreeMap::new(),
         };
-        let incumbent = snapshot.incumbent();
-        if snapshot.violations(&incumbent).is_empty() {
-            search.offer(incumbent, Stage::Incumbent);
-        }
+        search.offer(snapshot.incumbent(), Stage::Incumbent);
         search
     }
 
@@ -101,15 +103,34 @@ impl<'a> Search<'a> {
         self.spent += pieces;
     }
 
-    /// Takes an assignment if it is better, and lawful.
+    /// Takes an assignment if it is lawful, and obeys the policy more or is better.
     pub fn offer(&mut self, assignment: Assignment, stage: Stage) -> bool {
-        let vector = vector(self.snapshot, &assignment);
-        let better = vector < self.best.vector && self.snapshot.violations(&assignment).is_empty();
-        if better {
-            tracing::debug!(?vector, %stage, effort = self.spent, "better");
-            self.best = Best { assignment, vector, effort: self.spent, stage };
+        let snapshot = self.snapshot;
+        let broken = broken(snapshot, &assignment);
+        let vector = vector(snapshot, &assignment);
+        let is_better = (broken, &vector) < (self.best.broken, &self.best.vector)
+            && snapshot.violations(&assignment).iter().all(|violation| violation.rule == Rule::Policy);
+        if is_better {
+            tracing::debug!(?vector, broken, %stage, effort = self.spent, "better");
+            self.best = Best { assignment, vector, broken, effort: self.spent, stage };
         }
-        better
+        is_better
+    }
+
+    /// Has the native search cool down from the best answer, over `length` pieces of effort.
+    pub fn cool(&mut self, length: u64) {
+        let budget = Budget {
+            effort: Some(self.left().min(length)),
+            // Each cooling draws anew.
+            seed: self.budget.seed.wrapping_add(self.spent),
+            stop: self.budget.stop,
+        };
+        let found = placement::cool(self.snapshot, &self.best.assignment, length, &budget);
+        self.spend(found.effort);
+        // What a clock cut short before the first piece could not be done again.
+        if found.effort > 0 {
+            self.offer(found.assignment, Stage::Local);
+        }
     }
 
     /// Whether the solver can be asked.
@@ -204,6 +225,11 @@ impl<'a> Search<'a> {
         let effort = self.spent;
         Answer { optimal: true, bound, effort, ..self.answer(StoppedBy::Proof) }
     }
+}
+
+/// By how much an assignment breaks what a policy demands.
+fn broken(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
+    snapshot.rules().map_or(0, |rules| Ruling::of(rules, assignment).degree())
 }
 
 /// Whether all there was to search has been searched.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use placement::{Answer, Budget, Greedy, Snapshot, SolveError, StoppedBy, Strategy};
+use placement::{Answer, Budget, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use crate::child::Limits;
 use crate::neighbourhood::Neighbourhoods;
@@ -17,6 +17,15 @@ const PIECES: u64 = 1 << 17;
 
 /// The same where the whole has been searched and there is no proof all the same: seconds.
 const PIECES_AFTER_ALL: u64 = 1 << 8;
+
+/// Pairs of an actor and a candidate above which greedy takes more than a second.
+const MOST_CHOICES: usize = 4_000_000;
+
+/// Coolings of the shortest length that come before the search of the whole.
+const COOLING_BEFORE_ALL: u64 = 4;
+
+/// Pieces of a cooling for which there is one neighbourhood: while they gain, and while they do not.
+const SHARE: (u64, u64) = (8, 64);
 
 /// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved part by part, and proven where
 /// the world is small.
@@ -76,9 +85,9 @@ impl Strategy for Asp {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let greedy = Greedy.solve(snapshot, budget)?;
-        let is_cut = greedy.stopped_by == StoppedBy::Deadline;
-        let mut search = Search::new(self, snapshot, budget, greedy);
+        let start = start(snapshot, budget)?;
+        let is_cut = start.stopped_by == StoppedBy::Deadline;
+        let mut search = Search::new(self, snapshot, budget, start);
         if search.best.vector.iter().all(|value| *value == 0) {
             // Nothing is below 0.
             return Ok(search.proven());
@@ -87,21 +96,56 @@ impl Strategy for Asp {
             return Ok(search.answer(StoppedBy::Deadline));
         }
         search.allow(self.pieces);
+        let shortest = placement::shortest_cooling(snapshot);
         if whole::is_small(snapshot) && search.over().is_none() {
+            search.wake_solver();
+            search.cool(COOLING_BEFORE_ALL * shortest);
+            if let Some(why) = search.over() {
+                return Ok(search.answer(why));
+            }
             match whole::solve(&mut search, self.conflicts)? {
                 Verdict::Proven => return Ok(search.proven()),
                 Verdict::Stopped => return Ok(search.answer(StoppedBy::Deadline)),
                 Verdict::Open => search.allow(PIECES_AFTER_ALL.min(self.pieces)),
             }
         }
-        let mut neighbourhoods = Neighbourhoods::new(&search);
-        loop {
+        rounds(search)
+    }
+}
+
+/// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
+fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+    let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
+    if choices <= MOST_CHOICES {
+        return Greedy.solve(snapshot, budget);
+    }
+    let none = Budget::effort(Some(0), budget.seed);
+    let placed = placement::cool(snapshot, &snapshot.incumbent(), 1, &none);
+    Ok(Answer { stage: Stage::Construction, ..placed })
+}
+
+/// The native search and neighbourhoods in turn, each round twice as long as the one before, until the budget ends.
+fn rounds(mut search: Search) -> Result<Answer, SolveError> {
+    let mut length = placement::shortest_cooling(search.snapshot);
+    let mut neighbourhoods: Option<Neighbourhoods> = None;
+    let mut share = SHARE.0;
+    loop {
+        search.cool(length);
+        let neighbourhoods = neighbourhoods.get_or_insert_with(|| Neighbourhoods::new(&search));
+        neighbourhoods.settle(&search);
+        let before = search.best.vector.clone();
+        for _ in 0..length.div_ceil(share) {
             if let Some(why) = search.over() {
                 return Ok(search.answer(why));
             }
             if !neighbourhoods.search(&mut search)? {
-                return Ok(search.answer(StoppedBy::Effort));
+                break;
             }
         }
+        share = if search.best.vector < before { (share / 2).max(SHARE.0) } else { (share * 2).min(SHARE.1) };
+        if let Some(why) = search.over() {
+            return Ok(search.answer(why));
+        }
+        length *= 2;
     }
 }

@@ -37,7 +37,7 @@ pub use plan::{Move, Plan, PlanError, Unplaced, plan};
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use rules::{Demand, GroundRule, Rules, Ruling};
-pub use search::{Local, improve};
+pub use search::{Local, cool, improve, shortest_cooling};
 pub use snapshot::{Assignment, Snapshot};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};

@@ -52,6 +52,29 @@ impl Strategy for Local {
 /// The answer is lawful. It is never worse than `start` where that is lawful; where it is not, whoever stands against
 /// a limit there is placed anew.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
+    let first = shortest_cooling(snapshot);
+    search(snapshot, start, (0..).map(|times| first << times), budget)
+}
+
+/// Cools once, over `length` pieces of effort, of which the budget may leave some out at the end.
+///
+/// For whoever does something else between coolings; as [`improve`] in all else.
+pub fn cool(snapshot: &Snapshot, start: &Assignment, length: u64, budget: &Budget) -> Answer {
+    search(snapshot, start, std::iter::once(length), budget)
+}
+
+/// Pieces of effort of the shortest cooling that is worth while.
+pub fn shortest_cooling(snapshot: &Snapshot) -> u64 {
+    let free = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() as u64;
+    (200 * free).div_ceil(STEPS).max(1)
+}
+
+fn search(
+    snapshot: &Snapshot,
+    start: &Assignment,
+    lengths: impl IntoIterator<Item = u64>,
+    budget: &Budget,
+) -> Answer {
     let model = Model::new(snapshot, |criterion| criterion == Criterion::Overload);
     let mut layout = Layout::new(&model);
     layout.adopt(&model.places(start));
@@ -64,7 +87,7 @@ pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answ
     best.offer(model.assignment(&layout.place));
     let mut walk = Walk::new(layout, dice.u64(..));
     let pieces = budget.effort.unwrap_or_else(|| enough(model.free));
-    let (done, stopped_by) = anneal(&mut walk, pieces, budget);
+    let (done, stopped_by) = anneal(&mut walk, lengths, pieces, budget);
     best.offer(model.assignment(&walk.best_places()));
     Answer {
         assignment: best.assignment,
@@ -82,13 +105,16 @@ fn enough(items: usize) -> u64 {
     (8 * items.pow(4)).min(2_000_000 * items).div_ceil(STEPS)
 }
 
-/// Cools again and again, each time twice as long; says how many pieces were finished.
-fn anneal(walk: &mut Walk, pieces: u64, budget: &Budget) -> (u64, StoppedBy) {
-    let model = walk.layout.model;
+/// Cools again and again; says how many pieces were finished.
+fn anneal(
+    walk: &mut Walk,
+    lengths: impl IntoIterator<Item = u64>,
+    pieces: u64,
+    budget: &Budget,
+) -> (u64, StoppedBy) {
     let scale = walk.mean_loss();
-    let mut length = (200 * u64::from(small(model.free))).div_ceil(STEPS).max(1);
     let mut done = 0;
-    loop {
+    for length in lengths {
         for piece in 0..length {
             if done == pieces {
                 return (done, StoppedBy::Effort);
@@ -104,8 +130,8 @@ fn anneal(walk: &mut Walk, pieces: u64, budget: &Budget) -> (u64, StoppedBy) {
             walk.run(STEPS, temperature(piece), temperature(piece + 1));
             done += 1;
         }
-        length *= 2;
     }
+    (done, StoppedBy::Effort)
 }
 
 /// The best lawful answer so far.

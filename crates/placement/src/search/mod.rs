@@ -10,4 +10,4 @@ mod local;
 mod model;
 mod weights;
 
-pub use local::{Local, improve};
+pub use local::{Local, cool, improve, shortest_cooling};
