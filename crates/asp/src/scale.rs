@@ -113,6 +113,8 @@ impl Scale {
     /// When that is no snapshot any more.
     pub fn apply(&self, snapshot: &Snapshot, rounding: Rounding) -> Result<Snapshot, SnapshotError> {
         let mut file = snapshot.file().clone();
+        // An order that follows from the numbers is the one that followed from these.
+        file.objectives = snapshot.objectives().into();
         self.divide_places(&mut file, snapshot, rounding);
         self.divide_actors(&mut file, snapshot, rounding);
         self.divide_prices(&mut file, snapshot, rounding);

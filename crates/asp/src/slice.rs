@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, Constraint, Drag, Message, Places, RunsOn, Scope, SnapshotFile, Unit};
 use placement::{Assignment, Snapshot, SnapshotError};
 
 /// A whole world with an assignment, ready to be cut.
@@ -176,7 +176,7 @@ impl Cut<'_> {
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
         let kept = |id: &String| snapshot.unit(id).is_some_and(|unit| units.binary_search(&unit).is_ok());
         self.file.exchange_cost.pairs.retain(|pair| kept(&pair.a) && kept(&pair.b));
-        self.file.objectives = Levels(snapshot.objectives().levels().to_vec());
+        self.file.objectives = snapshot.objectives().into();
         self.file.version = snapshot.file().version;
         let world = Snapshot::new(self.file)?;
         start.extend((freed.len()..world.actors()).map(|rest| world.current(rest)));

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use placement::{Answer, Budget, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::file::Constraint;
+use placement::{Answer, Budget, Criterion, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use crate::child::Limits;
 use crate::neighbourhood::Neighbourhoods;
@@ -95,6 +96,9 @@ impl Strategy for Asp {
         if is_cut {
             return Ok(search.answer(StoppedBy::Deadline));
         }
+        if !is_encoded(snapshot) {
+            return Ok(search.answer(StoppedBy::Effort));
+        }
         search.allow(self.pieces);
         let shortest = placement::shortest_cooling(snapshot);
         if whole::is_small(snapshot) && search.over().is_none() {
@@ -148,4 +152,13 @@ fn rounds(mut search: Search) -> Result<Answer, SolveError> {
         }
         length *= 2;
     }
+}
+
+/// Whether the rules of `policies/` know everything that the snapshot asks for.
+fn is_encoded(snapshot: &Snapshot) -> bool {
+    use Criterion::{Bottleneck, Consolidate, Energy, Latency, Spread};
+    let unknown = [Bottleneck, Consolidate, Energy, Latency, Spread];
+    let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
+    !unknown.iter().any(|criterion| snapshot.objectives().names(*criterion))
+        && !snapshot.file().constraints.iter().any(cap)
 }

@@ -103,7 +103,7 @@ pub struct SearchArguments {
     /// A policy: its ConfigMap, or the policy.yaml in it, in place of what the application or the snapshot names
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Levels of criteria, the most important first, as in overload,communication+migration,annoyance
+    /// Levels of criteria, the most important first, as in overload,communication+migration,annoyance; or adaptive
     #[arg(long, value_name = "LEVELS")]
     pub objectives: Option<Levels>,
 }

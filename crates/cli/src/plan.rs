@@ -42,8 +42,7 @@ pub fn run(arguments: &PlanArguments) -> Result<Outcome, CliError> {
         decide::check(name, "--strategy")?;
     }
     if let Some(levels) = &arguments.search.objectives {
-        placement::Objectives::new(levels, false)
-            .map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
+        levels.check().map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
     }
     let given = arguments.search.policy.as_deref().map(PolicyFile::read).transpose()?;
     if let Some(given) = &given {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use placement::file::Levels;
 use placement::{Criterion, Objectives, Plan, Snapshot};
 use serde::{Serialize, Serializer};
 
@@ -18,6 +19,9 @@ pub struct Report {
     /// Absent where no bound is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_percent: Option<i64>,
+    /// The order that was chosen, where it was left to the facts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    levels: Option<Vec<String>>,
     strategy: &'static str,
     stage: &'static str,
     seed: u64,
@@ -63,6 +67,7 @@ impl Report {
             bound: bound(snapshot, plan),
             optimal: plan.optimal,
             gap_percent: plan.gap_percent(snapshot),
+            levels: (snapshot.file().objectives == Levels::Adaptive).then(|| keys(snapshot).collect()),
             strategy: plan.strategy,
             stage: plan.stage.into(),
             seed: plan.seed,
@@ -89,10 +94,16 @@ fn objective(snapshot: &Snapshot, plan: &Plan) -> InOrder {
     InOrder(values)
 }
 
+/// The names of the levels, the most important first.
+fn keys(snapshot: &Snapshot) -> impl Iterator<Item = String> {
+    snapshot.objectives().levels().iter().map(|level| Objectives::key(level))
+}
+
 /// The bounds that are known, the most important level first.
 fn bound(snapshot: &Snapshot, plan: &Plan) -> InOrder {
-    let keys = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
-    InOrder(keys.filter_map(|key| plan.bound.get(&key).map(|bound| (key.clone(), *bound))).collect())
+    InOrder(
+        keys(snapshot).filter_map(|key| plan.bound.get(&key).map(|bound| (key.clone(), *bound))).collect(),
+    )
 }
 
 /// Names and values as an object whose fields keep their order.

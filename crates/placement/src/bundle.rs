@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use strum::IntoEnumIterator;
+
 use crate::file::Scope;
 use crate::state::State;
 use crate::{Criterion, Snapshot};
@@ -54,7 +56,7 @@ impl<'a> Bundles<'a> {
         }
         let mut found = Self { snapshot, list: Vec::new(), bundle_of: vec![None; snapshot.actors()] };
         for (head, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
-            members.sort_by_key(|&actor| (snapshot.candidates(actor).len(), actor));
+            members.sort_by_key(|&actor| (lawful_units(snapshot, actor), actor));
             for &actor in &members {
                 found.bundle_of[actor] = Some(found.list.len());
             }
@@ -120,7 +122,7 @@ impl<'a> Bundles<'a> {
             // Without the price of moves: from one state the same ways are tried wherever the actors come from, so
             // that a plan which was carried out is not found wanting by a way that was not seen before.
             let cost = |unit: &usize| {
-                let price = state.price_without(actor, *unit, Criterion::Migration);
+                let price = state.price_if(actor, *unit, |criterion| criterion != Criterion::Migration);
                 (price, state.fullness_with(actor, *unit))
             };
             let place = lawful.min_by_key(cost);
@@ -128,6 +130,15 @@ impl<'a> Bundles<'a> {
         }
         built.undo(state)
     }
+}
+
+/// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,
+/// and the order of a bundle is the same when a plan was carried out.
+fn lawful_units(snapshot: &Snapshot, actor: usize) -> usize {
+    let index = &snapshot.index;
+    let allows = |unit: usize| index.rules_of[actor].iter().all(|&rule| index.rules[rule].allows[unit]);
+    let runs_on = |unit: usize| snapshot.implementation(actor, unit).is_some();
+    (0..snapshot.units()).filter(|&unit| runs_on(unit) && allows(unit)).count()
 }
 
 /// A settlement in the making, priced step by step.
@@ -155,8 +166,8 @@ impl<'a> Build<'a> {
             }
             return;
         };
-        // Overload is a figure of the whole: it counts once, at the end.
-        let own = state.price_without(actor, unit, Criterion::Overload);
+        // Figures of the whole count once, at the end.
+        let own = state.price_if(actor, unit, |criterion| !criterion.is_of_the_whole());
         self.levels.iter_mut().zip(own).for_each(|(level, own)| *level += own);
         self.places.push((actor, unit));
         state.put(actor, unit);
@@ -170,7 +181,9 @@ impl<'a> Build<'a> {
     }
 
     fn undo(mut self, state: &mut State) -> Settlement {
-        self.add(Criterion::Overload, state.spread());
+        for criterion in Criterion::iter().filter(|criterion| criterion.is_of_the_whole()) {
+            self.add(criterion, state.of_the_whole(criterion));
+        }
         for &(actor, _) in &self.places {
             state.take(actor);
         }

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::file::{Constraint, Places, SnapshotFile, VERSION};
 use crate::index::kind_cost;
+use crate::latency::Paths;
+use crate::sums::check_sums;
+use crate::{Criterion, Objectives};
 
 /// The largest number, and the largest sum, that a snapshot may hold: 2^53, exact in every JSON reader.
 pub const LARGEST: u64 = 1 << 53;
@@ -13,6 +16,9 @@ pub const MOST_ACTORS: usize = 20_000;
 
 /// The most edges (messages, annoyance and interference together) that one snapshot may have.
 pub const MOST_EDGES: usize = 200_000;
+
+/// How many actors of a cycle are named.
+const MOST_NAMED: usize = 8;
 
 /// Why a snapshot is refused: where in the file, what is wrong, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +37,7 @@ impl SnapshotError {
 }
 
 /// Refuses names that do not exist, numbers out of range, contradictions.
-pub(crate) fn check(file: &SnapshotFile) -> Result<(), SnapshotError> {
+pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
     if file.version != VERSION {
         let problem = format!("version {} is not known; this program reads version {VERSION}", file.version);
         return Err(SnapshotError::new("version", problem));
@@ -45,18 +51,14 @@ pub(crate) fn check(file: &SnapshotFile) -> Result<(), SnapshotError> {
         let problem = format!("{edges} edges; at most {MOST_EDGES} can be planned at once");
         return Err(SnapshotError::new("messages", problem));
     }
-    if let Some(program) = file.policy.as_ref().and_then(|policy| policy.program.as_ref()) {
-        let lines = program.lines().count();
-        let problem = format!("this version runs no policy programs ({lines} lines here); remove the field");
-        return Err(SnapshotError::new("policy.program", problem));
-    }
     let names = Names::new(file)?;
     check_numbers(file)?;
     check_units_and_actors(file, &names)?;
     check_edges(file, &names)?;
     check_exchange_cost(file, &names)?;
     check_constraints(file, &names)?;
-    check_sums(file)
+    check_sums(file, objectives)?;
+    if objectives.names(Criterion::Latency) { check_paths(file) } else { Ok(()) }
 }
 
 struct Names<'a> {
@@ -174,6 +176,7 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
             Constraint::Reserve { quantity, .. } => {
                 fits(&|| format!("constraints[{i}].quantity"), *quantity)?;
             }
+            Constraint::PowerCap { max, .. } => fits(&|| format!("constraints[{i}].max"), *max)?,
             _ => {}
         }
     }
@@ -308,6 +311,7 @@ fn check_constraints(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotE
             Constraint::Reserve { unit, .. } => {
                 unit_exists(unit)?;
             }
+            Constraint::PowerCap { .. } => {}
         }
     }
     Ok(())
@@ -335,54 +339,20 @@ fn check_places(i: usize, places: &Places, file: &SnapshotFile, names: &Names) -
     }
 }
 
-/// Refuses worlds in which a criterion or a load could pass 2^53.
-fn check_sums(file: &SnapshotFile) -> Result<(), SnapshotError> {
-    let fits = |path: &str, what: &str, sum: u128| {
-        if sum <= u128::from(LARGEST) {
-            return Ok(());
-        }
-        Err(SnapshotError::new(
-            path,
-            format!("{what} can add up to {sum}, above 2^53; use smaller numbers or a coarser unit"),
-        ))
-    };
-    let cost = &file.exchange_cost;
-    let dearest_kind = cost.kinds.values().flat_map(BTreeMap::values).copied().chain(cost.other_kind).max();
-    let by_class = u128::from(dearest_kind.unwrap_or(0).max(1))
-        + u128::from(cost.other_numa)
-        + u128::from(cost.other_node)
-        + u128::from(cost.other_zone);
-    let dearest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
-    let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
-    let messages = sum(&mut file.messages.iter().map(|message| message.count));
-    let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
-    let moves = sum(&mut file.actors.iter().map(|actor| actor.move_cost));
-    let preferences = sum(&mut file.constraints.iter().map(|constraint| match constraint {
-        Constraint::Prefer { weight, .. } => *weight,
-        _ => 0,
-    }));
-    let costs = messages.saturating_mul(dearest);
-    fits("messages", "communication", costs)?;
-    let work =
-        |actor: &crate::file::Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
-    let work = sum(&mut file.actors.iter().map(work));
-    fits("actors", "work", work)?;
-    // One level may name them all.
-    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences + work))?;
-    let mut resources: BTreeMap<&str, u128> = BTreeMap::new();
-    for actor in &file.actors {
-        let of_kinds =
-            actor.runs_on.values().flat_map(|runs_on| runs_on.requires.iter().chain(&runs_on.node_requires));
-        for (resource, quantity) in actor.requires.iter().chain(of_kinds) {
-            *resources.entry(resource).or_default() += u128::from(*quantity);
-        }
+/// Refuses messages that go round in a circle: no path among them is the longest.
+fn check_paths(file: &SnapshotFile) -> Result<(), SnapshotError> {
+    let Err(cycle) = Paths::of(file) else { return Ok(()) };
+    let mut names: Vec<&str> =
+        cycle.iter().chain(cycle.first()).map(|&a| file.actors[a].id.as_str()).collect();
+    if names.len() > MOST_NAMED {
+        names.drain(MOST_NAMED - 2..names.len() - 1);
+        names.insert(MOST_NAMED - 2, "…");
     }
-    for constraint in &file.constraints {
-        if let Constraint::Reserve { resource, quantity, .. } = constraint {
-            *resources.entry(resource).or_default() += u128::from(*quantity);
-        }
-    }
-    resources
-        .into_iter()
-        .try_for_each(|(resource, total)| fits("actors", &format!("what needs `{resource}`"), total))
+    let problem = format!(
+        "`latency` needs messages without a cycle, and these {} actors send to one another: {}; take `latency` out of \
+         the objectives, or one of the messages away",
+        cycle.len(),
+        names.join(" → ")
+    );
+    Err(SnapshotError::new("messages", problem))
 }

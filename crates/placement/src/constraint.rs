@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::Scope;
+use crate::file::{CapScope, Scope};
 
 /// A rule about where actors may be; binds placed actors only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +81,16 @@ pub enum Constraint {
         /// How much stays free.
         quantity: u64,
     },
+    /// At most so many watts, in every place of a scope.
+    PowerCap {
+        /// Which places.
+        on: CapScope,
+        /// Watts.
+        max: u64,
+        /// Why, in plain words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// A set of places: units, nodes or zones, exactly one of them.
@@ -95,13 +105,50 @@ pub enum Places {
     Zones(Vec<String>),
 }
 
+/// What any constraint may be `on`.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+enum Anywhere {
+    Unit,
+    Numa,
+    Node,
+    Zone,
+    All,
+}
+
+impl Anywhere {
+    /// One that actors can share.
+    fn scope(self) -> Result<Scope, String> {
+        match self {
+            Self::Unit => Ok(Scope::Unit),
+            Self::Numa => Ok(Scope::Numa),
+            Self::Node => Ok(Scope::Node),
+            Self::Zone => Ok(Scope::Zone),
+            Self::All => {
+                Err("`on` is `all`, which goes with `powerCap` alone; use unit, numa, node or zone".into())
+            }
+        }
+    }
+
+    /// One that power is counted over.
+    fn cap_scope(self) -> Result<CapScope, String> {
+        match self {
+            Self::Node => Ok(CapScope::Node),
+            Self::Zone => Ok(CapScope::Zone),
+            Self::All => Ok(CapScope::All),
+            other => Err(format!("`on` is `{other}`, where no power is counted; use node, zone or all")),
+        }
+    }
+}
+
 /// Every field that some constraint has: which of them belong together is checked in one place.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct RawConstraint {
     #[serde(rename = "type")]
     kind: String,
-    on: Option<Scope>,
+    on: Option<Anywhere>,
     actors: Option<Vec<String>>,
     actor: Option<String>,
     unit: Option<String>,
@@ -125,7 +172,7 @@ impl TryFrom<RawConstraint> for Constraint {
         let reason = raw.reason.take();
         let constraint = match kind.as_str() {
             "apart" | "together" => {
-                let on = raw.on.take().ok_or_else(|| need("on"))?;
+                let on = raw.on.take().ok_or_else(|| need("on"))?.scope()?;
                 let actors = raw.actors.take().ok_or_else(|| need("actors"))?;
                 match kind.as_str() {
                     "apart" => Constraint::Apart { on, actors, reason },
@@ -165,11 +212,15 @@ impl TryFrom<RawConstraint> for Constraint {
                 resource: raw.resource.take().ok_or_else(|| need("resource"))?,
                 quantity: raw.quantity.take().ok_or_else(|| need("quantity"))?,
             },
-            "powerCap" => return Err("`powerCap` is not obeyed by this version; leave it out".into()),
+            "powerCap" => Constraint::PowerCap {
+                on: raw.on.take().ok_or_else(|| need("on"))?.cap_scope()?,
+                max: raw.max.take().ok_or_else(|| need("max"))?,
+                reason,
+            },
             "" => return Err("a constraint needs `type`".into()),
             other => {
                 return Err(format!(
-                    "`{other}` is no type of constraint; use one of apart, together, pin, only, never, prefer, reserve"
+                    "`{other}` is no type of constraint; use one of apart, together, pin, only, never, prefer, reserve, powerCap"
                 ));
             }
         };

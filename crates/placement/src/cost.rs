@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::Constraint;
+use strum::IntoEnumIterator;
+
+use crate::file::{Constraint, Scope};
 use crate::{Assignment, Criterion, Snapshot};
 
 /// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
@@ -22,6 +24,17 @@ pub struct Cost {
     pub migration: i64,
     /// Penalties, as the judge gave them; 0 before it was asked.
     pub policy: i64,
+    /// Largest load of a unit in thousandths of its capacity, rounded up. This and what follows are worked out where a
+    /// level names them, and 0 elsewhere.
+    pub bottleneck: i64,
+    /// Units that host anything.
+    pub consolidate: i64,
+    /// Σ watts of the units ([`Snapshot::draw`]).
+    pub energy: i64,
+    /// Σ over groups of the largest number of its actors in one zone.
+    pub spread: i64,
+    /// Σ exchange costs along the dearest path of messages.
+    pub latency: i64,
 }
 
 impl Cost {
@@ -34,6 +47,11 @@ impl Cost {
             Criterion::Interference => self.interference,
             Criterion::Migration => self.migration,
             Criterion::Policy => self.policy,
+            Criterion::Bottleneck => self.bottleneck,
+            Criterion::Consolidate => self.consolidate,
+            Criterion::Energy => self.energy,
+            Criterion::Spread => self.spread,
+            Criterion::Latency => self.latency,
         }
     }
 
@@ -47,10 +65,8 @@ impl Cost {
 
     /// The criteria by name, for people and files: the five that are always told, and those that are aimed at.
     pub fn by_name(&self, snapshot: &Snapshot) -> BTreeMap<String, i64> {
-        use Criterion::{Annoyance, Communication, Interference, Migration, Overload, Policy};
-        [Overload, Communication, Annoyance, Interference, Migration, Policy]
-            .into_iter()
-            .filter(|criterion| *criterion != Policy || snapshot.objectives().names(Policy))
+        Criterion::iter()
+            .filter(|criterion| criterion.is_always_told() || snapshot.objectives().names(*criterion))
             .map(|criterion| (criterion.to_string(), self.of(criterion)))
             .collect()
     }
@@ -64,6 +80,7 @@ impl Snapshot {
     pub fn cost(&self, assignment: &Assignment) -> Cost {
         let mut cost = Cost::default();
         let mut load = vec![0i64; self.units()];
+        let mut in_use = vec![false; self.units()];
         for (actor, place) in assignment.iter().enumerate() {
             if *place != self.current(actor) && self.current(actor).is_some() {
                 cost.migration = add(cost.migration, self.move_cost(actor));
@@ -74,6 +91,7 @@ impl Snapshot {
             };
             let work = self.implementation(actor, unit).map_or(0, |implementation| implementation.work);
             load[unit] = add(load[unit], work);
+            in_use[unit] = true;
             for edge in self.edges(actor).iter().filter(|edge| edge.peer > actor) {
                 let Some(other) = assignment[edge.peer] else { continue };
                 if unit == other {
@@ -88,7 +106,46 @@ impl Snapshot {
         let overloads = load.iter().enumerate().map(|(unit, load)| (load - self.capacity(unit)).max(0));
         let (least, most) = overloads.fold((i64::MAX, 0), |(least, most), o| (least.min(o), most.max(o)));
         cost.overload = if load.is_empty() { 0 } else { most - least };
+        let names = |criterion| self.objectives().names(criterion);
+        if names(Criterion::Bottleneck) {
+            cost.bottleneck =
+                (0..self.units()).map(|unit| self.fullness(unit, load[unit])).max().unwrap_or(0);
+        }
+        if names(Criterion::Consolidate) {
+            cost.consolidate = in_use.iter().map(|in_use| i64::from(*in_use)).sum();
+        }
+        if names(Criterion::Energy) {
+            let draws = (0..self.units()).map(|unit| self.draw(unit, load[unit], in_use[unit]));
+            cost.energy = draws.fold(0, add);
+        }
+        if names(Criterion::Spread) {
+            cost.spread = self.spread(assignment);
+        }
+        if names(Criterion::Latency) {
+            cost.latency = self.latency(assignment);
+        }
         cost
+    }
+
+    /// A load in thousandths of the unit's capacity, rounded up.
+    pub fn fullness(&self, unit: usize, load: i64) -> i64 {
+        let capacity = i128::from(self.capacity(unit));
+        i64::try_from((i128::from(load) * 1000 + capacity - 1) / capacity).expect(SUMS_FIT)
+    }
+
+    /// Σ over groups of the largest number of its actors in one zone; a zone that is not known is the unit's own.
+    fn spread(&self, assignment: &Assignment) -> i64 {
+        let mut counts: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+        for (actor, place) in assignment.iter().enumerate() {
+            if let (Some(group), Some(unit)) = (self.group(actor), *place) {
+                *counts.entry((group, self.place(Scope::Zone, unit))).or_default() += 1;
+            }
+        }
+        let mut largest = vec![0; self.groups()];
+        for ((group, _), count) in counts {
+            largest[group] = count.max(largest[group]);
+        }
+        largest.iter().sum()
     }
 
     /// The value of the criterion `policy`: the penalties of the policy's rules, and the weights of those preferences

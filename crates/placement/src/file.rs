@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use crate::constraint::{Constraint, Places};
@@ -242,15 +242,35 @@ pub struct Policy {
     pub program: Option<String>,
 }
 
+/// What a cap on power is about.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum CapScope {
+    /// Each node by itself.
+    Node,
+    /// Each zone by itself; a unit without a known zone is one of its own.
+    Zone,
+    /// All units together.
+    All,
+}
+
 /// Levels of criteria: a criterion by itself, or several that are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Levels(pub Vec<Vec<Criterion>>);
+pub enum Levels {
+    /// As listed, the most important first.
+    InOrder(Vec<Vec<Criterion>>),
+    /// By the relevance of the criteria, evaluated from the facts (APO III-B).
+    Adaptive,
+}
 
 impl Default for Levels {
     /// Overload, then communication and the price of moves, then annoyance.
     fn default() -> Self {
         use Criterion::{Annoyance, Communication, Migration, Overload};
-        Self(vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]])
+        Self::InOrder(vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]])
     }
 }
 
@@ -301,49 +321,5 @@ impl<'de> Deserialize<'de> for RunsOn {
             }
         }
         deserializer.deserialize_any(NumberOrObject)
-    }
-}
-
-impl Serialize for Levels {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(untagged)]
-        enum Level<'a> {
-            One(Criterion),
-            Sum(&'a [Criterion]),
-        }
-        serializer.collect_seq(self.0.iter().map(|level| match level.as_slice() {
-            [one] => Level::One(*one),
-            sum => Level::Sum(sum),
-        }))
-    }
-}
-
-impl<'de> Deserialize<'de> for Levels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Level(Vec<Criterion>);
-        impl<'de> Deserialize<'de> for Level {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct NameOrList;
-                impl<'de> Visitor<'de> for NameOrList {
-                    type Value = Level;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("a criterion, or a list of criteria that are added")
-                    }
-                    fn visit_str<E: de::Error>(self, name: &str) -> Result<Level, E> {
-                        name.parse().map(|criterion| Level(vec![criterion])).map_err(E::custom)
-                    }
-                    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<Level, A::Error> {
-                        let mut level = Vec::new();
-                        while let Some(criterion) = names.next_element()? {
-                            level.push(criterion);
-                        }
-                        Ok(Level(level))
-                    }
-                }
-                deserializer.deserialize_any(NameOrList)
-            }
-        }
-        Ok(Levels(Vec::<Level>::deserialize(deserializer)?.into_iter().map(|level| level.0).collect()))
     }
 }

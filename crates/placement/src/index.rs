@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
+use crate::latency::Paths;
+use crate::power::PowerCap;
+use crate::{Criterion, Objectives};
 
 /// What an actor needs on one kind, resources summed over the actor's and the kind's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,12 +68,21 @@ pub(crate) struct Index {
     /// By unit: the same number means the same zone; unknown has a number of its own.
     pub unit_zone: Vec<usize>,
     pub capacity: Vec<i64>,
+    /// By unit: watts of an idle one, and watts added at full load.
+    pub watts: Vec<(i64, i64)>,
     /// By unit and resource: provided minus reserved.
     pub unit_provides: Vec<Vec<i64>>,
     pub node_provides: Vec<Vec<i64>>,
     /// By actor and kind.
     pub implementations: Vec<Vec<Option<Implementation>>>,
     pub current: Vec<Option<usize>>,
+    /// By actor: the number of its group; equal names mean one group within one application only.
+    pub group: Vec<Option<usize>>,
+    pub groups: usize,
+    /// Caps on power.
+    pub caps: Vec<PowerCap>,
+    /// Who sends to whom; empty where no level names `latency`.
+    pub paths: Paths,
     /// By actor, peers ascending.
     pub edges: Vec<Vec<Edge>>,
     /// Rules about single actors, by actor: positions in `rules`.
@@ -93,7 +105,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Indexes a file whose names and numbers have been checked.
-    pub(crate) fn new(file: &SnapshotFile) -> Self {
+    pub(crate) fn new(file: &SnapshotFile, objectives: &Objectives) -> Self {
         let mut index = Self {
             actor_by_id: positions(file.actors.iter().map(|actor| &actor.id)),
             unit_by_id: positions(file.units.iter().map(|unit| &unit.id)),
@@ -114,7 +126,11 @@ impl Index {
         index.read_edges(file);
         index.read_exchange_cost(&file.exchange_cost);
         index.read_constraints(&file.constraints);
+        index.read_caps(file);
         index.find_candidates(file);
+        if objectives.names(Criterion::Latency) {
+            index.paths = Paths::of(file).expect("cycles of messages are refused on input");
+        }
         index
     }
 
@@ -135,6 +151,7 @@ impl Index {
                 *self.zones.entry(name.clone()).or_insert(next)
             }));
             self.capacity.push(number(unit.capacity));
+            self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
         }
         self.node_provides = vec![vec![0; self.resources.len()]; self.nodes.len()];
@@ -145,7 +162,13 @@ impl Index {
     }
 
     fn read_actors(&mut self, file: &SnapshotFile) {
+        let mut groups = BTreeMap::new();
         for actor in &file.actors {
+            self.group.push(actor.group.as_deref().map(|group| {
+                let application = actor.id.rsplit_once('/').map(|(application, _)| application);
+                let next = groups.len();
+                *groups.entry((application, group)).or_insert(next)
+            }));
             let mut by_kind = vec![None; self.kinds.len()];
             for (kind, runs_on) in &actor.runs_on {
                 let mut requires = actor.requires.clone();
@@ -161,6 +184,7 @@ impl Index {
             self.implementations.push(by_kind);
             self.current.push(actor.current.as_ref().map(|unit| self.unit_by_id[unit]));
         }
+        self.groups = groups.len();
     }
 
     fn read_edges(&mut self, file: &SnapshotFile) {
@@ -230,7 +254,7 @@ impl Index {
                     let (unit, resource) = (self.unit_by_id[unit], self.resource(resource));
                     self.unit_provides[unit][resource] -= number(*quantity);
                 }
-                Constraint::Prefer { .. } => {}
+                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => {}
             }
         }
     }
@@ -299,6 +323,7 @@ impl Index {
                 .iter()
                 .all(|&(resource, quantity)| quantity <= self.node_provides[self.unit_node[unit]][resource])
             && self.rules_of[actor].iter().all(|&rule| self.obeys(actor, unit, &self.rules[rule]))
+            && self.caps.iter().all(|cap| self.draw(unit, needs.work, true) <= cap.limit[cap.place[unit]])
     }
 
     /// Whether a rule lets the actor be on the unit.

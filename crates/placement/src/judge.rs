@@ -47,13 +47,19 @@ pub enum JudgeError {
     Evaluation(String),
 }
 
-/// No program: only the preferences that the snapshot itself states.
+/// No program: only the preferences that the snapshot itself states. It judges no snapshot that has a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPolicy;
 
 impl Judge for NoPolicy {
-    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
-        Ok(Derived::default())
+    fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
+        match &snapshot.file().policy {
+            Some(policy) if policy.program.is_some() => {
+                let problem = format!("`{}` has a program, and nothing here runs it", policy.name);
+                Err(JudgeError::Evaluation(problem))
+            }
+            _ => Ok(Derived::default()),
+        }
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {

@@ -1,12 +1,21 @@
 //! Criteria, and the order in which they count.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use strum::IntoEnumIterator;
 
-use crate::file::Levels;
+use crate::file::{Constraint, Levels, SnapshotFile};
+
+/// The word that leaves the order to the facts.
+pub(crate) const ADAPTIVE: &str = "adaptive";
+
+/// What a pair of actors must exchange, or annoy, on average to be relevant under `adaptive`: the value of the authors
+/// of the APO paper (III-B, "according to the relevance evaluated from the facts").
+const RELEVANT: u128 = 1000;
 
 /// One thing that a placement is judged by; less is better.
 #[derive(
@@ -38,6 +47,29 @@ pub enum Criterion {
     Migration,
     /// Penalties of the policy: its own, and those of `prefer`.
     Policy,
+    /// The fullest unit: work over capacity, in thousandths.
+    Bottleneck,
+    /// Units that host anything.
+    Consolidate,
+    /// Watts.
+    Energy,
+    /// Actors of one group in one zone.
+    Spread,
+    /// The dearest path that messages take.
+    Latency,
+}
+
+impl Criterion {
+    /// Whether it is told of every placement; the others are worked out only where a level names them.
+    pub fn is_always_told(self) -> bool {
+        use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
+        matches!(self, Overload | Communication | Annoyance | Interference | Migration)
+    }
+
+    /// Whether it is a figure of the whole, no sum of what single actors add to it.
+    pub fn is_of_the_whole(self) -> bool {
+        matches!(self, Criterion::Overload | Criterion::Bottleneck | Criterion::Latency)
+    }
 }
 
 impl FromStr for Criterion {
@@ -64,25 +96,21 @@ impl<'de> Deserialize<'de> for Criterion {
 pub struct Objectives(Vec<Vec<Criterion>>);
 
 impl Objectives {
-    /// Takes the levels as given; `policy` becomes the last level when it is not named but `has_penalties`.
+    /// The levels of a file: as given, or worked out where it says `adaptive`. `policy` becomes the last level where
+    /// the file has preferences or a program, and no level names it.
     ///
     /// # Errors
-    /// An empty level, or a criterion that is named twice.
-    pub fn new(levels: &Levels, has_penalties: bool) -> Result<Self, String> {
-        let mut seen = Vec::new();
-        for (position, level) in levels.0.iter().enumerate() {
-            if level.is_empty() {
-                return Err(format!("level {position} is empty; name a criterion or leave it out"));
-            }
-            for criterion in level {
-                if seen.contains(criterion) {
-                    return Err(format!("`{criterion}` is named twice; name it once"));
-                }
-                seen.push(*criterion);
-            }
-        }
-        let mut levels = levels.0.clone();
-        if has_penalties && !seen.contains(&Criterion::Policy) {
+    /// As [`Levels::check`].
+    pub fn of(file: &SnapshotFile) -> Result<Self, String> {
+        file.objectives.check()?;
+        let mut levels = match &file.objectives {
+            Levels::InOrder(levels) => levels.clone(),
+            Levels::Adaptive => adaptive(file),
+        };
+        let has_program = file.policy.as_ref().is_some_and(|policy| policy.program.is_some());
+        let has_penalties =
+            has_program || file.constraints.iter().any(|c| matches!(c, Constraint::Prefer { .. }));
+        if has_penalties && !levels.iter().flatten().any(|named| *named == Criterion::Policy) {
             levels.push(vec![Criterion::Policy]);
         }
         Ok(Self(levels))
@@ -104,6 +132,58 @@ impl Objectives {
     }
 }
 
+/// The order that the facts ask for: overload, then whichever of communication and annoyance is relevant, then the
+/// other; both at once where they are equally so.
+///
+/// Relevant is what is at least 1000 on average over all ordered pairs of actors that can move: messages per window, or
+/// drag. What fixed actors have among themselves says nothing. The price of moves stays with communication.
+fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
+    use Criterion::{Annoyance, Communication, Migration, Overload};
+    let free: BTreeSet<&str> =
+        file.actors.iter().filter(|actor| !actor.fixed).map(|actor| actor.id.as_str()).collect();
+    let counts = |a: &str, b: &str| a != b && (free.contains(a) || free.contains(b));
+    let is_relevant = |sum: u128| sum >= RELEVANT * (free.len() as u128).pow(2) && !free.is_empty();
+    let messages = file.messages.iter().filter(|message| counts(&message.from, &message.to));
+    let drags = file.annoyance.iter().filter(|pair| counts(&pair.a, &pair.b));
+    let communication = is_relevant(messages.map(|message| u128::from(message.count)).sum());
+    let annoyance = is_relevant(drags.map(|pair| u128::from(pair.drag)).sum());
+    match communication.cmp(&annoyance) {
+        Ordering::Greater => vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]],
+        Ordering::Equal => vec![vec![Overload], vec![Communication, Migration, Annoyance]],
+        Ordering::Less => vec![vec![Overload], vec![Annoyance], vec![Communication, Migration]],
+    }
+}
+
+impl Levels {
+    /// Whether levels make sense by themselves.
+    ///
+    /// # Errors
+    /// An empty level, or a criterion that is named twice.
+    pub fn check(&self) -> Result<(), String> {
+        let Self::InOrder(levels) = self else { return Ok(()) };
+        let mut seen = Vec::new();
+        for (position, level) in levels.iter().enumerate() {
+            if level.is_empty() {
+                return Err(format!("level {position} is empty; name a criterion or leave it out"));
+            }
+            for criterion in level {
+                if seen.contains(criterion) {
+                    return Err(format!("`{criterion}` is named twice; name it once"));
+                }
+                seen.push(*criterion);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The order once it is known.
+impl From<&Objectives> for Levels {
+    fn from(objectives: &Objectives) -> Self {
+        Levels::InOrder(objectives.0.clone())
+    }
+}
+
 impl fmt::Display for Objectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<String> = self.0.iter().map(|level| Self::key(level)).collect();
@@ -111,14 +191,17 @@ impl fmt::Display for Objectives {
     }
 }
 
-/// Reads levels as the command line writes them: `overload,communication+migration,annoyance`.
+/// Reads levels as the command line writes them: `overload,communication+migration,annoyance`, or `adaptive`.
 impl FromStr for Levels {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim() == ADAPTIVE {
+            return Ok(Levels::Adaptive);
+        }
         text.split(',')
             .map(|level| level.split('+').map(|name| name.trim().parse()).collect())
             .collect::<Result<_, _>>()
-            .map(Levels)
+            .map(Levels::InOrder)
     }
 }

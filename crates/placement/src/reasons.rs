@@ -46,6 +46,9 @@ impl Snapshot {
         if let Some(relation) = state.broken_relation(actor, unit) {
             return self.says(index.relations[relation].constraint);
         }
+        if let Some(constraint) = state.passed_caps(actor, unit).next() {
+            return self.says(constraint);
+        }
         if let Some(slots) = self.file().units[unit].slots
             && !state.has_slot(unit)
         {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::check::check;
-use crate::file::{Constraint, Scope, SnapshotFile};
+use crate::file::{Scope, SnapshotFile};
 use crate::index::{Edge, Implementation, Index, kind_cost};
 use crate::objectives::Objectives;
 use crate::{Derived, Rules, SnapshotError};
@@ -41,13 +41,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::read`].
     pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
-        check(&file)?;
-        let has_program = file.policy.as_ref().is_some_and(|policy| policy.program.is_some());
-        let has_penalties =
-            has_program || file.constraints.iter().any(|c| matches!(c, Constraint::Prefer { .. }));
-        let objectives = Objectives::new(&file.objectives, has_penalties)
-            .map_err(|problem| SnapshotError::new("objectives", problem))?;
-        let index = Index::new(&file);
+        let objectives =
+            Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
+        check(&file, &objectives)?;
+        let index = Index::new(&file, &objectives);
         Ok(Self { file, objectives, rules: None, index })
     }
 
@@ -160,6 +157,16 @@ impl Snapshot {
     /// Work that a unit can do in one window.
     pub fn capacity(&self, unit: usize) -> i64 {
         self.index.capacity[unit]
+    }
+
+    /// The number of the actor's group, if it is in one. Actors of different applications share no group.
+    pub fn group(&self, actor: usize) -> Option<usize> {
+        self.index.group[actor]
+    }
+
+    /// How many groups there are.
+    pub fn groups(&self) -> usize {
+        self.index.groups
     }
 
     /// The names of resources; [`Implementation`] speaks of them by position.

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::file::Scope;
 use crate::{Assignment, Criterion, Snapshot};
 
-/// What a placed actor adds to each criterion, except overload.
+/// What a placed actor adds to the criteria of its ties.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ties {
     communication: i64,
@@ -17,13 +18,20 @@ struct Ties {
 /// An assignment with loads, remaining resources and overloads kept up to date.
 pub(crate) struct State<'a> {
     snapshot: &'a Snapshot,
+    /// Whether a level names it.
+    bottleneck: bool,
     pub assignment: Assignment,
     load: Vec<i64>,
     hosted: Vec<u64>,
     unit_left: Vec<Vec<i64>>,
     node_left: Vec<Vec<i64>>,
-    /// How many units have each overload.
-    overloads: BTreeMap<i64, usize>,
+    overloads: Counts,
+    /// All 0 where no level names `bottleneck`.
+    fullness: Counts,
+    /// By cap and place: watts.
+    drawn: Vec<Vec<i64>>,
+    /// By group: how many of its actors are in each zone.
+    group_zones: Vec<BTreeMap<usize, i64>>,
     /// By relation and place: how many of its actors are there.
     relation_places: Vec<BTreeMap<usize, usize>>,
     preferences: BTreeMap<usize, Vec<(usize, i64)>>,
@@ -35,12 +43,16 @@ impl<'a> State<'a> {
         let units = snapshot.units();
         let mut state = Self {
             snapshot,
+            bottleneck: snapshot.objectives().names(Criterion::Bottleneck),
             assignment: vec![None; snapshot.actors()],
             load: vec![0; units],
             hosted: vec![0; units],
             unit_left: snapshot.index.unit_provides.clone(),
             node_left: snapshot.index.node_provides.clone(),
-            overloads: BTreeMap::from([(0, units)]),
+            overloads: Counts(BTreeMap::from([(0, units)])),
+            fullness: Counts(BTreeMap::from([(0, units)])),
+            drawn: snapshot.index.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
+            group_zones: vec![BTreeMap::new(); snapshot.groups()],
             relation_places: vec![BTreeMap::new(); snapshot.index.relations.len()],
             preferences: preferences(snapshot),
         };
@@ -70,6 +82,28 @@ impl<'a> State<'a> {
             && self.missing(actor, unit).is_none()
             && index.rules_of[actor].iter().all(|&rule| index.obeys(actor, unit, &index.rules[rule]))
             && self.broken_relation(actor, unit).is_none()
+            && self.passed_caps(actor, unit).next().is_none()
+    }
+
+    /// The caps on power that the actor, which has no place now, would pass on the unit: their constraints.
+    pub fn passed_caps(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
+        let caps = &self.snapshot.index.caps;
+        let more = if caps.is_empty() { 0 } else { self.more_power(actor, unit) };
+        let passed = caps.iter().zip(&self.drawn).filter(move |(cap, drawn)| {
+            let place = cap.place[unit];
+            drawn[place] + more > cap.limit[place]
+        });
+        passed.map(|(cap, _)| cap.constraint)
+    }
+
+    /// Watts that the actor, which has no place now, would add on the unit.
+    fn more_power(&self, actor: usize, unit: usize) -> i64 {
+        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+        self.snapshot.draw(unit, self.load[unit] + work, true) - self.power(unit)
+    }
+
+    fn power(&self, unit: usize) -> i64 {
+        self.snapshot.draw(unit, self.load[unit], self.hosted[unit] > 0)
     }
 
     /// Whether the unit has a slot left.
@@ -140,13 +174,13 @@ impl<'a> State<'a> {
 
     fn change(&mut self, actor: usize, unit: usize, sign: i64) {
         let index = &self.snapshot.index;
+        let power = self.power(unit);
         if let Some(needs) = self.snapshot.implementation(actor, unit) {
-            let before = self.overload(unit);
+            let before = (self.overload(unit), self.full(unit));
             self.load[unit] += sign * needs.work;
-            let after = self.overload(unit);
-            if before != after {
-                move_count(&mut self.overloads, before, after);
-            }
+            let after = (self.overload(unit), self.full(unit));
+            self.overloads.change(before.0, after.0);
+            self.fullness.change(before.1, after.1);
             for &(resource, quantity) in &needs.requires {
                 self.unit_left[unit][resource] -= sign * quantity;
             }
@@ -155,6 +189,13 @@ impl<'a> State<'a> {
             }
         }
         self.hosted[unit] = self.hosted[unit].saturating_add_signed(sign);
+        let more = self.power(unit) - power;
+        for (cap, drawn) in index.caps.iter().zip(&mut self.drawn) {
+            drawn[cap.place[unit]] += more;
+        }
+        if let Some(group) = self.snapshot.group(actor) {
+            *self.group_zones[group].entry(index.place(Scope::Zone, unit)).or_default() += sign;
+        }
         for &relation in &index.relations_of[actor] {
             let place = index.place(index.relations[relation].scope, unit);
             let count = self.relation_places[relation].entry(place).or_default();
@@ -169,45 +210,55 @@ impl<'a> State<'a> {
         (self.load[unit] - self.snapshot.capacity(unit)).max(0)
     }
 
-    /// Largest minus smallest overload.
-    pub fn spread(&self) -> i64 {
-        let smallest = self.overloads.keys().next().copied();
-        let largest = self.overloads.keys().next_back().copied();
-        largest.zip(smallest).map_or(0, |(largest, smallest)| largest - smallest)
+    fn full(&self, unit: usize) -> i64 {
+        if self.bottleneck { self.snapshot.fullness(unit, self.load[unit]) } else { 0 }
+    }
+
+    /// The value of a criterion that is a figure of the whole.
+    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
+        match criterion {
+            Criterion::Overload => self.overloads.most() - self.overloads.least(),
+            Criterion::Bottleneck => self.fullness.most(),
+            Criterion::Latency => self.snapshot.latency(&self.assignment),
+            _ => 0,
+        }
     }
 
     /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
-    fn spread_with(&self, actor: usize, unit: usize) -> i64 {
-        let before = self.overload(unit);
-        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+    fn overload_with(&self, unit: usize, work: i64) -> i64 {
         let after = (self.load[unit] + work - self.snapshot.capacity(unit)).max(0);
-        let alone = self.overloads.get(&before) == Some(&1);
-        // With the unit's own value taken out when it was the only one, and its new value put in.
-        let least =
-            self.overloads.keys().find(|o| !(alone && **o == before)).map_or(after, |o| after.min(*o));
-        let most =
-            self.overloads.keys().rev().find(|o| !(alone && **o == before)).map_or(after, |o| after.max(*o));
+        let (least, most) = self.overloads.extremes_with(self.overload(unit), after);
         most - least
     }
 
-    /// The vector's levels that the actor decides if it were on `unit`: overload of the whole, the rest its own.
+    fn bottleneck_with(&self, unit: usize, work: i64) -> i64 {
+        let after = self.snapshot.fullness(unit, self.load[unit] + work);
+        self.fullness.extremes_with(self.full(unit), after).1
+    }
+
+    /// How many more of the actor's group would be in the zone that has the most of them.
+    fn spread_with(&self, actor: usize, unit: usize) -> i64 {
+        let Some(group) = self.snapshot.group(actor) else { return 0 };
+        let zones = &self.group_zones[group];
+        let here = zones.get(&self.snapshot.place(Scope::Zone, unit)).copied().unwrap_or(0);
+        i64::from(zones.values().all(|count| *count <= here))
+    }
+
+    /// The vector's levels that the actor decides if it were on `unit`: figures of the whole, the rest its own.
     ///
     /// Two results for the same state and actor compare as the vectors of the whole would.
     pub fn price(&self, actor: usize, unit: usize) -> Vec<i64> {
         self.price_if(actor, unit, |_| true)
     }
 
-    /// The price with one criterion left out.
-    pub fn price_without(&self, actor: usize, unit: usize, left_out: Criterion) -> Vec<i64> {
-        self.price_if(actor, unit, |criterion| criterion != left_out)
-    }
-
-    fn price_if(&self, actor: usize, unit: usize, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
+    /// The price with some criteria left out.
+    pub fn price_if(&self, actor: usize, unit: usize, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
         let ties = self.ties(actor, unit);
         let snapshot = self.snapshot;
         let moved = snapshot.current(actor).is_some_and(|current| current != unit);
+        let work = snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
         let of = |criterion: &Criterion| match criterion {
-            Criterion::Overload => self.spread_with(actor, unit),
+            Criterion::Overload => self.overload_with(unit, work),
             Criterion::Communication => ties.communication,
             Criterion::Annoyance => ties.annoyance,
             Criterion::Interference => ties.interference,
@@ -215,6 +266,14 @@ impl<'a> State<'a> {
             Criterion::Policy => self.preferences.get(&actor).map_or(0, |wishes| {
                 wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
             }),
+            Criterion::Bottleneck => self.bottleneck_with(unit, work),
+            Criterion::Consolidate => i64::from(self.hosted[unit] == 0),
+            Criterion::Energy => self.more_power(actor, unit),
+            Criterion::Spread => self.spread_with(actor, unit),
+            Criterion::Latency => {
+                let place = |other: usize| if other == actor { Some(unit) } else { self.assignment[other] };
+                snapshot.latency_where(place)
+            }
         };
         let level =
             |level: &Vec<Criterion>| level.iter().filter(|criterion| counts(**criterion)).map(of).sum();
@@ -244,14 +303,40 @@ impl<'a> State<'a> {
     }
 }
 
-fn move_count(counts: &mut BTreeMap<i64, usize>, from: i64, to: i64) {
-    if let Some(count) = counts.get_mut(&from) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&from);
+/// How many units have each value of a figure.
+struct Counts(BTreeMap<i64, usize>);
+
+impl Counts {
+    fn change(&mut self, from: i64, to: i64) {
+        if from == to {
+            return;
         }
+        if let Some(count) = self.0.get_mut(&from) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&from);
+            }
+        }
+        *self.0.entry(to).or_default() += 1;
     }
-    *counts.entry(to).or_default() += 1;
+
+    fn least(&self) -> i64 {
+        self.0.keys().next().copied().unwrap_or(0)
+    }
+
+    fn most(&self) -> i64 {
+        self.0.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// The smallest and the largest value if one unit's changed.
+    fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
+        let alone = self.0.get(&before) == Some(&1);
+        // With the unit's own value taken out when it was the only one, and its new value put in.
+        let stays = |value: &&i64| !(alone && **value == before);
+        let least = self.0.keys().find(stays).map_or(after, |value| after.min(*value));
+        let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));
+        (least, most)
+    }
 }
 
 fn preferences(snapshot: &Snapshot) -> BTreeMap<usize, Vec<(usize, i64)>> {

@@ -95,6 +95,12 @@ pub enum SolveError {
         /// What is so.
         exact: String,
     },
+    /// The strategy looks at everything, and there is too much.
+    #[error("more than {most} assignments are possible, and it looks at each; choose another strategy")]
+    TooLarge {
+        /// How many it looks at.
+        most: u64,
+    },
     /// The program could not be run.
     #[error("{0}")]
     Solver(String),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::file::{Constraint, Scope};
+use crate::file::{CapScope, Constraint, Scope};
 use crate::{Assignment, Snapshot};
 
 /// One thing that an assignment breaks.
@@ -32,6 +32,8 @@ pub enum Rule {
     Slots,
     /// A unit or node gives more of a resource than it has left.
     Resource,
+    /// A place draws more power than a cap allows.
+    Power,
     /// A constraint of the snapshot.
     Constraint,
     /// A rule of the policy.
@@ -58,6 +60,10 @@ impl Snapshot {
         self.check_units(assignment, &mut found);
         self.check_nodes(assignment, &mut found);
         self.check_relations(assignment, &mut found);
+        for (constraint, place, drawn, limit) in self.overdrawn(assignment) {
+            let says = format!("{place}: {drawn} W drawn, {limit} W allowed: {}", self.says(constraint));
+            found.push(Violation { rule: Rule::Power, says });
+        }
         let of_policy = self.rules().map(|rules| rules.violations(assignment)).unwrap_or_default();
         found.extend(of_policy.into_iter().map(|says| Violation { rule: Rule::Policy, says }));
         found
@@ -200,6 +206,10 @@ impl Snapshot {
             Constraint::Reserve { unit, resource, .. } => {
                 (&None, format!("{resource} of {unit} is reserved"))
             }
+            Constraint::PowerCap { on: CapScope::All, max, reason } => {
+                (reason, format!("at most {max} W in all"))
+            }
+            Constraint::PowerCap { on, max, reason } => (reason, format!("at most {max} W on each {on}")),
         };
         reason.clone().unwrap_or(demands)
     }

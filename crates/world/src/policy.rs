@@ -119,7 +119,7 @@ impl Policy {
         let move_cost = given.move_cost.unwrap_or_default();
         let bytes = move_cost.bytes_per_point.as_ref().map_or("1Mi".to_owned(), ToString::to_string);
         let objectives = given.objectives.unwrap_or_default();
-        placement::Objectives::new(&objectives, false).map_err(|problem| field("objectives", problem))?;
+        objectives.check().map_err(|problem| field("objectives", problem))?;
         Ok(Self {
             name: name.to_owned(),
             window,

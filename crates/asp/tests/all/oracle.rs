@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use placement::Criterion;
-use placement::file::{Actor, Constraint, Places, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, Constraint, Levels, Places, Scope, SnapshotFile, Unit};
 
 /// Where each actor of the file is, by position.
 pub type Assigned = Vec<Option<usize>>;
@@ -49,7 +49,7 @@ pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
 /// Unplaced actors, then each level's sum.
 pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
     let unplaced = places.iter().filter(|place| place.is_none()).count();
-    let mut levels = file.objectives.0.clone();
+    let Levels::InOrder(mut levels) = file.objectives.clone() else { panic!("these worlds say their order") };
     let prefers = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::Prefer { .. }));
     if prefers && !levels.iter().flatten().any(|criterion| *criterion == Criterion::Policy) {
         levels.push(vec![Criterion::Policy]);
@@ -91,6 +91,7 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             }
             _ => 0,
         })),
+        other => panic!("these worlds do not aim at {other}"),
     }
 }
 
@@ -230,6 +231,6 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
             let current = &file.actors[position(file, actor)].current;
             !inside(places, there) || (*except_current && current.as_ref() == Some(&there.id))
         }),
-        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
+        Constraint::Prefer { .. } | Constraint::Reserve { .. } | Constraint::PowerCap { .. } => true,
     }
 }

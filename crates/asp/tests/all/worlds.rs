@@ -223,5 +223,5 @@ fn objectives(dice: &mut Rng) -> Levels {
             _ => levels.push(vec![criterion]),
         }
     }
-    Levels(levels)
+    Levels::InOrder(levels)
 }

@@ -10,7 +10,9 @@ use super::construct::place_the_rest;
 use super::exchange::small;
 use super::layout::Layout;
 use super::model::Model;
-use crate::{Answer, Assignment, Budget, Criterion, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use crate::{
+    Answer, Assignment, Budget, Criterion, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy,
+};
 
 /// Steps of one piece of effort.
 const STEPS: u64 = 10_000;
@@ -80,6 +82,11 @@ fn search(
     layout.adopt(&model.places(start));
     place_the_rest(&mut layout);
     let mut best = Found::new(snapshot, start);
+    if is_blind_to(snapshot)
+        && let Ok(answer) = Greedy.solve(snapshot, &Budget { effort: Some(0), ..*budget })
+    {
+        best.offer(answer.assignment);
+    }
     best.offer(model.assignment(&layout.place));
     let mut dice = fastrand::Rng::with_seed(budget.seed);
     balance(&mut layout, &mut dice, budget.stop);
@@ -97,6 +104,14 @@ fn search(
         stage: Stage::Local,
         stopped_by,
     }
+}
+
+/// Whether steps are judged without something that the snapshot asks for: a first answer then comes from greedy, which
+/// knows all of it.
+fn is_blind_to(snapshot: &Snapshot) -> bool {
+    use Criterion::{Bottleneck, Consolidate, Energy, Latency, Spread};
+    let unseen = [Bottleneck, Consolidate, Energy, Latency, Spread];
+    !snapshot.index.caps.is_empty() || unseen.iter().any(|criterion| snapshot.objectives().names(*criterion))
 }
 
 /// Pieces of effort after which more is not worth while, where nobody says how many.

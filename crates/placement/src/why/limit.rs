@@ -142,7 +142,7 @@ pub(super) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<usi
             one = [actor.clone()];
             &one
         }
-        Constraint::Reserve { .. } => &[],
+        Constraint::Reserve { .. } | Constraint::PowerCap { .. } => &[],
     };
     ids.iter().map(|id| snapshot.index.actor_by_id[id]).collect()
 }
@@ -188,7 +188,7 @@ impl<'a> Naming<'a> {
                 let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
                 return (8, Key::Reason("reserve", what, false, String::new()));
             }
-            Constraint::Prefer { .. } => return (6, Key::Constraint(position)),
+            Constraint::Prefer { .. } | Constraint::PowerCap { .. } => return (6, Key::Constraint(position)),
         };
         let rank = if is_own { rank } else { 7 };
         match pattern(constraint) {

@@ -25,7 +25,7 @@ impl<'a> Question<'a> {
             units: file.units.clone(),
             actors: actors.iter().map(|&a| file.actors[a].clone()).collect(),
             exchange_cost: file.exchange_cost.clone(),
-            objectives: Levels(vec![vec![Criterion::Overload]]),
+            objectives: Levels::InOrder(vec![vec![Criterion::Overload]]),
             ..SnapshotFile::default()
         };
         Self { snapshot, actors, bare }
@@ -76,6 +76,7 @@ impl<'a> Question<'a> {
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
+            Constraint::PowerCap { .. } => true,
             Constraint::Pin { actor, .. } => takes_part(actor),
             Constraint::Apart { actors, .. }
             | Constraint::Together { actors, .. }

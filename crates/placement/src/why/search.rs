@@ -249,10 +249,14 @@ fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
         }
     }
     let mut members = BTreeSet::from([views.actor]);
+    let mut queue = vec![views.actor];
+    if has_power_caps(world) {
+        // A cap may reach over nodes: everybody draws from what is left of it.
+        queue.extend(on_node.values().flatten().copied().filter(|&actor| members.insert(actor)));
+    }
     let mut units = BTreeSet::new();
     let mut classes = BTreeSet::new();
     let mut nodes = BTreeSet::new();
-    let mut queue = vec![views.actor];
     while let Some(actor) = queue.pop() {
         let bound = index.relations_of[actor].iter().flat_map(|&relation| &index.relations[relation].actors);
         let mut found: Vec<usize> = bound.copied().filter(|other| !world.is_fixed(*other)).collect();

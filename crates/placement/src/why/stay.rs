@@ -26,6 +26,7 @@ pub(super) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &Sta
     blocks.extend(broken.map(|rule| constraint(rule.constraint)));
     let relations = state.broken_relations(actor, unit);
     blocks.extend(relations.map(|relation| constraint(index.relations[relation].constraint)));
+    blocks.extend(state.passed_caps(actor, unit).map(constraint));
     if !state.has_slot(unit) {
         blocks.push(vec![Limit::Slots { unit }]);
     }

@@ -327,6 +327,6 @@ fn classes(world: &Snapshot) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// Whether any place's power is capped.
-pub(super) fn has_power_caps(_: &Snapshot) -> bool {
-    false
+pub(super) fn has_power_caps(world: &Snapshot) -> bool {
+    !world.index.caps.is_empty()
 }

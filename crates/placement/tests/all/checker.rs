@@ -184,6 +184,30 @@ fn what_fixed_actors_overfill_takes_nothing_more() {
     assert_eq!(says(&harmless, "c=u"), "", "c takes none of what is overfull");
 }
 
+#[test]
+fn a_cap_on_power_binds_every_place_of_its_scope() {
+    let units =
+        "u:cpu:10:zone=z,idle=5,power=100 v:cpu:10:zone=z,power=100 w:cpu:10:node=m,power=50 x:cpu:10:node=m";
+    let actors = "a:cpu=3 b:cpu=3 c:cpu=3";
+    let node = world(units, actors, "powerCap node 60");
+    assert_eq!(says(&node, "a=u c=w"), "");
+    assert_eq!(says(&node, "a=u b=v c=w"), "power: n: 65 W drawn, 60 W allowed: at most 60 W on each node");
+    let zone = world(units, actors, "powerCap zone 64");
+    assert_eq!(says(&zone, "a=u b=v c=w"), "power: z: 65 W drawn, 64 W allowed: at most 64 W on each zone");
+    assert_eq!(says(&zone, "a=u b=w c=w"), "", "a zone that is not known is the unit's own");
+    let all = world(units, actors, "powerCap all 79");
+    assert_eq!(says(&all, "a=u b=v c=w"), "power: all units: 80 W drawn, 79 W allowed: at most 79 W in all");
+}
+
+#[test]
+fn what_fixed_actors_draw_is_not_held_against_anybody() {
+    let actors = "a:cpu=9:at=u,fixed b:cpu=1 c:cpu=0";
+    let snapshot = world("u:cpu:10:idle=5,power=100 v:cpu:10", actors, "powerCap node 60");
+    assert_eq!(says(&snapshot, "b=v"), "");
+    assert_eq!(says(&snapshot, "c=u"), "", "who draws nothing more may come");
+    assert_eq!(says(&snapshot, "b=u"), "power: n: 105 W drawn, 95 W allowed: at most 60 W on each node");
+}
+
 proptest! {
     #[test]
     fn the_checker_finds_what_the_definitions_forbid(snapshot in any_world(), seed: u64) {

@@ -80,6 +80,106 @@ fn preferences_that_are_missed_are_penalties() {
     assert_eq!([penalty(""), penalty("a=u b=u"), penalty("a=v b=u"), penalty("a=v b=v")], [0, 3, 5, 7]);
 }
 
+/// One criterion of a world whose objectives name it alone.
+fn alone(criterion: Criterion, units: &str, actors: &str, rules: &str, places: &str) -> i64 {
+    let snapshot = world(units, actors, &format!("{rules}; objectives {criterion}"));
+    let cost = snapshot.cost(&assignment(&snapshot, places));
+    assert_eq!(cost.vector(&snapshot)[1], cost.of(criterion));
+    cost.of(criterion)
+}
+
+#[test]
+fn the_bottleneck_is_the_fullest_unit_in_thousandths_rounded_up() {
+    let bottleneck =
+        |places| alone(Criterion::Bottleneck, "u:cpu:3 v:cpu:7", "a:cpu=1 b:cpu=5 c:cpu=0", "", places);
+    assert_eq!(bottleneck(""), 0);
+    assert_eq!(bottleneck("c=u"), 0);
+    assert_eq!(bottleneck("a=u"), 334, "a third");
+    assert_eq!(bottleneck("a=u b=v"), 715, "five sevenths");
+    assert_eq!(bottleneck("a=u b=u"), 2000, "more than is there");
+    assert_eq!(alone(Criterion::Bottleneck, "", "a:cpu=1", "", ""), 0);
+}
+
+#[test]
+fn consolidation_counts_units_that_host_anything() {
+    let used = |places| alone(Criterion::Consolidate, "u:cpu:3 v:cpu:7", "a:cpu=0 b:cpu=5", "", places);
+    assert_eq!([used(""), used("a=u"), used("a=u b=u"), used("a=u b=v")], [0, 1, 1, 2], "without work too");
+    let fixed = alone(Criterion::Consolidate, "u:cpu:3 v:cpu:7", "a:cpu=1:at=u,fixed b:cpu=1", "", "b=v");
+    assert_eq!(fixed, 2, "those of others are in use");
+}
+
+#[test]
+fn energy_is_what_idles_and_a_share_of_full_power_rounded_up() {
+    let units = "u:cpu:3:idle=10,power=100 v:cpu:7:power=5 w:cpu:9:idle=1000,power=1000";
+    let watts = |places| alone(Criterion::Energy, units, "a:cpu=1 b:cpu=5 c:cpu=0", "", places);
+    assert_eq!(watts(""), 0, "what hosts nothing is off");
+    assert_eq!(watts("c=u"), 10);
+    assert_eq!(watts("a=u"), 10 + 34);
+    assert_eq!(watts("a=u b=v"), 10 + 34 + 4);
+    assert_eq!(watts("a=u b=u"), 10 + 200, "one more than capacity has a price");
+}
+
+#[test]
+fn spread_is_what_a_group_has_most_of_in_one_zone() {
+    let units = "u:cpu:9:zone=y v:cpu:9:zone=y w:cpu:9:zone=z x:cpu:9 y:cpu:9";
+    let actors = "a:cpu=1:group=g b:cpu=1:group=g c:cpu=1:group=g d:cpu=1:group=h e:cpu=1";
+    let spread = |places| alone(Criterion::Spread, units, actors, "", places);
+    assert_eq!(spread(""), 0);
+    assert_eq!(spread("a=u b=v c=w"), 2, "two in y");
+    assert_eq!(spread("a=u b=w c=x"), 1, "a zone that is not known differs from every other");
+    assert_eq!(spread("a=x b=y c=y"), 2);
+    assert_eq!(spread("a=u b=v c=v d=v e=v"), 3 + 1, "each group by itself, and nobody without one");
+    let others = "p/x/a:cpu=1:group=g p/x/b:cpu=1:group=g p/y/a:cpu=1:group=g";
+    let spread = |places| alone(Criterion::Spread, units, others, "", places);
+    assert_eq!(spread("p/x/a=u p/x/b=w p/y/a=v"), 2, "another application's group is another group");
+}
+
+#[test]
+fn latency_is_the_dearest_path() {
+    let units = "u:cpu:9 v:cpu:9 w:cpu:9:node=m g:gpu:9";
+    let actors = "a:cpu=1 b:cpu=1,gpu=1 c:cpu=1 d:cpu=1";
+    let rules = "a to b 1000; b to c 1; a to c 1; d to c 1; d to d 7; c to a 0";
+    let latency = |places| alone(Criterion::Latency, units, actors, rules, places);
+    assert_eq!(latency(""), 0);
+    assert_eq!(latency("a=u b=u c=u d=u"), 0);
+    assert_eq!(latency("a=u b=v c=u d=u"), 2, "there and back, however often");
+    assert_eq!(latency("a=u b=g c=w d=u"), 5 + (5 + 60));
+    assert_eq!(latency("a=u c=v d=w"), 61, "the dearest, not the longest");
+    assert_eq!(latency("b=v c=u"), 1, "what has no place passes nothing on");
+}
+
+#[test]
+fn what_is_not_named_is_not_worked_out() {
+    let snapshot = world("u:cpu:9:idle=7,power=7", "a:cpu=1:group=g b:cpu=1", "a to b 1; b to a 1");
+    let cost = snapshot.cost(&assignment(&snapshot, "a=u b=u"));
+    assert_eq!((cost.bottleneck, cost.consolidate, cost.energy, cost.spread, cost.latency), (0, 0, 0, 0, 0));
+}
+
+#[test]
+fn adaptive_puts_first_what_is_relevant() {
+    let order = |rules: &str| {
+        let world =
+            world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1:at=u,fixed", &format!("objectives adaptive; {rules}"));
+        world.objectives().to_string()
+    };
+    let (all, communication, annoyance) = (
+        "overload, communication+migration+annoyance",
+        "overload, communication+migration, annoyance",
+        "overload, annoyance, communication+migration",
+    );
+    assert_eq!(order(""), all, "neither");
+    assert_eq!(order("a to b 3999"), all);
+    assert_eq!(order("a to b 4000"), communication, "a thousand for each ordered pair of a and b");
+    assert_eq!(order("a to b 3000; b to a 1000; a annoys b 3999"), communication, "both directions");
+    assert_eq!(order("a annoys b 4000"), annoyance);
+    assert_eq!(order("a annoys b 4000; a to b 4000"), all, "both");
+    assert_eq!(order("a to a 4000; a annoys a 4000; c to c 4000"), all, "to oneself is nothing");
+    assert_eq!(order("a to c 4000"), communication, "a can leave c");
+    assert_eq!(order("prefer a u 1; a to b 4000"), format!("{communication}, policy"));
+    let nobody = world("u:cpu:9", "", "objectives adaptive");
+    assert_eq!(nobody.objectives().to_string(), all);
+}
+
 #[test]
 fn the_vector_follows_the_objectives() {
     let cost = Cost {
@@ -90,12 +190,15 @@ fn the_vector_follows_the_objectives() {
         interference: 5,
         migration: 6,
         policy: 7,
+        bottleneck: 8,
+        ..Cost::default()
     };
     let vector = |rules| cost.vector(&world("u:cpu:9", "a:cpu=1", rules));
     assert_eq!(vector(""), [1, 2, 9, 4]);
     assert_eq!(vector("prefer a u 1"), [1, 2, 9, 4, 7], "penalties come last unless named");
     assert_eq!(vector("prefer a u 1; objectives policy,overload"), [1, 7, 2]);
     assert_eq!(vector("objectives annoyance+overload+interference"), [1, 11]);
+    assert_eq!(vector("objectives bottleneck,annoyance"), [1, 8, 4]);
 }
 
 #[test]
@@ -106,6 +209,8 @@ fn costs_by_name_are_the_five_and_what_is_aimed_at() {
     };
     assert_eq!(names("objectives overload"), "annoyance communication interference migration overload");
     assert_eq!(names("prefer a u 1"), "annoyance communication interference migration overload policy");
+    let all_five = "annoyance communication energy interference latency migration overload";
+    assert_eq!(names("objectives energy,latency"), all_five);
 }
 
 #[test]
@@ -131,19 +236,27 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
     assignment.iter().enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
 }
 
-fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 7] {
+/// Everything that is told of a cost, and what it does not tell as it is by definition.
+fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 12] {
     let cost = snapshot.cost(assignment);
-    let missed = snapshot.penalty(assignment);
+    let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
+    let named = |criterion, value: i64, position: usize| {
+        if snapshot.objectives().names(criterion) { i128::from(value) } else { naive[position] }
+    };
     [
-        cost.overload,
-        cost.communication,
-        cost.annoyance,
-        cost.interference,
-        cost.migration,
-        cost.unplaced,
-        missed,
+        cost.overload.into(),
+        cost.communication.into(),
+        cost.annoyance.into(),
+        cost.interference.into(),
+        cost.migration.into(),
+        cost.unplaced.into(),
+        snapshot.penalty(assignment).into(),
+        named(Criterion::Bottleneck, cost.bottleneck, 7),
+        named(Criterion::Consolidate, cost.consolidate, 8),
+        named(Criterion::Energy, cost.energy, 9),
+        named(Criterion::Spread, cost.spread, 10),
+        named(Criterion::Latency, cost.latency, 11),
     ]
-    .map(i128::from)
 }
 
 /// The file with everything renamed, and in reverse order.

@@ -1,14 +1,16 @@
 //! Worlds in one line each, and random ones.
 //!
 //! A unit is `id:kind:capacity`, an actor `id:kind=work,kind=work`; what follows after another colon is
-//! `name=value`, comma separated: `node zone numa pool slots` of a unit, `at move fixed` of an actor, anything else
-//! a resource; `node.memory` is one of the node. Rules are statements that end with `;`.
+//! `name=value`, comma separated: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor,
+//! anything else a resource; `node.memory` is one of the node. Rules are statements that end with `;`.
 
 use placement::file::{
-    Actor, Constraint, Drag, ExchangeCost, Message, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION,
+    Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
+    SnapshotFile, Unit, VERSION,
 };
-use placement::{Assignment, Snapshot};
+use placement::{Assignment, Criterion, Snapshot};
 use proptest::prelude::*;
+use strum::IntoEnumIterator as _;
 
 /// A world of units and actors, checked.
 pub fn world(units: &str, actors: &str, rules: &str) -> Snapshot {
@@ -68,6 +70,8 @@ fn unit(text: &str) -> Unit {
             "numa" => unit.numa = Some(value.to_owned()),
             "pool" => unit.pool = Some(value.to_owned()),
             "slots" => unit.slots = Some(value.parse().unwrap()),
+            "power" => unit.power_watts = Some(value.parse().unwrap()),
+            "idle" => unit.idle_watts = Some(value.parse().unwrap()),
             resource => _ = unit.provides.insert(resource.to_owned(), value.parse().unwrap()),
         }
     }
@@ -85,6 +89,7 @@ fn actor(text: &str) -> Actor {
     for (name, value) in pairs(next()) {
         match name {
             "at" => actor.current = Some(value.to_owned()),
+            "group" => actor.group = Some(value.to_owned()),
             "move" => actor.move_cost = value.parse().unwrap(),
             "fixed" => actor.fixed = true,
             resource => match resource.strip_prefix("node.") {
@@ -164,6 +169,15 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
             let quantity = quantity.parse().unwrap();
             file.constraints.push(Constraint::Reserve { unit: own(unit), resource: own(resource), quantity });
         }
+        ["powerCap", on, max] => {
+            let on = match *on {
+                "node" => CapScope::Node,
+                "zone" => CapScope::Zone,
+                "all" => CapScope::All,
+                other => panic!("no scope {other}"),
+            };
+            file.constraints.push(Constraint::PowerCap { on, max: max.parse().unwrap(), reason });
+        }
         _ => panic!("no rule `{statement}`"),
     }
 }
@@ -202,8 +216,41 @@ fn random_file(units: usize, actors: usize, rules: usize, seed: u64) -> Snapshot
         }));
         said.extend((0..rules).map(|_| random_rule(dice, units.len(), actors)));
     }
-    said.extend(dice.bool().then(|| "objectives communication+migration,overload,interference".to_owned()));
-    file(&units.join(" "), &people.join(" "), &said.join(";"))
+    said.extend(random_objectives(dice));
+    let mut file = file(&units.join(" "), &people.join(" "), &said.join(";"));
+    if matches!(&file.objectives, Levels::InOrder(levels) if levels.iter().flatten().any(|c| *c == Criterion::Latency))
+    {
+        without_cycles(&mut file);
+    }
+    file
+}
+
+/// The default, which is to be most of it, what the facts ask for, or a few criteria in any order.
+fn random_objectives(dice: &mut fastrand::Rng) -> Option<String> {
+    match dice.u8(..4) {
+        0 => None,
+        1 => Some("objectives communication+migration,overload,interference".to_owned()),
+        2 => Some("objectives adaptive".to_owned()),
+        _ => {
+            let mut names: Vec<&str> = Criterion::iter().map(Into::into).collect();
+            dice.shuffle(&mut names);
+            let mut levels = names[0].to_owned();
+            for name in &names[1..dice.usize(1..=names.len())] {
+                levels = format!("{levels}{}{name}", [",", ",", "+"][dice.usize(..3)]);
+            }
+            Some(format!("objectives {levels}"))
+        }
+    }
+}
+
+/// Turns messages round that go from a later actor to an earlier one.
+fn without_cycles(file: &mut SnapshotFile) {
+    let position = |id: &str| file.actors.iter().position(|actor| actor.id == id);
+    for message in &mut file.messages {
+        if position(&message.from) > position(&message.to) {
+            std::mem::swap(&mut message.from, &mut message.to);
+        }
+    }
 }
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
@@ -215,7 +262,8 @@ fn random_unit(dice: &mut fastrand::Rng, i: usize) -> String {
     let numa = ["", ",numa=0", ",numa=1"][dice.usize(..3)];
     let slots = ["", "", ",slots=1", ",slots=3"][dice.usize(..4)];
     let (capacity, memory) = (dice.u64(4..20), dice.u64(2..9));
-    format!("u{i}:{kind}:{capacity}:node=n{node},mem={memory}{zone}{numa}{slots}")
+    let (power, idle) = (dice.u64(..30), dice.u64(..10));
+    format!("u{i}:{kind}:{capacity}:node=n{node},mem={memory},power={power},idle={idle}{zone}{numa}{slots}")
 }
 
 fn random_actor(dice: &mut fastrand::Rng, i: usize, units: &[String]) -> String {
@@ -233,7 +281,8 @@ fn random_actor(dice: &mut fastrand::Rng, i: usize, units: &[String]) -> String 
         _ => String::new(),
     };
     let (memory, cores, price) = (dice.u64(..3), dice.u64(..3), dice.u64(..9));
-    format!("a{i}:{}:mem={memory},node.cores={cores},move={price}{place}", runs_on.join(","))
+    let group = ["", ",group=g", ",group=h"][dice.usize(..3)];
+    format!("a{i}:{}:mem={memory},node.cores={cores},move={price}{group}{place}", runs_on.join(","))
 }
 
 fn random_rule(dice: &mut fastrand::Rng, units: usize, actors: usize) -> String {
@@ -241,7 +290,8 @@ fn random_rule(dice: &mut fastrand::Rng, units: usize, actors: usize) -> String 
     let mut actor = || format!("a{}", dice.usize(..actors));
     let [one, two, three] = [actor(), actor(), actor()];
     let (unit, other) = (dice.usize(..units), dice.usize(..units));
-    match dice.usize(..8) {
+    match dice.usize(..9) {
+        8 => format!("powerCap {} {}", ["node", "zone", "all"][dice.usize(..3)], dice.u64(5..60)),
         0 => format!("apart {scope} {one} {two}"),
         1 => format!("apart {scope} {one} {two} {three}"),
         2 => format!("together {scope} {one} {two}"),

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Actor, Constraint, Places, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, CapScope, Constraint, Places, Scope, SnapshotFile, Unit};
 
 /// Where each placed actor is, by name.
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
-/// Overload, communication, annoyance, interference, migration, unplaced, missed preferences.
-pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 7] {
+/// Overload, communication, annoyance, interference, migration, unplaced, missed preferences; then bottleneck,
+/// consolidate, energy, spread, latency, whether they are named or not. Latency is nothing where messages go round.
+pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 12] {
     let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
     let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
     let communication = file.messages.iter().filter_map(|message| {
@@ -37,16 +38,69 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 7] {
         file.actors.iter().filter(moved).map(|actor| i128::from(actor.move_cost)).sum(),
         i128::try_from(file.actors.len() - at.len()).unwrap(),
         missed.sum(),
+        file.units
+            .iter()
+            .map(|unit| divide_up(load(file, at, unit) * 1000, unit.capacity))
+            .max()
+            .unwrap_or(0),
+        i128::try_from(file.units.iter().filter(|unit| hosts(at, unit)).count()).unwrap(),
+        file.units.iter().map(|unit| watts(file, at, unit)).sum(),
+        spread(file, at),
+        file.actors
+            .iter()
+            .map(|actor| dearest_from(file, at, &actor.id, file.actors.len()))
+            .max()
+            .unwrap_or(0),
     ]
 }
 
+fn divide_up(value: i128, by: u64) -> i128 {
+    let by = i128::from(by);
+    value / by + i128::from(value % by > 0)
+}
+
+fn hosts(at: &Placed, unit: &Unit) -> bool {
+    at.values().any(|there| there.id == unit.id)
+}
+
+fn load(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
+    let here = file.actors.iter().filter(|actor| at.get(actor.id.as_str()).is_some_and(|u| u.id == unit.id));
+    here.filter_map(|actor| Some(i128::from(actor.runs_on.get(&unit.kind)?.work))).sum()
+}
+
+fn watts(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
+    let idle = if hosts(at, unit) { unit.idle_watts.unwrap_or(0) } else { 0 };
+    i128::from(idle)
+        + divide_up(load(file, at, unit) * i128::from(unit.power_watts.unwrap_or(0)), unit.capacity)
+}
+
+/// The names in these worlds have no application: equal groups are one.
+fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
+    let mut groups: BTreeMap<&str, BTreeMap<String, i128>> = BTreeMap::new();
+    for actor in &file.actors {
+        let (Some(group), Some(there)) = (&actor.group, at.get(actor.id.as_str())) else { continue };
+        let zone = there.zone.as_ref().map_or(format!("unit {}", there.id), |zone| format!("zone {zone}"));
+        *groups.entry(group).or_default().entry(zone).or_default() += 1;
+    }
+    groups.values().map(|zones| zones.values().max().unwrap()).sum()
+}
+
+/// The dearest path that starts at an actor, of at most so many messages.
+fn dearest_from(file: &SnapshotFile, at: &Placed, from: &str, left: usize) -> i128 {
+    if left == 0 {
+        return 0;
+    }
+    let steps = file.messages.iter().filter(|m| m.from == from && m.to != from && m.count > 0);
+    let beyond = steps.filter_map(|m| {
+        let (u, v) = (at.get(from)?, at.get(m.to.as_str())?);
+        let step = if u.id == v.id { 0 } else { exchange(file, u, v) };
+        Some(step + dearest_from(file, at, &m.to, left - 1))
+    });
+    beyond.max().unwrap_or(0)
+}
+
 fn overload(file: &SnapshotFile, at: &Placed) -> i128 {
-    let over = |unit: &Unit| {
-        let here =
-            file.actors.iter().filter(|actor| at.get(actor.id.as_str()).is_some_and(|u| u.id == unit.id));
-        let load: i128 = here.filter_map(|actor| Some(i128::from(actor.runs_on.get(&unit.kind)?.work))).sum();
-        (load - i128::from(unit.capacity)).max(0)
-    };
+    let over = |unit: &Unit| (load(file, at, unit) - i128::from(unit.capacity)).max(0);
     let overloads: Vec<i128> = file.units.iter().map(over).collect();
     overloads.iter().max().unwrap_or(&0) - overloads.iter().min().unwrap_or(&0)
 }
@@ -160,6 +214,19 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             let home = file.actors.iter().find(|a| a.id == *actor).and_then(|a| a.current.as_ref());
             free(actor)
                 .is_none_or(|there| !inside(places, there) || (*except_current && home == Some(&there.id)))
+        }),
+        Constraint::PowerCap { on, max, .. } => file.units.iter().all(|one| {
+            let of_place = |unit: &&Unit| match on {
+                CapScope::Node => unit.node == one.node,
+                CapScope::Zone => same(Scope::Zone, unit, one),
+                CapScope::All => true,
+            };
+            let drawn =
+                |at: &Placed| file.units.iter().filter(of_place).map(|unit| watts(file, at, unit)).sum();
+            let alone: Placed =
+                at.iter().filter(|(actor, _)| fixed(actor)).map(|(actor, unit)| (*actor, *unit)).collect();
+            let (all, theirs): (i128, i128) = (drawn(at), drawn(&alone));
+            all <= i128::from(*max) || all == theirs
         }),
         Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }

@@ -1,6 +1,6 @@
 //! From a world to a decision: what `plan` promises whichever strategy it asks.
 
-use placement::file::Constraint;
+use placement::file::{Constraint, Policy};
 use placement::{
     Answer, Assignment, Budget, Derived, Greedy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError,
     Snapshot, SolveError, Stage, StoppedBy, Strategy, plan, strategies,
@@ -264,6 +264,16 @@ fn failures_name_who_failed() {
     assert_eq!(<&str>::from(&error), "Solve");
     assert!(matches!(error, PlanError::Solve { source: SolveError::Mismatch { .. }, .. }));
     assert_eq!(refused(&snapshot, "a=u", &Fails), "line 3 is unsafe");
+}
+
+#[test]
+fn a_program_that_nobody_runs_is_no_rule_that_is_kept() {
+    let mut file = world("u:cpu:9", "a:cpu=1", "").file().clone();
+    file.policy = Some(Policy { name: "zones".into(), program: Some(":- run_on(_,_).".into()) });
+    let snapshot = Snapshot::new(file).unwrap();
+    assert_eq!(snapshot.objectives().to_string(), "overload, communication+migration, annoyance, policy");
+    let refused = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap_err().to_string();
+    assert_eq!(refused, "the policy cannot be evaluated: `zones` has a program, and nothing here runs it");
 }
 
 /// The world after a plan was carried out.

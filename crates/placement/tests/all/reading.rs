@@ -1,6 +1,6 @@
 //! The snapshot file: what is read, what is written, what is refused and in which words.
 
-use placement::file::SnapshotFile;
+use placement::file::{Levels, SnapshotFile};
 use placement::{LARGEST, Snapshot};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::any_file;
 
 /// A file that uses every field.
-const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8}],"policy":{"name":"throughput"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
+const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8},{"type":"powerCap","on":"all","max":300,"reason":"one fuse"}],"policy":{"name":"throughput","program":"forbid(A,U) :- a(A), u(U).\\n"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
 
 #[test]
 fn every_field_is_read_and_written() {
@@ -89,12 +89,20 @@ fn what_is_refused_and_in_which_words() {
         ("/constraints/5/zones", json!(["y"])),
         ("/constraints/6/weight", Value::Null),
         ("/constraints/7/unit", json!("n/cpu-9")),
-        ("/constraints/-", json!({"type": "powerCap", "on": "node", "max": 300})),
-        ("/policy/program", json!(":- run_on(A,U).\n")),
+        ("/constraints/0/on", json!("all")),
+        ("/constraints/8/on", json!("numa")),
+        ("/constraints/8/on", Value::Null),
+        ("/constraints/8/max", Value::Null),
+        ("/constraints/8/max", json!(-1)),
+        ("/constraints/8/max", big.clone()),
+        ("/constraints/8/unit", json!("n/cpu-0")),
+        ("/policy/program", json!(["a."])),
         ("/objectives", json!(["overload", []])),
         ("/objectives", json!(["overload", ["annoyance", "overload"]])),
         ("/objectives", json!(["overlord"])),
-        ("/objectives", json!("adaptive")),
+        ("/objectives", json!("adaptable")),
+        ("/objectives", json!(["adaptive"])),
+        ("/objectives", json!({"adaptive": true})),
         ("/objectives", json!([7])),
         ("/windowMicroseconds", big.clone()),
         ("/nodes/0/provides/pods", big.clone()),
@@ -125,6 +133,51 @@ fn what_is_refused_and_in_which_words() {
         .map(|(pointer, value)| format!("{pointer} {value}\n  {}", refused(pointer, value.clone())))
         .collect();
     insta::assert_snapshot!(table.join("\n"));
+}
+
+/// What is refused only where a level names a criterion, or a cap needs it.
+#[test]
+fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
+    let half = LARGEST / 2;
+    let world = |objectives: Value, with: Value| {
+        let mut world = json!({"version": 1,
+            "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": 1, "powerWatts": 1 << 30, "idleWatts": 1}],
+            "actors": [{"id": "a", "runsOn": {"cpu": 1 << 24}}, {"id": "b", "runsOn": {}}, {"id": "c", "runsOn": {}}],
+            "exchangeCost": {"otherKind": 1}, "objectives": objectives});
+        world.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        Snapshot::read(&world.to_string()).map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
+    };
+    let send = |from: &str, to: &str, count: u64| json!({"from": from, "to": to, "count": count});
+    let circle =
+        json!({"messages": [send("a", "b", 1), send("b", "c", 1), send("c", "b", 1), send("a", "a", 1)]});
+    let many: Vec<Value> = (0..20).map(|i| json!({"id": format!("a{i}"), "runsOn": {}})).collect();
+    let round: Vec<Value> =
+        (0..20).map(|i| send(&format!("a{i}"), &format!("a{}", (i + 1) % 20), 1)).collect();
+    let heavy = json!({"actors": [{"id": "a", "runsOn": {"cpu": half}}]});
+    let far = json!({"exchangeCost": {"otherKind": 1, "otherNode": half}});
+    let rows = [
+        (json!(["overload"]), circle.clone()),
+        (json!(["latency"]), circle),
+        (json!(["latency"]), json!({"actors": many, "messages": round})),
+        (json!(["latency"]), json!({"messages": [send("a", "b", 1), send("b", "a", 0)]})),
+        (json!(["overload"]), heavy.clone()),
+        (json!(["bottleneck"]), heavy),
+        (json!(["overload"]), far.clone()),
+        (json!(["latency"]), far),
+        (json!(["overload"]), json!({})),
+        (json!(["energy"]), json!({})),
+        (json!(["overload"]), json!({"constraints": [{"type": "powerCap", "on": "all", "max": 1}]})),
+    ];
+    let table: Vec<String> =
+        rows.into_iter().map(|(levels, with)| format!("{levels} {}", world(levels.clone(), with))).collect();
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+#[test]
+fn adaptive_is_a_word_of_its_own() {
+    let text = r#"{"version":1,"units":[],"actors":[],"exchangeCost":{"kinds":{}},"objectives":"adaptive"}"#;
+    assert_eq!(Snapshot::read(text).unwrap().write(), text);
+    assert_eq!("adaptive".parse::<Levels>(), Ok(Levels::Adaptive));
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! What a world can add up to: nothing in it may pass 2^53.
+
+use std::collections::BTreeMap;
+
+use crate::file::{Actor, Constraint, SnapshotFile};
+use crate::{Criterion, LARGEST, Objectives, SnapshotError};
+
+/// Refuses worlds in which a criterion or a load could pass 2^53.
+pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
+    let fits = |path: &str, what: &str, sum: u128| {
+        if sum <= u128::from(LARGEST) {
+            return Ok(());
+        }
+        Err(SnapshotError::new(
+            path,
+            format!("{what} can add up to {sum}, above 2^53; use smaller numbers or a coarser unit"),
+        ))
+    };
+    let cost = &file.exchange_cost;
+    let dearest_kind = cost.kinds.values().flat_map(BTreeMap::values).copied().chain(cost.other_kind).max();
+    let by_class = u128::from(dearest_kind.unwrap_or(0).max(1))
+        + u128::from(cost.other_numa)
+        + u128::from(cost.other_node)
+        + u128::from(cost.other_zone);
+    let dearest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
+    let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
+    let messages = sum(&mut file.messages.iter().map(|message| message.count));
+    let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
+    let moves = sum(&mut file.actors.iter().map(|actor| actor.move_cost));
+    let preferences = sum(&mut file.constraints.iter().map(|constraint| match constraint {
+        Constraint::Prefer { weight, .. } => *weight,
+        _ => 0,
+    }));
+    let costs = messages.saturating_mul(dearest);
+    fits("messages", "communication", costs)?;
+    let work = |actor: &Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
+    let work = sum(&mut file.actors.iter().map(work));
+    fits("actors", "work", work)?;
+    let named = named_sums(file, objectives, work, dearest);
+    for (path, criterion, sum) in &named {
+        fits(path, criterion, *sum)?;
+    }
+    // One level may name them all.
+    let named = named.iter().map(|(_, _, sum)| sum).sum::<u128>();
+    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences + work + named))?;
+    let mut resources: BTreeMap<&str, u128> = BTreeMap::new();
+    for actor in &file.actors {
+        let of_kinds =
+            actor.runs_on.values().flat_map(|runs_on| runs_on.requires.iter().chain(&runs_on.node_requires));
+        for (resource, quantity) in actor.requires.iter().chain(of_kinds) {
+            *resources.entry(resource).or_default() += u128::from(*quantity);
+        }
+    }
+    for constraint in &file.constraints {
+        if let Constraint::Reserve { resource, quantity, .. } = constraint {
+            *resources.entry(resource).or_default() += u128::from(*quantity);
+        }
+    }
+    resources
+        .into_iter()
+        .try_for_each(|(resource, total)| fits("actors", &format!("what needs `{resource}`"), total))
+}
+
+/// What the criteria could add up to that are worked out only where a level names them, and where it would be due to.
+fn named_sums(
+    file: &SnapshotFile,
+    objectives: &Objectives,
+    work: u128,
+    dearest: u128,
+) -> Vec<(&'static str, &'static str, u128)> {
+    let mut sums = Vec::new();
+    if objectives.names(Criterion::Bottleneck) {
+        let smallest = file.units.iter().map(|unit| unit.capacity).min().unwrap_or(1);
+        sums.push(("units", "bottleneck", (work * 1000).div_ceil(u128::from(smallest))));
+    }
+    let has_cap = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::PowerCap { .. }));
+    if has_cap || objectives.names(Criterion::Energy) {
+        sums.push(("units", "power", most_power(file)));
+    }
+    if objectives.names(Criterion::Latency) {
+        sums.push(("messages", "latency", dearest.saturating_mul(file.actors.len() as u128)));
+    }
+    // Neither `consolidate` nor `spread` passes the number of actors.
+    sums
+}
+
+/// All units in use, and each actor where it draws most.
+fn most_power(file: &SnapshotFile) -> u128 {
+    let mut by_kind: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for unit in &file.units {
+        by_kind.entry(&unit.kind).or_default().push((unit.power_watts.unwrap_or(0), unit.capacity));
+    }
+    let share = |work: u64, &(watts, capacity): &(u64, u64)| {
+        (u128::from(work) * u128::from(watts)).div_ceil(u128::from(capacity.max(1)))
+    };
+    for units in by_kind.values_mut() {
+        units.sort_unstable();
+        units.dedup();
+    }
+    let most = |actor: &Actor| {
+        let shares = actor.runs_on.iter().flat_map(|(kind, needs)| {
+            by_kind.get(kind.as_str()).into_iter().flatten().map(|unit| share(needs.work, unit))
+        });
+        shares.max().unwrap_or(0)
+    };
+    let idle: u128 = file.units.iter().map(|unit| u128::from(unit.idle_watts.unwrap_or(0))).sum();
+    idle + file.actors.iter().map(most).sum::<u128>()
+}
