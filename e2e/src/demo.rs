@@ -49,18 +49,36 @@ pub async fn run(hold: bool) -> Result<()> {
     story.step("Starting a real control plane: etcd, kube-apiserver, controller manager, scheduler, and KWOK for nodes");
     let cluster = Cluster::start()?;
     let shown = tokio::select! {
-        shown = show(&cluster, &story, hold) => shown,
+        shown = show(&cluster, &story) => {
+            if shown.is_err() {
+                control_plane::mark_failed(&cluster.plane().state);
+            }
+            shown
+        }
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
     };
-    if shown.is_err() {
-        control_plane::mark_failed(&cluster.plane().state);
+    if hold && shown.is_ok() {
+        look_around(&cluster, &story).await?;
     }
+    let ended = shown.map(drop);
     drop(cluster);
     story.step("Stopped everything; nothing is left running");
-    shown
+    ended
 }
 
-async fn show(cluster: &Cluster, story: &Story, hold: bool) -> Result<()> {
+/// Says how to look around, and waits for Ctrl-C.
+async fn look_around(cluster: &Cluster, story: &Story) -> Result<()> {
+    story.say("");
+    story.step("Holding. Look around from another terminal; Ctrl-C here stops everything:");
+    let (kubeconfig, kubectl) = (cluster.plane().kubeconfig.display(), cluster.plane().bin.join("kubectl"));
+    let (namespace, _) = APPLICATION;
+    let resources = "nodes,actorapplications,placements,instances,pods";
+    story.say(format!("KUBECONFIG={kubeconfig} {} get {resources} -n {namespace}", kubectl.display()));
+    tokio::signal::ctrl_c().await.context("cannot listen for Ctrl-C")
+}
+
+/// Both acts. What is returned keeps the product running.
+async fn show<'a>(cluster: &'a Cluster, story: &'a Story) -> Result<Scene<'a>> {
     let client = cluster.client().await?;
     let nodes = tree("examples/nodes.yaml");
     story.step("Four machines of four cores: examples/nodes.yaml");
@@ -80,14 +98,14 @@ async fn show(cluster: &Cluster, story: &Story, hold: bool) -> Result<()> {
     let agent = cluster.start_agent().await?;
     let operator = cluster.start_operator().await?;
 
-    let (namespace, name) = APPLICATION;
+    let (namespace, _) = APPLICATION;
     story.step("Applying examples/pools.yaml and examples/surveillance.yaml");
     let pools = tree("examples/pools.yaml");
     cluster.kubectl(["apply".as_ref(), "-f".as_ref(), pools.as_os_str()]).await?;
     cluster.kubectl(["create", "namespace", namespace]).await?;
     let application = tree("examples/surveillance.yaml");
     cluster.kubectl(["apply".as_ref(), "-f".as_ref(), application.as_os_str()]).await?;
-    let scene = Scene { cluster, client, story, operator };
+    let scene = Scene { cluster, client, story, operator, _agent: agent };
     let placed = scene.settled(None).await?;
     story.step(format!("{} of {} actors are placed, and their pods run:", placed.running, placed.wanted));
     scene.placement(&placed.decision).await?;
@@ -105,21 +123,7 @@ async fn show(cluster: &Cluster, story: &Story, hold: bool) -> Result<()> {
     scene.events(since).await?;
     scene.placement(&moved.decision).await?;
     scene.anew(&moved.decision.spec).await?;
-    if hold {
-        story.step("Holding. Look around from another terminal; Ctrl-C here stops everything:");
-        let (kubeconfig, bin) = (&cluster.plane().kubeconfig, &cluster.plane().bin);
-        let resources = "nodes,actorapplications,placements,instances,pods";
-        let kubectl = bin.join("kubectl");
-        story.say(format!(
-            "KUBECONFIG={} {} get {resources} -n {namespace}",
-            kubeconfig.display(),
-            kubectl.display()
-        ));
-        tokio::signal::ctrl_c().await.context("cannot listen for Ctrl-C")?;
-        story.step(format!("Stopping; {namespace}/{name} goes with its cluster"));
-    }
-    drop(agent);
-    Ok(())
+    Ok(scene)
 }
 
 /// What the two acts share.
@@ -128,6 +132,7 @@ struct Scene<'a> {
     client: Client,
     story: &'a Story,
     operator: Process,
+    _agent: Process,
 }
 
 /// A decision that is carried out.

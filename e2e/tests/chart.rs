@@ -60,6 +60,18 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
     let before = theirs().await;
     assert_eq!(before.lines().count(), 1 + 1 + 4 + 5, "{before}");
 
+    // What an agent leaves in the namespace belongs to its account, and goes with it below.
+    let nodes = tree("examples/nodes.yaml");
+    cluster.kubectl(["create".as_ref(), "-f".as_ref(), nodes.as_os_str()]).await.unwrap();
+    let mut agent = cluster.start_agent().await.unwrap();
+    wait_for("the agent's leases", SOON, async || {
+        let seen = cluster.kubectl(["get", "leases", "-n", NAMESPACE, "-oname"]).await?.stdout;
+        let kept = seen.lines().filter(|name| name.contains("/cairn-agent-")).count();
+        if kept == 4 { Ok(()) } else { bail!("{seen}") }
+    })
+    .await;
+    agent.stop().await.unwrap();
+
     // Without an agent: what it needed goes.
     let chart = tree("charts/cairn");
     let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "--set=operator.replicas=1"];

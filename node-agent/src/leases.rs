@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference},
 };
 use kube::{
     Api,
@@ -25,9 +25,10 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
+    account,
     agent::Agent,
     failure::{Failure, in_time},
-    publish::{apply, owner},
+    publish::apply,
 };
 
 /// How many renewals are under way at once, at most.
@@ -49,7 +50,7 @@ pub struct Settings {
 /// One node that is kept alive.
 struct Holder {
     node: String,
-    uid: String,
+    owner: Option<OwnerReference>,
     api: Api<Lease>,
     settings: Settings,
     turns: Arc<Semaphore>,
@@ -63,6 +64,7 @@ struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
 
 /// Renews the Lease of each node that is described and exists, and of no other. Ends never.
 pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
+    let owner = account::owner(&api.clone().into_client(), &settings.namespace).await;
     let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
     let mut running = BTreeMap::<String, (String, AbortHandle)>::new();
@@ -83,7 +85,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
         for ((node, uid), first) in new.into_iter().zip((0..).map(|nth| now + spacing * nth)) {
             let holder = Holder {
                 node: node.clone(),
-                uid: uid.clone(),
+                owner: owner.clone(),
                 api: api.clone(),
                 settings: settings.clone(),
                 turns: Arc::clone(&turns),
@@ -127,7 +129,7 @@ impl Holder {
 
     async fn renew(&self, since: Timestamp) -> Result<(), Failure> {
         let _turn = self.turns.acquire().await.expect("the semaphore is never closed");
-        let lease = lease(&self.node, &self.uid, &self.settings, since, Timestamp::now());
+        let lease = lease(&self.node, self.owner.as_ref(), &self.settings, since, Timestamp::now());
         let name = lease.metadata.name.as_deref().expect("it was given one just now");
         in_time(self.api.patch(name, &apply(), &Patch::Apply(&lease))).await?;
         Ok(())
@@ -169,13 +171,21 @@ fn first_wait(node: &str, renew_every: Duration) -> Duration {
     renew_every * (500 + share) / 1000
 }
 
-/// The Lease that says: the agent of `node` was alive at `now`. It goes when the Node goes.
-fn lease(node: &str, uid: &str, settings: &Settings, since: Timestamp, now: Timestamp) -> Lease {
+/// The Lease that says: the agent of `node` was alive at `now`.
+///
+/// It goes with its owner. That is not the Node: an uninstalled agent would leave it behind.
+fn lease(
+    node: &str,
+    owner: Option<&OwnerReference>,
+    settings: &Settings,
+    since: Timestamp,
+    now: Timestamp,
+) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(format!("cairn-agent-{node}")),
             namespace: Some(settings.namespace.clone()),
-            owner_references: Some(vec![owner(node, uid)]),
+            owner_references: owner.map(|owner| vec![owner.clone()]),
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
@@ -199,7 +209,14 @@ mod tests {
         let settings = Settings { namespace: "cairn-system".into(), seconds: 60, renew_every: PERIOD };
         let since = Timestamp::UNIX_EPOCH;
         let now = since + Duration::from_millis(90_500);
-        let lease = lease("node-a", "uid-1", &settings, since, now);
+        let owner = OwnerReference {
+            api_version: "v1".into(),
+            kind: "ServiceAccount".into(),
+            name: "cairn-node-agent".into(),
+            uid: "uid-1".into(),
+            ..OwnerReference::default()
+        };
+        let lease = lease("node-a", Some(&owner), &settings, since, now);
         insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
     }
 

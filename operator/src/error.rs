@@ -21,6 +21,15 @@ pub enum Error {
     /// Others changed the world faster than a plan could be committed.
     #[error("the world changed while the plan was made; it is made again")]
     Overtaken,
+    /// The API server did not say what was asked.
+    #[error("cannot read {what}")]
+    Observe {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        #[source]
+        source: kube::Error,
+    },
     /// The API server did not take what was written.
     #[error("cannot write {what}")]
     Apply {

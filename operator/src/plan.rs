@@ -7,13 +7,13 @@ use asp::{Asp, Limits};
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use placement::{Budget, Cost, NoPolicy, Plan, Snapshot, Strategy};
+use placement::{Budget, Cost, NoPolicy, Plan, Snapshot, StoppedBy, Strategy};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::pods::owner;
-use crate::reconcile::{Considered, Context};
+use crate::reconcile::{Considered, Context, SecondLook};
 use crate::report::{Outcome, decision_events};
 
 /// After so many plans that others overtook, the next is made while nobody else commits.
@@ -36,9 +36,11 @@ pub async fn decide(
     outcome.policy_problem = problem.map(|problem| problem.to_string());
     let considered = ctx.considered(key).unwrap_or_default();
     let generation = application.metadata.generation;
+    let again = considered.second_look.filter(|look| look.is_due());
     if considered.generation == generation
         && considered.changes == ctx.caches.changes()
         && outcome.decision.is_some()
+        && again.is_none()
     {
         outcome.notes = considered.notes;
         outcome.proposed = considered.proposed;
@@ -58,13 +60,17 @@ pub async fn decide(
             digest: world.digest(),
             notes: world.notes.clone(),
             proposed: considered.proposed.clone(),
+            second_look: considered.second_look,
         };
         if !is_due(&considered, &now, outcome.decision.as_ref(), application, &policy) {
             outcome.proposed.clone_from(&now.proposed);
             ctx.consider(key, now);
             return Ok(());
         }
-        let plan = search(&world, &policy, ctx).await?;
+        let again = again.filter(|_| considered.digest == now.digest);
+        let plan = search(&world, &policy, again.map_or(0, |look| look.number), ctx).await?;
+        now.second_look =
+            (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again)).flatten();
         if application.spec.paused {
             now.proposed = Some(proposal(&world.snapshot, &plan));
             outcome.proposed.clone_from(&now.proposed);
@@ -98,7 +104,7 @@ fn is_due(
         return true;
     }
     if before.digest == now.digest {
-        return false;
+        return before.second_look.is_some_and(SecondLook::is_due);
     }
     before.demand != now.demand || before.releases != now.releases || !decision.spec.unplaced.is_empty()
 }
@@ -112,12 +118,14 @@ async fn observe(objects: Objects, key: &ApplicationKey, policy: &Policy) -> Res
 }
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
-async fn search(world: &Arc<World>, policy: &Policy, ctx: &Context) -> Result<Plan, Error> {
+///
+/// A second look at the same world has the number `look`, from 1, and a seed of its own.
+async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let _slot = ctx.solver_slots.acquire().await.expect("the semaphore is never closed");
     let timer = ctx.metrics.plan_seconds.start_timer();
-    let (world, wall, seed) =
-        (world.clone(), Duration::from_millis(policy.wall_milliseconds), ctx.planning.seed);
+    let (world, wall) = (world.clone(), Duration::from_millis(policy.wall_milliseconds));
+    let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || {
         span.in_scope(|| {

@@ -48,7 +48,7 @@ fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timesta
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let well = report.problems.is_empty() && report.healthy > 0;
     let message = match (report.problems.values().next(), report.healthy) {
-        (Some(problem), _) => problem.clone(),
+        (Some(problem), _) => problem.to_string(),
         (None, 0) => {
             "no node offers what the pool selects; look at nodeSelector, devices and resource".to_owned()
         }
@@ -61,7 +61,7 @@ fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timesta
         type_,
         holds: true,
         reason: type_,
-        message: message.clone(),
+        message: message.to_string(),
     }));
     DevicePoolStatus {
         observed_generation: pool.metadata.generation,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::{ActorApplication, Instance, Placement, PlacementStatus, Refusal, Time};
 use futures::{StreamExt, TryStreamExt};
@@ -30,6 +30,11 @@ use crate::writes::Writer;
 const WRITES_AT_ONCE: usize = 16;
 /// When an application is looked at again though nothing seems to have changed.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// How long after one another an unfinished search is taken up again.
+const SECOND_LOOKS: [Duration; 3] =
+    [Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
+/// Whatever is due already is done no sooner, should it have failed.
+const NO_SOONER: Duration = Duration::from_secs(1);
 
 /// What every reconcile shares.
 pub struct Context {
@@ -57,6 +62,31 @@ pub struct Considered {
     pub digest: String,
     pub notes: Vec<Note>,
     pub proposed: Option<String>,
+    /// Set when the clock ended the search before it was through.
+    pub second_look: Option<SecondLook>,
+}
+
+/// A search that the clock ended is taken up again, a few times and with another seed each time: the machine may have
+/// been busy, and what runs is only moved for a gain that is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondLook {
+    /// Not before.
+    pub at: Instant,
+    /// Which one it is, from 1.
+    pub number: u32,
+}
+
+impl SecondLook {
+    /// The look after `before`, where there is another.
+    pub fn after(before: Option<Self>) -> Option<Self> {
+        let done = before.map_or(0, |look| look.number);
+        let wait = SECOND_LOOKS.get(usize::try_from(done).ok()?)?;
+        Some(Self { at: Instant::now() + *wait, number: done + 1 })
+    }
+
+    pub fn is_due(self) -> bool {
+        Instant::now() >= self.at
+    }
 }
 
 impl Context {
@@ -118,7 +148,10 @@ async fn step(application: &ActorApplication, ctx: &Context) -> Result<Action, E
     report(application, &key, ctx, &outcome, refusals.clone()).await?;
     let retry = outcome.failure.is_some().then_some(LOOK_AGAIN);
     let forgotten = refusals.iter().map(|refusal| until_seconds(&refusal.until)).min();
-    Ok(Action::requeue(forgotten.into_iter().chain(retry).min().unwrap_or(LOOK_AGAIN)))
+    let second_look = ctx.considered(&key).and_then(|considered| considered.second_look);
+    let second_look =
+        second_look.map(|look| look.at.saturating_duration_since(Instant::now()).max(NO_SOONER));
+    Ok(Action::requeue(forgotten.into_iter().chain(retry).chain(second_look).min().unwrap_or(LOOK_AGAIN)))
 }
 
 /// How long until a refusal is forgotten.

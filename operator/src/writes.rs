@@ -4,6 +4,7 @@ use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,7 +97,9 @@ impl Writer {
         match existing_is_fine(api.create(&parameters, pod).await) {
             Ok(created) => Ok(Ok(created)),
             // Quota, admission policies, an invalid template: a fact about this pod, not about the connection.
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 400 | 403 | 422) && !namespace_goes(&status) =>
+            {
                 Ok(Err(status.message.clone()))
             }
             Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
@@ -152,6 +155,12 @@ impl Writer {
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
         }
     }
+}
+
+/// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
+fn namespace_goes(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 fn existing_is_fine<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {

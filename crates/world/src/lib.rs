@@ -20,4 +20,4 @@ pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};
 pub use pods::{is_ours, is_over, requests};
 pub use policy::{Policy, PolicyError};
-pub use units::{PoolReport, Unit};
+pub use units::{PoolReport, Problem, Unit};

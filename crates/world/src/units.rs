@@ -1,6 +1,7 @@
 //! From pools, nodes and topologies to computing units.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::{Node, Toleration};
@@ -46,8 +47,36 @@ pub struct PoolReport {
     pub units: usize,
     /// Units that can be used: healthy, and offered by the kubelet.
     pub healthy: usize,
-    /// What is wrong, by the type of the condition, in plain words.
-    pub problems: BTreeMap<&'static str, String>,
+    /// What is wrong, by the type of the condition.
+    pub problems: BTreeMap<&'static str, Problem>,
+}
+
+impl PoolReport {
+    fn tell(&mut self, type_: &'static str, text: String) {
+        let told = self.problems.entry(type_);
+        told.and_modify(|problem| problem.elsewhere += 1).or_insert(Problem { text, elsewhere: 0 });
+    }
+}
+
+/// What is wrong with a pool, once for all the places where it is.
+///
+/// Its text for people is that of the first place, and how many more there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// In plain words, with the name of the first node.
+    pub text: String,
+    /// How often it is so elsewhere.
+    pub elsewhere: usize,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        if self.elsewhere > 0 {
+            write!(f, " (and the like {} more times in this pool)", self.elsewhere)?;
+        }
+        Ok(())
+    }
 }
 
 /// A node with what pods that are not ours leave of it.
@@ -135,7 +164,7 @@ pub(crate) fn offer(objects: &Objects, nodes: &[FreeNode], policy: &Policy) -> O
                 }
             }
             Err(problem) => {
-                report.problems.insert("Invalid", problem);
+                report.tell("Invalid", problem);
             }
         }
         let defaults = pool.spec.pod_defaults.as_ref();
@@ -228,7 +257,7 @@ impl Source<'_> {
         }
         let problem =
             format!("pool {owner} has the cores of {} already; narrow nodeSelector", self.node.name);
-        report.problems.entry("Overlap").or_insert(problem);
+        report.tell("Overlap", problem);
         false
     }
 
@@ -260,7 +289,7 @@ impl Source<'_> {
                     "{} offers no {resource}: its device plugin is missing or all are taken",
                     self.node.name
                 );
-                report.problems.entry("Degraded").or_insert(problem);
+                report.tell("Degraded", problem);
                 continue;
             }
             report.healthy += 1;
@@ -286,7 +315,7 @@ impl Source<'_> {
             if offered > 0 && self.node.topology.is_none() {
                 let problem =
                     format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
-                report.problems.entry("NoTopology").or_insert(problem);
+                report.tell("NoTopology", problem);
             }
             return;
         }
@@ -303,7 +332,7 @@ impl Source<'_> {
                 devices.len(),
                 healthy.len()
             );
-            report.problems.entry("Degraded").or_insert(problem);
+            report.tell("Degraded", problem);
         }
         report.healthy += usable;
         let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
@@ -313,7 +342,7 @@ impl Source<'_> {
                 self.node.name,
                 classes.len()
             );
-            report.problems.entry("Ambiguous").or_insert(problem);
+            report.tell("Ambiguous", problem);
         }
         let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
@@ -332,7 +361,7 @@ impl Source<'_> {
         let keys: Vec<_> = devices.iter().map(|d| (node.clone(), kind.clone(), d.id.clone())).collect();
         if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.2))) {
             let problem = format!("pool {owner} has {id} of {node} already; narrow devices or nodeSelector");
-            report.problems.entry("Overlap").or_insert(problem);
+            report.tell("Overlap", problem);
             return false;
         }
         let key = (node.clone(), resource.to_owned());
@@ -340,7 +369,7 @@ impl Source<'_> {
             let problem = format!(
                 "pool {owner} asks for {resource} on {node} too, and the kubelet picks the device; give each its own resource"
             );
-            report.problems.entry("Ambiguous").or_insert(problem);
+            report.tell("Ambiguous", problem);
             return false;
         }
         claims.resources.insert(key, self.name.to_owned());
