@@ -10,22 +10,28 @@ use super::model::NOWHERE;
 const DRAWS: usize = 1 << 12;
 
 /// One walk through the placements, and the best that it has met.
+#[derive(Clone)]
 pub(crate) struct Walk<'m> {
     pub layout: Layout<'m>,
-    pub best: Best,
+    best: Best,
     dice: fastrand::Rng,
     movable: Vec<u32>,
     draws: Vec<f64>,
     /// Σ work above the limits, over all units.
-    pub excess: i64,
+    excess: i64,
     /// What one piece of work above a limit costs, in energy.
-    pub price_of_excess: f64,
+    price_of_excess: f64,
+    /// The mean loss of a random step at the start: what temperatures are counted in.
+    scale: f64,
+    /// The mean work of an item.
+    mean_work: f64,
 }
 
 /// The best placement met so far: the present one with the journal undone, or a copy.
-pub(crate) struct Best {
-    pub unplaced: usize,
-    pub energy: i64,
+#[derive(Clone)]
+struct Best {
+    unplaced: usize,
+    energy: i64,
     /// Items and where they were, since the best was left; given up when it grows long.
     journal: Vec<(u32, u32)>,
     copy: Option<Vec<u32>>,
@@ -36,18 +42,28 @@ impl<'m> Walk<'m> {
         let model = layout.model;
         let movable = (0..small(model.free)).filter(|item| model.candidates(*item).len() > 1).collect();
         let middle = |draw: usize| -(((draw as f64) + 0.5) / DRAWS as f64).ln();
-        Self {
+        let mut walk = Self {
             best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
             layout,
             excess: 0,
             price_of_excess: 0.0,
+            scale: 1.0,
+            mean_work: 1.0,
             dice: fastrand::Rng::with_seed(seed),
             movable,
             draws: (0..DRAWS).map(middle).collect(),
-        }
+        };
+        walk.scale = walk.mean_loss();
+        walk.mean_work = walk.mean_work();
+        walk
     }
 
-    /// Tries so many steps, cooling evenly from one temperature to the other.
+    /// Sets what a mean work of excess costs, in mean losses.
+    pub fn set_price_of_excess(&mut self, price: f64) {
+        self.price_of_excess = price * self.scale / self.mean_work;
+    }
+
+    /// Tries so many steps, cooling evenly from one temperature to the other, both in mean losses.
     pub fn run(&mut self, steps: u64, from: f64, to: f64) {
         const CHUNK: u64 = 128;
         if self.movable.is_empty() {
@@ -55,7 +71,7 @@ impl<'m> Walk<'m> {
         }
         let chunks = steps.div_ceil(CHUNK);
         let factor = (to / from).powf(1.0 / chunks as f64);
-        let mut temperature = from;
+        let mut temperature = from * self.scale;
         for _ in 0..chunks {
             for _ in 0..CHUNK {
                 self.step(temperature);
@@ -65,7 +81,7 @@ impl<'m> Walk<'m> {
     }
 
     /// The mean loss of random steps that lose something.
-    pub fn mean_loss(&mut self) -> f64 {
+    fn mean_loss(&mut self) -> f64 {
         if self.movable.is_empty() {
             return 1.0;
         }
@@ -85,7 +101,7 @@ impl<'m> Walk<'m> {
     }
 
     /// The mean work of an item where it may be first.
-    pub fn mean_work(&self) -> f64 {
+    fn mean_work(&self) -> f64 {
         let model = self.layout.model;
         let work = |item: &u32| model.needs(*item, model.candidates(*item)[0])[0];
         let sum: i64 = self.movable.iter().map(work).sum();
@@ -221,6 +237,33 @@ impl<'m> Walk<'m> {
             best.copy = Some(best.places(&self.layout));
             best.journal.clear();
         }
+    }
+
+    /// What the best is compared by: actors without a place, overload, energy.
+    pub fn best_rank(&self) -> (usize, i64, i64) {
+        (self.best.unplaced, self.layout.slack, self.best.energy)
+    }
+
+    /// Whether anything within the limits was met since the best was forgotten.
+    pub fn has_best(&self) -> bool {
+        self.best.energy < i64::MAX
+    }
+
+    /// Looks for a new best, of which nothing is known but what is met from now on.
+    pub fn forget_best(&mut self) {
+        self.best =
+            Best { unplaced: usize::MAX, energy: i64::MAX, journal: Vec::new(), copy: Some(Vec::new()) };
+        self.arrive();
+    }
+
+    /// Stands at other places from now on, which become the best.
+    pub fn go_to(&mut self, places: &[u32]) {
+        let mut layout = Layout::new(self.layout.model);
+        layout.set_slack(self.layout.slack);
+        layout.adopt(places);
+        self.layout = layout;
+        self.excess = self.layout.total_excess();
+        self.forget_best();
     }
 
     /// The places of the best.

@@ -71,6 +71,12 @@ impl<'m> Layout<'m> {
         (-self.left[unit as usize * self.model.dims]).max(0)
     }
 
+    /// Σ work above capacity plus slack, units that fixed actors alone fill left out.
+    pub fn total_excess(&self) -> i64 {
+        let units = 0..small(self.model.units);
+        units.filter(|unit| !self.on[*unit as usize].is_empty()).map(|unit| self.excess(unit)).sum()
+    }
+
     /// Largest and smallest overload of any unit.
     pub fn overloads(&self) -> (i64, i64) {
         let overloads = self.left.iter().step_by(self.model.dims).map(|left| (self.slack - left).max(0));

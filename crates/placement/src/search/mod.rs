@@ -8,6 +8,9 @@ mod items;
 mod layout;
 mod local;
 mod model;
+mod schedule;
+mod session;
 mod weights;
 
 pub use local::{Local, cool, improve, shortest_cooling};
+pub use session::{Search, Terrain};
