@@ -97,6 +97,8 @@ pub struct DevicePoolSpec {
     pub sharing: Option<Sharing>,
 
     /// A bound on the instances in the pool; absent: as many as its units take.
+    ///
+    /// It holds when an instance is created: who is one too many waits, and says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceLimit>,
 

@@ -201,6 +201,8 @@ type Amounts = BTreeMap<String, Exact>;
 struct Room<'a> {
     units: &'a BTreeMap<String, Unit>,
     taken: BTreeMap<String, u64>,
+    /// By pool with a limit: how many instances it may still get.
+    pools: BTreeMap<String, i64>,
     /// By node and resource.
     left: BTreeMap<String, Amounts>,
     /// By group and kind: what a pod asks for.
@@ -210,6 +212,9 @@ struct Room<'a> {
 impl<'a> Room<'a> {
     fn new(application: &'a ActorApplication, objects: &Objects, units: &'a BTreeMap<String, Unit>) -> Self {
         let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+        let limit =
+            |pool: &crds::DevicePool| Some((pool.name_any(), pool.spec.instances.as_ref()?.max.into()));
+        let mut pools: BTreeMap<String, i64> = objects.pools.iter().filter_map(|pool| limit(pool)).collect();
         let mut left: BTreeMap<String, Amounts> =
             objects.nodes.iter().map(|node| (node.name_any(), allocatable(node))).collect();
         for pod in objects.pods.iter().filter(|pod| !is_over(pod)) {
@@ -217,6 +222,9 @@ impl<'a> Room<'a> {
             let unit = unit_of(pod);
             if let Some(unit) = unit {
                 *taken.entry(unit.to_owned()).or_default() += 1;
+                if let Some(left) = units.get(unit).and_then(|unit| pools.get_mut(&unit.pool)) {
+                    *left -= 1;
+                }
             }
             // One that is not bound yet is pinned to the node of its unit.
             let node = spec.node_name.as_deref().or_else(|| unit?.rsplit_once('/').map(|(node, _)| node));
@@ -236,11 +244,14 @@ impl<'a> Room<'a> {
         let groups = application.spec.actors.iter();
         let asked =
             groups.flat_map(|group| group.implementations.iter().map(move |i| of_kind(group, i))).collect();
-        Self { units, taken, left, asked }
+        Self { units, taken, pools, left, asked }
     }
 
     /// Takes room for an actor of the group, or says what is waited for.
     fn take(&mut self, group: &str, unit: &Unit) -> Result<(), String> {
+        if self.pools.get(&unit.pool).is_some_and(|left| *left <= 0) {
+            return Err(format!("pool {} has as many instances as its spec.instances.max allows", unit.pool));
+        }
         let slots = self.units.get(&unit.id).and_then(|unit| unit.slots);
         let taken = self.taken.entry(unit.id.clone()).or_default();
         if slots.is_some_and(|slots| *taken >= slots) {
@@ -258,6 +269,9 @@ impl<'a> Room<'a> {
                 return Err(format!("{resource} of {} is still in use", unit.node));
             }
             subtract(left, &asked);
+        }
+        if let Some(left) = self.pools.get_mut(&unit.pool) {
+            *left -= 1;
         }
         *taken += 1;
         Ok(())
@@ -332,7 +346,7 @@ mod tests {
         .unwrap()
     }
 
-    /// One line of world: `nodes=N…`, `decided=I:UNIT…`, `instances=I…`, `pods=I:UNIT:STATE…`.
+    /// One line of world: `nodes=N…`, `max=N` of the pool, `decided=I:UNIT…`, `instances=I…`, `pods=I:UNIT:STATE…`.
     fn check(replicas: i32, world: &str) -> String {
         let mut objects = Objects::default();
         let mut assignments = Vec::new();
@@ -348,6 +362,9 @@ mod tests {
                     "instances" => objects.instances.push(object(json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance",
                         "metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"applicationName": "app",
                         "actorGroup": "cam", "actor": format!("cam-{}", fields[0]), "template": {}}}))),
+                    "max" => objects.pools.push(object(json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool",
+                        "metadata": {"name": "gpus"}, "spec": {"kind": "gpu",
+                        "instances": {"max": item.parse::<i32>().unwrap()}}}))),
                     "pods" => objects.pods.push(pod(&name, fields[1], fields[2])),
                     other => panic!("{other}"),
                 }
@@ -433,6 +450,16 @@ mod tests {
         for (world, expected) in table {
             assert_eq!(check(1, world), expected, "{world}");
         }
+    }
+
+    #[test]
+    fn a_pool_gets_no_more_instances_than_it_may() {
+        let two = "nodes=n0 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1";
+        let full = "cam-1 waits: pool gpus has as many instances as its spec.instances.max allows";
+        assert_eq!(check(2, &format!("{two} max=2")), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1");
+        assert_eq!(check(2, &format!("{two} max=1")), format!("start cam-0 on n0/gpus-0; {full}"));
+        // Who is leaving counts until it is gone.
+        assert_eq!(check(2, &format!("{two} max=1 pods=0:n0/gpus-0:going")), full);
     }
 
     #[test]
