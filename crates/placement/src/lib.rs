@@ -48,7 +48,8 @@ pub use snapshot::{Assignment, Snapshot};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};
 pub use why::{
-    Alternative, Binding, Core, Element, Explanation, Holds, Limit, Outcome, Relief, Whereabouts, WhyNot,
+    Alternative, Binding, Core, Element, Explanation, Holds, Limit, Outcome, REASONS_EFFORT, Relief,
+    Whereabouts, WhyNot,
 };
 
 /// Every strategy of this crate, in the order in which they are listed to people.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::state::State;
 use crate::{
-    Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, Objectives, Rule, Snapshot,
+    Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, Objectives, Rule, Snapshot,
     SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
@@ -33,6 +33,8 @@ pub struct Plan {
     pub stage: Stage,
     /// What ended the search.
     pub stopped_by: StoppedBy,
+    /// What the policy derived from the snapshot.
+    pub derived: Derived,
 }
 
 /// An actor without a place.
@@ -42,6 +44,8 @@ pub struct Unplaced {
     pub actor: usize,
     /// What keeps it out, in plain words.
     pub reasons: Vec<String>,
+    /// How far the reasons reach, where they are an irreducible set ([`Plan::find_reasons`]).
+    pub holds: Option<Holds>,
 }
 
 /// An actor that leaves its unit.
@@ -118,7 +122,7 @@ pub fn plan(
     let snapshot = if derived == Derived::default() {
         snapshot
     } else {
-        widened = snapshot.with_derived(derived)?;
+        widened = snapshot.with_derived(derived.clone())?;
         &widened
     };
     let name = strategy.name();
@@ -155,6 +159,7 @@ pub fn plan(
         effort: answer.effort,
         stage,
         stopped_by: answer.stopped_by,
+        derived,
     })
 }
 
@@ -311,6 +316,8 @@ impl Snapshot {
     pub fn unplaced(&self, assignment: &Assignment) -> Vec<Unplaced> {
         let state = State::of(self, assignment);
         let without = (0..self.actors()).filter(|actor| assignment[*actor].is_none());
-        without.map(|actor| Unplaced { actor, reasons: self.why_without(actor, &state) }).collect()
+        without
+            .map(|actor| Unplaced { actor, reasons: self.why_without(actor, &state), holds: None })
+            .collect()
     }
 }

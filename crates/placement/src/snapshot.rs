@@ -30,8 +30,9 @@ impl Snapshot {
     /// What is not JSON, has an unknown field, a name that does not exist, or a number out of range.
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
-        let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader)
-            .map_err(|e| SnapshotError::new(e.path().to_string(), plain(&e.inner().to_string())))?;
+        let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+            SnapshotError::new(whole_if_empty(&e.path().to_string()), plain(&e.inner().to_string()))
+        })?;
         reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
         Self::new(file)
     }
@@ -226,6 +227,11 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.write())
     }
+}
+
+/// A field may be called nothing at all: what is wrong with it is wrong with the file.
+fn whole_if_empty(path: &str) -> &str {
+    if path.is_empty() { "." } else { path }
 }
 
 /// What serde says, in words for people who do not write Rust.

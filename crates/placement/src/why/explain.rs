@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::limit::{Limit, grouped, numbered, pool_of};
+use super::moves::Moves;
 use super::stay::blocks;
 use super::words::Teller;
 use crate::state::State;
@@ -78,25 +79,57 @@ struct Forbidden {
     best: Option<(Vec<i64>, usize, usize)>,
 }
 
+impl Forbidden {
+    fn add(&mut self, change: Vec<i64>, actor: usize, unit: usize) {
+        self.actors.insert(actor);
+        let this = (change, actor, unit);
+        if self.best.as_ref().is_none_or(|best| this < *best) {
+            self.best = Some(this);
+        }
+    }
+
+    /// What several limits forbid that are one to a reader.
+    fn joined<'a>(all: impl Iterator<Item = &'a Forbidden>) -> Self {
+        let mut joined = Self::default();
+        for one in all {
+            joined.actors.extend(&one.actors);
+            if one.best.is_some() && (joined.best.is_none() || one.best < joined.best) {
+                joined.best.clone_from(&one.best);
+            }
+        }
+        joined
+    }
+
+    fn told(self, says: impl FnOnce(usize) -> String) -> Option<Relief> {
+        let (change, actor, unit) = self.best?;
+        Some(Relief { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
+    }
+}
+
 impl Snapshot {
     /// Explains a lawful assignment: the alternatives of `whom`, and what binds the whole.
     pub fn explain(&self, assignment: &Assignment, whom: &[usize]) -> Explanation {
-        let mut state = State::of(self, assignment);
-        let placed = whom.iter().filter_map(|&actor| self.whereabouts(actor, &mut state)).collect();
-        let reliefs = self.reliefs(&mut state);
-        Explanation { placed, binding: Binding { full: self.full(&state), reliefs } }
+        let mut moves = Moves::new(self, assignment);
+        let placed = whom.iter().filter_map(|&actor| self.whereabouts(actor, &mut moves)).collect();
+        let reliefs = self.reliefs(&mut moves);
+        Explanation { placed, binding: Binding { full: self.full(&moves.state), reliefs } }
     }
 
     /// The alternatives of one actor; the state is left as it was.
-    fn whereabouts(&self, actor: usize, state: &mut State) -> Option<Whereabouts> {
-        let here = state.take(actor)?;
-        let stay = state.price(actor, here);
-        let mut open: BTreeMap<(Vec<i64>, String), Vec<usize>> = BTreeMap::new();
+    fn whereabouts(&self, actor: usize, moves: &mut Moves) -> Option<Whereabouts> {
+        let here = moves.take(actor)?;
+        let stay = moves.price(actor, here);
+        let mut open: BTreeMap<(Outcome, String), Vec<usize>> = BTreeMap::new();
         let mut shut: BTreeMap<(Limit, String), Vec<usize>> = BTreeMap::new();
         for unit in (0..self.units()).filter(|unit| *unit != here) {
             let pool = pool_of(self, unit);
+            let state = &moves.state;
             if state.admits(actor, unit) {
-                open.entry((change(&stay, &state.price(actor, unit)), pool)).or_default().push(unit);
+                let outcome = match moves.ruled_out(actor, unit) {
+                    Some(says) => Outcome::Forbidden(says),
+                    None => Outcome::Costs(change(&stay, &moves.price(actor, unit))),
+                };
+                open.entry((outcome, pool)).or_default().push(unit);
             } else if let Some(limit) =
                 blocks(self, actor, unit, state).first().and_then(|block| block.first())
             {
@@ -110,59 +143,52 @@ impl Snapshot {
         for ((limit, pool), units) in shut {
             by_element.entry((numbers[&limit], pool)).or_default().extend(units);
         }
-        let teller = Teller { snapshot: self, state, actor };
+        let teller = Teller { snapshot: self, state: &moves.state, actor };
         let forbidden = by_element.into_iter().map(|((element, pool), mut units)| {
             units.sort_unstable();
             // Told of these units alone, not of all that the limit is about.
             let outcome = Outcome::Forbidden(teller.tell_of(&elements[element], &units));
             Alternative { units, pool, outcome }
         });
-        let costs = open.into_iter().map(|((change, pool), units)| Alternative {
-            units,
-            pool,
-            outcome: Outcome::Costs(change),
-        });
-        let alternatives = costs.chain(forbidden).collect();
-        state.put(actor, here);
+        let open = open.into_iter().map(|((outcome, pool), units)| Alternative { units, pool, outcome });
+        let alternatives = open.chain(forbidden).collect();
+        moves.put(actor, here);
         Some(Whereabouts { actor, unit: here, alternatives })
     }
 
-    /// What would gain if one limit fell.
-    fn reliefs(&self, state: &mut State) -> Vec<Relief> {
-        let mut found: BTreeMap<Limit, Forbidden> = BTreeMap::new();
+    /// What would gain if one limit, or one rule of the policy, fell.
+    fn reliefs(&self, moves: &mut Moves) -> Vec<Relief> {
+        let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
+        let mut by_rule: BTreeMap<String, Forbidden> = BTreeMap::new();
         for actor in (0..self.actors()).filter(|&actor| !self.is_fixed(actor)) {
-            let Some(here) = state.take(actor) else { continue };
-            let stay = state.price(actor, here);
+            let Some(here) = moves.take(actor) else { continue };
+            let stay = moves.price(actor, here);
             for unit in (0..self.units()).filter(|&unit| self.implementation(actor, unit).is_some()) {
-                let go = state.price(actor, unit);
+                let go = moves.price(actor, unit);
                 if go >= stay {
                     continue;
                 }
-                let blocks = blocks(self, actor, unit, state);
-                let [block] = blocks.as_slice() else { continue };
-                for limit in block {
-                    let forbidden = found.entry(*limit).or_default();
-                    forbidden.actors.insert(actor);
-                    let this = (change(&stay, &go), actor, unit);
-                    if forbidden.best.as_ref().is_none_or(|best| this < *best) {
-                        forbidden.best = Some(this);
+                let change = change(&stay, &go);
+                match (blocks(self, actor, unit, &moves.state).as_slice(), moves.ruled_out(actor, unit)) {
+                    ([], Some(says)) => by_rule.entry(says).or_default().add(change, actor, unit),
+                    ([block], None) => {
+                        for limit in block {
+                            by_limit.entry(*limit).or_default().add(change.clone(), actor, unit);
+                        }
                     }
+                    _ => {}
                 }
             }
-            state.put(actor, here);
+            moves.put(actor, here);
         }
-        let limits: BTreeSet<Limit> = found.keys().copied().collect();
-        let elements = grouped(self, usize::MAX, &limits);
-        let mut reliefs: Vec<Relief> = elements
-            .iter()
-            .filter_map(|element| {
-                let all = || element.limits.iter().filter_map(|limit| found.get(limit));
-                let actors: BTreeSet<usize> = all().flat_map(|one| one.actors.iter().copied()).collect();
-                let (change, actor, unit) = all().filter_map(|one| one.best.clone()).min()?;
-                let teller = Teller { snapshot: self, state, actor };
-                Some(Relief { says: teller.tell(element), actors: actors.len(), best: (actor, unit), change })
-            })
-            .collect();
+        let elements = grouped(self, usize::MAX, &by_limit.keys().copied().collect());
+        let of_limits = elements.iter().filter_map(|element| {
+            let all = element.limits.iter().filter_map(|limit| by_limit.get(limit));
+            Forbidden::joined(all)
+                .told(|actor| Teller { snapshot: self, state: &moves.state, actor }.tell(element))
+        });
+        let of_rules = by_rule.into_iter().filter_map(|(says, forbidden)| forbidden.told(|_| says));
+        let mut reliefs: Vec<Relief> = of_limits.chain(of_rules).collect();
         reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
         reliefs
     }

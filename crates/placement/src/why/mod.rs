@@ -3,10 +3,12 @@
 mod core;
 mod explain;
 mod limit;
+mod moves;
 mod oracle;
 mod relax;
 mod search;
 mod stay;
+mod told;
 mod view;
 mod views;
 mod words;
@@ -14,3 +16,4 @@ mod words;
 pub use self::core::{Core, Holds, WhyNot};
 pub use self::explain::{Alternative, Binding, Explanation, Outcome, Relief, Whereabouts};
 pub use self::limit::{Element, Limit};
+pub use self::told::REASONS_EFFORT;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
 mod checker;
+mod corpus;
 mod costs;
 mod fixture;
 mod naive;

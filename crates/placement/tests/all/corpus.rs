@@ -1,0 +1,142 @@
+//! The fuzz targets' harness over their corpus, and over mutations of it: what `cargo fuzz` runs without end, bounded.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Value, json};
+
+#[path = "../../../../fuzz/harness.rs"]
+mod harness;
+
+/// Every file of the corpus, by name.
+static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut files: Vec<_> = ["plan", "snapshot"]
+        .iter()
+        .flat_map(|target| std::fs::read_dir(folder.join(target)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort_unstable();
+    assert!(files.len() > 60, "{} files", files.len());
+    files.into_iter().map(|file| std::fs::read(file).unwrap()).collect()
+});
+
+#[test]
+fn nothing_in_the_corpus_makes_anything_panic() {
+    for file in CORPUS.iter() {
+        harness::plan(file);
+    }
+}
+
+/// A change of bytes.
+fn any_bytes() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
+    let piece = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..4),
+        select(vec!["9007199254740993", "-1", "1e999", "null", "[[[[", "\"\"", "{}", "\\u0000", ",", "}"])
+            .prop_map(|text| text.as_bytes().to_vec()),
+    ];
+    (any::<Index>(), 0..9u8, piece)
+}
+
+/// A change of one value of a document.
+fn any_value() -> impl Strategy<Value = (Index, Change)> {
+    let change = prop_oneof![
+        select(vec![
+            json!(0),
+            json!(1),
+            json!(-1),
+            json!(1.5),
+            json!(9_007_199_254_740_992_u64),
+            json!(u64::MAX),
+            json!(1e300),
+            json!(""),
+            json!("n"),
+            json!([]),
+            json!({}),
+            json!(null),
+            json!(true),
+        ])
+        .prop_map(Change::Put),
+        Just(Change::Remove),
+        Just(Change::Twice),
+        any::<Index>().prop_map(Change::CopyOf),
+    ];
+    (any::<Index>(), change)
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put(Value),
+    Remove,
+    Twice,
+    CopyOf(Index),
+}
+
+/// Paths of all values in a document, as JSON pointers.
+fn paths(value: &Value) -> Vec<String> {
+    let below = |key: String, value: &Value| {
+        let key = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        std::iter::once(key.clone())
+            .chain(paths(value).into_iter().map(move |path| format!("{key}{path}")))
+            .collect::<Vec<_>>()
+    };
+    match value {
+        Value::Array(list) => list.iter().enumerate().flat_map(|(i, v)| below(i.to_string(), v)).collect(),
+        Value::Object(map) => map.iter().flat_map(|(key, v)| below(key.clone(), v)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn changed(document: &mut Value, at: Index, change: Change) {
+    let paths = paths(document);
+    if paths.is_empty() {
+        return;
+    }
+    let path = at.get(&paths);
+    let value = match change {
+        Change::Put(value) => value,
+        Change::CopyOf(other) => document.pointer(other.get(&paths).as_str()).unwrap().clone(),
+        Change::Remove | Change::Twice => {
+            let (parent, key) = path.rsplit_once('/').unwrap();
+            let is_removal = matches!(change, Change::Remove);
+            match document.pointer_mut(parent).unwrap() {
+                Value::Array(list) if is_removal => _ = list.remove(key.parse().unwrap()),
+                Value::Array(list) => list.push(list[key.parse::<usize>().unwrap()].clone()),
+                Value::Object(map) if is_removal => {
+                    _ = map.remove(&key.replace("~1", "/").replace("~0", "~"));
+                }
+                _ => {}
+            }
+            return;
+        }
+    };
+    *document.pointer_mut(path).unwrap() = value;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_change_of_bytes_makes_anything_panic(file in any::<Index>(), changes in proptest::collection::vec(any_bytes(), 1..4)) {
+        let mut bytes: Vec<u8> = file.get(&CORPUS).clone();
+        for (at, cut, piece) in changes {
+            let from = at.index(bytes.len() + 1);
+            let to = (from + usize::from(cut)).min(bytes.len());
+            bytes.splice(from..to, piece);
+        }
+        harness::plan(&bytes);
+    }
+
+    #[test]
+    fn no_change_of_values_makes_anything_panic(file in any::<Index>(), changes in proptest::collection::vec(any_value(), 1..4)) {
+        let file: &Vec<u8> = file.get(&CORPUS);
+        if let Ok(mut document) = serde_json::from_slice::<Value>(file) {
+            for (at, change) in changes {
+                changed(&mut document, at, change);
+            }
+            harness::plan(document.to_string().as_bytes());
+        }
+    }
+}
