@@ -11,6 +11,12 @@ BIN := $(CARGO_TARGET_DIR)/debug
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
+# An opponent of `make bench`, pinned: nothing that is installed uses it.
+ORTOOLS_VERSION := 9.15.6755
+CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
+BENCH := $(BIN)/bench-placement
+export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
+
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake.
 NEEDED := cc:gcc c++:g++ cmake:cmake
 
@@ -44,10 +50,19 @@ test: tools $(DENY) ## format, lints, dependency walls, and every test, on a rea
 	$(call say,tests)
 	@cargo test --locked --workspace
 
-bench: tools ## run the measurements in their full form and write docs/results
+bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and write docs/results
 	@cargo build --locked --workspace --bins
+	$(call say,the operator on a control plane)
 	@$(BIN)/cairn-e2e binaries >/dev/null
 	@$(BIN)/cairn-e2e bench
+	$(call say,kernels)
+	@cargo bench --locked --profile dev -p placement
+	$(call say,placement: strategies on instances)
+	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
+	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+	@$(BENCH) run --strategies cp-sat --budgets 5,30,60 --seeds 1
+	$(call say,placement: proven bounds)
+	@$(BENCH) bound > docs/results/placement/bounds.md
 
 fmt: ## format the code
 	@cargo fmt --all
@@ -82,3 +97,8 @@ $(DENY): | tools
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
 
+$(CP_SAT): | tools
+	$(call say,installing OR-Tools $(ORTOOLS_VERSION), to compare with)
+	@command -v python3 >/dev/null || { echo "python3 is not on the PATH: OR-Tools is driven from it; on Debian, apt install python3-venv" >&2; exit 1; }
+	@python3 -m venv $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)
+	@$(CP_SAT) -m pip install --quiet --disable-pip-version-check ortools==$(ORTOOLS_VERSION) || { rm -rf $(CACHE)/tools/ortools-$(ORTOOLS_VERSION); exit 1; }

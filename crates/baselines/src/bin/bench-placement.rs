@@ -108,7 +108,12 @@ struct OneArguments {
 #[derive(Args)]
 struct CpSat {
     /// What starts the strategy cp-sat (crates/baselines/opponents/cpsat.py says what it needs)
-    #[arg(long, value_name = "COMMAND", default_value = "python3 crates/baselines/opponents/cpsat.py")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        env = "CAIRN_CP_SAT",
+        default_value = "python3 crates/baselines/opponents/cpsat.py"
+    )]
     cp_sat: String,
 }
 

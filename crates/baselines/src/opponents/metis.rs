@@ -13,7 +13,8 @@ use super::repair::repair;
 ///
 /// Actors that must share a unit are one vertex. METIS cuts the graph into parts whose target weights are capacities;
 /// work that only one kind can do is balanced as a quantity of its own. Parts are matched to places by best
-/// assignment, and what is left over is placed, and hard limits and overload are mended, by the repair of `placement`.
+/// assignment; what is left over is placed, and hard limits and overload are mended, by the repair of `placement`; then
+/// single steps are taken as long as one pays.
 /// Three ways are tried, each with both methods of METIS and several seeds: units at once; by kind, then units; by
 /// node, then kind, then units. The best answer counts.
 ///
@@ -52,10 +53,11 @@ impl Strategy for Metis {
             let (way, method, seed) = plan_of(snapshot, tried, budget.seed);
             tried += 1;
             let places = graph.places(way, method, seed).map_err(SolveError::Solver)?;
-            let mended = repair(snapshot, &places, &Budget { effort: None, seed, stop: budget.stop })?;
-            let vector = snapshot.cost(&mended.assignment).vector(snapshot);
-            if best.as_ref().is_none_or(|(least, ..)| vector < *least) {
-                best = Some((vector, mended.assignment, tried));
+            for mended in repair(snapshot, &places, &Budget { effort: None, seed, stop: budget.stop })? {
+                let vector = snapshot.cost(&mended).vector(snapshot);
+                if best.as_ref().is_none_or(|(least, ..)| vector < *least) {
+                    best = Some((vector, mended, tried));
+                }
             }
         }
         let (_, assignment, effort) = best.expect("one cut is always tried");

@@ -1,18 +1,32 @@
 //! From places that nobody checked to a lawful answer.
 
-use placement::{Answer, Assignment, Budget, Greedy, Snapshot, SolveError, Strategy};
+use placement::{Assignment, Budget, Greedy, Snapshot, SolveError, Strategy, improve};
 
-/// Keeps every place of `start` that is lawful beside those before it, places the rest, and mends what single steps
-/// can mend.
+/// Two lawful answers near `start`: with single steps that pay, and with overload mended first and such steps after.
+///
+/// # Errors
+/// As the strategies of `placement`.
+pub fn repair(
+    snapshot: &Snapshot,
+    start: &Assignment,
+    budget: &Budget,
+) -> Result<[Assignment; 2], SolveError> {
+    // Without effort nothing is searched: whoever stands against a limit is placed anew, and overload is mended.
+    let mended = improve(snapshot, start, &Budget { effort: Some(0), ..*budget });
+    Ok([steps(snapshot, start, budget)?, steps(snapshot, &mended.assignment, budget)?])
+}
+
+/// Keeps every place of `start` that is lawful beside those before it, places the rest, and takes steps that pay.
 ///
 /// It is `greedy` on the same world in which everybody runs where `start` says: keeping what runs is what it does first.
-pub fn repair(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Result<Answer, SolveError> {
+fn steps(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Result<Assignment, SolveError> {
     let mut file = snapshot.file().clone();
     for (actor, given) in file.actors.iter_mut().enumerate().filter(|(_, given)| !given.fixed) {
+        // What may stay only where it runs now may not where METIS put it.
         let place = start[actor].filter(|unit| snapshot.candidates(actor).binary_search(unit).is_ok());
         given.current = place.map(|unit| snapshot.unit_id(unit).to_owned());
         given.move_cost = 0;
     }
     let world = Snapshot::new(file).map_err(|problem| SolveError::Solver(problem.to_string()))?;
-    Greedy.solve(&world, budget)
+    Ok(Greedy.solve(&world, &Budget { effort: None, ..*budget })?.assignment)
 }
