@@ -14,6 +14,7 @@ mod neighbourhood;
 mod process;
 mod program;
 mod room;
+mod rounds;
 mod scale;
 mod search;
 mod slice;

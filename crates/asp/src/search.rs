@@ -99,6 +99,15 @@ impl<'a> Search<'a> {
         self.budget.seed
     }
 
+    pub fn stop(&self) -> &'a (dyn Fn() -> bool + Sync) {
+        self.budget.stop
+    }
+
+    /// Pieces of effort finished.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
     pub fn spend(&mut self, pieces: u64) {
         self.spent += pieces;
     }
@@ -117,19 +126,22 @@ impl<'a> Search<'a> {
         is_better
     }
 
-    /// Has the native search cool down from the best answer, over `length` pieces of effort.
-    pub fn cool(&mut self, length: u64) {
-        let budget = Budget {
-            effort: Some(self.left().min(length)),
-            // Each cooling draws anew.
-            seed: self.budget.seed.wrapping_add(self.spent),
-            stop: self.budget.stop,
-        };
-        let found = placement::cool(self.snapshot, &self.best.assignment, length, &budget);
+    /// Has the native search go on from the best answer, for so many pieces.
+    pub fn improve(&mut self, pieces: u64) {
+        let budget = Budget { effort: Some(self.left().min(pieces)), ..*self.budget };
+        let found = placement::improve(self.snapshot, &self.best.assignment, &budget);
         self.spend(found.effort);
         // What a clock cut short before the first piece could not be done again.
         if found.effort > 0 {
             self.offer(found.assignment, Stage::Local);
+        }
+    }
+
+    /// Takes bounds that are proven.
+    pub fn take_bounds(&mut self, bounds: BTreeMap<String, i64>) {
+        for (level, bound) in bounds {
+            let known = self.bound.entry(level).or_insert(bound);
+            *known = bound.max(*known);
         }
     }
 
@@ -147,6 +159,11 @@ impl<'a> Search<'a> {
             Ok(solver) => self.solver = Some(solver),
             Err(problem) => self.lose(&problem),
         }
+    }
+
+    /// Leaves the solver out, which would not understand.
+    pub fn do_without_solver(&mut self) {
+        self.losses = MOST_LOSSES;
     }
 
     fn lose(&mut self, problem: &str) {

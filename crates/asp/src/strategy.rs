@@ -6,7 +6,7 @@ use placement::file::Constraint;
 use placement::{Answer, Budget, Criterion, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use crate::child::Limits;
-use crate::neighbourhood::Neighbourhoods;
+use crate::rounds;
 use crate::search::Search;
 use crate::whole::{self, Verdict};
 
@@ -22,11 +22,8 @@ const PIECES_AFTER_ALL: u64 = 1 << 8;
 /// Pairs of an actor and a candidate above which greedy takes more than a second.
 const MOST_CHOICES: usize = 4_000_000;
 
-/// Coolings of the shortest length that come before the search of the whole.
-const COOLING_BEFORE_ALL: u64 = 4;
-
-/// Pieces of a cooling for which there is one neighbourhood: while they gain, and while they do not.
-const SHARE: (u64, u64) = (8, 64);
+/// Pieces of the native search that come before the search of the whole.
+const PIECES_BEFORE_ALL: u64 = 4;
 
 /// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved part by part, and proven where
 /// the world is small.
@@ -89,21 +86,20 @@ impl Strategy for Asp {
         let start = start(snapshot, budget)?;
         let is_cut = start.stopped_by == StoppedBy::Deadline;
         let mut search = Search::new(self, snapshot, budget, start);
-        if search.best.vector.iter().all(|value| *value == 0) {
+        if search.best.broken == 0 && search.best.vector.iter().all(|value| *value == 0) {
             // Nothing is below 0.
             return Ok(search.proven());
         }
         if is_cut {
             return Ok(search.answer(StoppedBy::Deadline));
         }
-        if !is_encoded(snapshot) {
-            return Ok(search.answer(StoppedBy::Effort));
-        }
         search.allow(self.pieces);
-        let shortest = placement::shortest_cooling(snapshot);
-        if whole::is_small(snapshot) && search.over().is_none() {
+        if !is_encoded(snapshot) {
+            search.do_without_solver();
+        }
+        if whole::is_small(snapshot) && search.has_solver() && search.over().is_none() {
             search.wake_solver();
-            search.cool(COOLING_BEFORE_ALL * shortest);
+            search.improve(PIECES_BEFORE_ALL);
             if let Some(why) = search.over() {
                 return Ok(search.answer(why));
             }
@@ -113,7 +109,7 @@ impl Strategy for Asp {
                 Verdict::Open => search.allow(PIECES_AFTER_ALL.min(self.pieces)),
             }
         }
-        rounds(search)
+        rounds::run(search)
     }
 }
 
@@ -123,35 +119,8 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
     if choices <= MOST_CHOICES {
         return Greedy.solve(snapshot, budget);
     }
-    let none = Budget::effort(Some(0), budget.seed);
-    let placed = placement::cool(snapshot, &snapshot.incumbent(), 1, &none);
+    let placed = placement::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
     Ok(Answer { stage: Stage::Construction, ..placed })
-}
-
-/// The native search and neighbourhoods in turn, each round twice as long as the one before, until the budget ends.
-fn rounds(mut search: Search) -> Result<Answer, SolveError> {
-    let mut length = placement::shortest_cooling(search.snapshot);
-    let mut neighbourhoods: Option<Neighbourhoods> = None;
-    let mut share = SHARE.0;
-    loop {
-        search.cool(length);
-        let neighbourhoods = neighbourhoods.get_or_insert_with(|| Neighbourhoods::new(&search));
-        neighbourhoods.settle(&search);
-        let before = search.best.vector.clone();
-        for _ in 0..length.div_ceil(share) {
-            if let Some(why) = search.over() {
-                return Ok(search.answer(why));
-            }
-            if !neighbourhoods.search(&mut search)? {
-                break;
-            }
-        }
-        share = if search.best.vector < before { (share / 2).max(SHARE.0) } else { (share * 2).min(SHARE.1) };
-        if let Some(why) = search.over() {
-            return Ok(search.answer(why));
-        }
-        length *= 2;
-    }
 }
 
 /// Whether the rules of `policies/` know everything that the snapshot asks for.

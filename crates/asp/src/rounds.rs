@@ -1,0 +1,93 @@
+//! The world part by part, until the budget ends: the native search and neighbourhoods in turn, and a bound beside them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+
+use placement::{Answer, SolveError, Stage, StoppedBy};
+
+use crate::neighbourhood::Neighbourhoods;
+use crate::search::Search;
+
+/// Pieces of the native search in the first round; each round has twice as many as the one before.
+const FIRST: u64 = 16;
+
+/// Pieces of the native search for which there is one neighbourhood: while they gain, and while they do not.
+const SHARE: (u64, u64) = (8, 64);
+
+/// Pieces after which it is worth while to ask how much better there could be: some seconds.
+const LONG: u64 = 2_000;
+
+/// Actors that can move above which a bound is out of reach.
+const MOST_BOUNDED: usize = 300;
+
+/// Searches until the budget ends.
+///
+/// The order of the pieces depends on nothing but what they find, so a search that is cut short is the beginning of
+/// one that is not.
+pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
+        let searched = alternate(search, &mut |search| {
+            if bounds.is_none() && search.spent() >= LONG && is_bounded(search) {
+                let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
+                let over = &over;
+                let enough = move || over.load(Ordering::Relaxed) || stop();
+                bounds = Some(scope.spawn(move || bound::lower(snapshot, &best, &enough)));
+            }
+        });
+        let Ok((mut search, why)) = searched else {
+            over.store(true, Ordering::Relaxed);
+            return searched.map(|(search, why)| search.answer(why));
+        };
+        // Without a clock the bound is waited for, or equal runs would not say the same.
+        if let Some(bounds) = bounds.map(ScopedJoinHandle::join) {
+            match bounds {
+                Ok(bounds) => search.take_bounds(bounds),
+                Err(_) => tracing::warn!("no bound could be worked out"),
+            }
+        }
+        Ok(search.answer(why))
+    })
+}
+
+fn is_bounded(search: &Search) -> bool {
+    let snapshot = search.snapshot;
+    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BOUNDED
+}
+
+/// Says at the end of every round that it is one.
+fn alternate<'a>(
+    mut search: Search<'a>,
+    after_each: &mut dyn FnMut(&Search<'a>),
+) -> Result<(Search<'a>, StoppedBy), SolveError> {
+    let terrain = placement::Terrain::new(search.snapshot);
+    let mut native = placement::Search::new(&terrain, &search.best.assignment, search.seed(), &|| false);
+    let mut neighbourhoods = Neighbourhoods::new(&search);
+    let (mut pieces, mut share) = (FIRST, SHARE.0);
+    loop {
+        let done = native.run(search.left().min(pieces), search.stop());
+        search.spend(done);
+        if done > 0 {
+            search.offer(native.best(), Stage::Local);
+        }
+        neighbourhoods.settle(&search);
+        let before = search.best.vector.clone();
+        for _ in 0..pieces.div_ceil(share) {
+            if let Some(why) = search.over() {
+                return Ok((search, why));
+            }
+            if !neighbourhoods.search(&mut search)? {
+                break;
+            }
+        }
+        share = if search.best.vector < before { (share / 2).max(SHARE.0) } else { (share * 2).min(SHARE.1) };
+        native.offer(&search.best.assignment);
+        after_each(&search);
+        if let Some(why) = search.over() {
+            return Ok((search, why));
+        }
+        pieces *= 2;
+    }
+}
