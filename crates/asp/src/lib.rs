@@ -11,6 +11,7 @@ mod child;
 mod engine;
 mod facts;
 mod neighbourhood;
+mod partial;
 mod process;
 mod program;
 mod room;

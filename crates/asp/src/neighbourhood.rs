@@ -51,12 +51,12 @@ impl<'a> Neighbourhoods<'a> {
             return Ok(false);
         }
         let Some((freed, targets)) = self.chooser.next(&self.ground) else { return Ok(false) };
-        let Some((slice, world, is_exact)) = self.fitting(&freed, &targets) else {
+        let Some((slice, world, no_worse)) = self.fitting(&freed, &targets) else {
             search.spend(1);
             return Ok(true);
         };
         let mut last = None;
-        let task = Task { conflicts: CONFLICTS, models: u64::MAX, no_worse: is_exact };
+        let task = Task { conflicts: CONFLICTS, models: u64::MAX, no_worse };
         let ended = search.ask(&world, &slice.start, &task, |_, assignment, _| last = Some(assignment))?;
         // What a clock cut short counts for nothing, or it could not be done again.
         if ended == Ended::Stopped {
@@ -82,7 +82,9 @@ impl<'a> Neighbourhoods<'a> {
         } else {
             usable(scale.apply(&slice.world, Rounding::Cautious))?
         };
-        Some((slice, world, scale.is_exact()))
+        let is_lawful = || slice.world.violations(&slice.start).is_empty();
+        let no_worse = scale.is_exact() && is_lawful();
+        Some((slice, world, no_worse))
     }
 }
 
@@ -136,9 +138,19 @@ impl Chooser {
         }
     }
 
-    /// Where to begin: with what has no place, or on a unit with too much work, every other time; else anywhere.
+    /// Where to begin: with who breaks the policy's rules, what has no place, or a unit with too much work, every other
+    /// time; else anywhere.
     fn seed(&mut self, ground: &Ground) -> Option<usize> {
         if self.dice.bool() {
+            let culprits: Vec<usize> = ground
+                .culprits()
+                .iter()
+                .copied()
+                .filter(|actor| self.free.binary_search(actor).is_ok())
+                .collect();
+            if let Some(actor) = self.dice.choice(culprits) {
+                return Some(actor);
+            }
             let without: Vec<usize> =
                 self.free.iter().copied().filter(|&actor| ground.place(actor).is_none()).collect();
             if let Some(actor) = self.dice.choice(without) {

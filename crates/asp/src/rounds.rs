@@ -37,16 +37,13 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
                 bounds = Some(scope.spawn(move || bound::lower(snapshot, &best, &enough)));
             }
         });
-        let Ok((mut search, why)) = searched else {
+        if searched.is_err() {
             over.store(true, Ordering::Relaxed);
-            return searched.map(|(search, why)| search.answer(why));
-        };
+        }
+        let (mut search, why) = searched?;
         // Without a clock the bound is waited for, or equal runs would not say the same.
         if let Some(bounds) = bounds.map(ScopedJoinHandle::join) {
-            match bounds {
-                Ok(bounds) => search.take_bounds(bounds),
-                Err(_) => tracing::warn!("no bound could be worked out"),
-            }
+            search.take_bounds(bounds.unwrap_or_default());
         }
         Ok(search.answer(why))
     })
@@ -63,18 +60,21 @@ fn alternate<'a>(
     after_each: &mut dyn FnMut(&Search<'a>),
 ) -> Result<(Search<'a>, StoppedBy), SolveError> {
     let terrain = placement::Terrain::new(search.snapshot);
-    let mut native = placement::Search::new(&terrain, &search.best.assignment, search.seed(), &|| false);
+    // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
+    let start = search.snapshot.incumbent();
+    let mut native = placement::Search::new(&terrain, &start, search.seed(), &|| false);
+    native.offer(&search.best.assignment);
     let mut neighbourhoods = Neighbourhoods::new(&search);
     let (mut pieces, mut share) = (FIRST, SHARE.0);
     loop {
         let done = native.run(search.left().min(pieces), search.stop());
         search.spend(done);
-        if done > 0 {
-            search.offer(native.best(), Stage::Local);
-        }
+        // What a clock cut short before the first piece could not be done again.
+        let gained = done > 0 && search.offer(native.best(), Stage::Local);
         neighbourhoods.settle(&search);
         let before = search.best.vector.clone();
-        for _ in 0..pieces.div_ceil(share) {
+        // While the native search gains it is the faster of the two.
+        for _ in 0..if gained { 1 } else { pieces.div_ceil(share) } {
             if let Some(why) = search.over() {
                 return Ok((search, why));
             }

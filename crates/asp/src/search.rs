@@ -126,10 +126,10 @@ impl<'a> Search<'a> {
         is_better
     }
 
-    /// Has the native search go on from the best answer, for so many pieces.
+    /// Has the native search begin from what runs, for so many pieces.
     pub fn improve(&mut self, pieces: u64) {
         let budget = Budget { effort: Some(self.left().min(pieces)), ..*self.budget };
-        let found = placement::improve(self.snapshot, &self.best.assignment, &budget);
+        let found = placement::improve(self.snapshot, &self.snapshot.incumbent(), &budget);
         self.spend(found.effort);
         // What a clock cut short before the first piece could not be done again.
         if found.effort > 0 {

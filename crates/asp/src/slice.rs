@@ -7,8 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Actor, Constraint, Drag, Message, Places, RunsOn, Scope, SnapshotFile, Unit};
-use placement::{Assignment, Snapshot, SnapshotError};
+use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, Scope, SnapshotFile, Unit};
+use placement::{Assignment, Criterion, Snapshot, SnapshotError};
+
+use crate::partial::Circuit;
 
 /// A whole world with an assignment, ready to be cut.
 pub(crate) struct Ground<'a> {
@@ -20,6 +22,9 @@ pub(crate) struct Ground<'a> {
     /// By actor: units that it would rather be on, and what each is worth.
     wishes_of: Vec<Vec<(usize, u64)>>,
     units_of_node: Vec<Vec<usize>>,
+    circuit: Option<Circuit<'a>>,
+    /// Who can be moved to obey the policy, where it is not obeyed.
+    culprits: Vec<usize>,
     /// By unit: who is there.
     hosted: Vec<Vec<usize>>,
     load: Vec<i64>,
@@ -29,6 +34,15 @@ struct Relation {
     apart: bool,
     scope: Scope,
     members: Vec<usize>,
+}
+
+/// Why a part of the world is no world; it costs that part.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CutError {
+    #[error(transparent)]
+    World(#[from] SnapshotError),
+    #[error("the policy's rules cannot be cut: {0}")]
+    Rules(String),
 }
 
 /// A world of the freed actors, and the way back.
@@ -51,6 +65,8 @@ impl<'a> Ground<'a> {
             relations_of: vec![Vec::new(); snapshot.actors()],
             wishes_of: vec![Vec::new(); snapshot.actors()],
             units_of_node: vec![Vec::new(); snapshot.nodes().len()],
+            circuit: Circuit::new(snapshot),
+            culprits: Vec::new(),
             hosted: Vec::new(),
             load: Vec::new(),
         };
@@ -86,6 +102,8 @@ impl<'a> Ground<'a> {
     pub fn settle(&mut self, assignment: &Assignment) {
         let snapshot = self.snapshot;
         self.assignment.clone_from(assignment);
+        self.culprits =
+            self.circuit.as_ref().map_or_else(Vec::new, |circuit| circuit.culprits(snapshot, assignment));
         self.hosted = vec![Vec::new(); snapshot.units()];
         self.load = vec![0; snapshot.units()];
         for (actor, place) in assignment.iter().enumerate() {
@@ -102,6 +120,11 @@ impl<'a> Ground<'a> {
     /// Where an actor is.
     pub fn place(&self, actor: usize) -> Option<usize> {
         self.assignment[actor]
+    }
+
+    /// Who can be moved to obey the policy, where it is not obeyed.
+    pub fn culprits(&self) -> &[usize] {
+        &self.culprits
     }
 
     /// Who is on a unit.
@@ -126,7 +149,7 @@ impl<'a> Ground<'a> {
     ///
     /// # Errors
     /// When that is no world: two names that are made up here, and that nobody gives, are equal.
-    pub fn cut(&self, freed: &BTreeSet<usize>, targets: &BTreeSet<usize>) -> Result<Slice, SnapshotError> {
+    pub fn cut(&self, freed: &BTreeSet<usize>, targets: &BTreeSet<usize>) -> Result<Slice, CutError> {
         let mut targets = targets.clone();
         targets.extend(freed.iter().filter_map(|&actor| self.assignment[actor]));
         Cut { ground: self, freed, targets, file: SnapshotFile::default(), needs: BTreeMap::new() }.world()
@@ -159,7 +182,7 @@ fn rest_of(unit: &Unit) -> String {
 }
 
 impl Cut<'_> {
-    fn world(mut self) -> Result<Slice, SnapshotError> {
+    fn world(mut self) -> Result<Slice, CutError> {
         let snapshot = self.ground.snapshot;
         let units = self.units();
         self.places(&units);
@@ -176,9 +199,20 @@ impl Cut<'_> {
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
         let kept = |id: &String| snapshot.unit(id).is_some_and(|unit| units.binary_search(&unit).is_ok());
         self.file.exchange_cost.pairs.retain(|pair| kept(&pair.a) && kept(&pair.b));
-        self.file.objectives = snapshot.objectives().into();
+        // The rest of a unit is no actor that passes messages on: paths are for the whole to judge.
+        let of_parts = |level: &Vec<Criterion>| {
+            level.iter().copied().filter(|criterion| *criterion != Criterion::Latency).collect::<Vec<_>>()
+        };
+        let levels = snapshot.objectives().levels().iter().map(of_parts).filter(|level| !level.is_empty());
+        self.file.objectives = Levels::InOrder(levels.collect());
         self.file.version = snapshot.file().version;
-        let world = Snapshot::new(self.file)?;
+        let mut world = Snapshot::new(self.file)?;
+        if let Some(circuit) = &self.ground.circuit {
+            let rules = circuit
+                .sliced(&self.ground.assignment, &freed, &units, world.actors())
+                .map_err(CutError::Rules)?;
+            world = world.with_rules(Some(rules));
+        }
         start.extend((freed.len()..world.actors()).map(|rest| world.current(rest)));
         Ok(Slice { world, start, freed, units })
     }
@@ -229,9 +263,14 @@ impl Cut<'_> {
         self.file.nodes =
             given.nodes.iter().filter(|node| nodes.contains(node.id.as_str())).cloned().collect();
         for constraint in &given.constraints {
-            if let Constraint::Reserve { unit, .. } = constraint
-                && snapshot.unit(unit).is_some_and(|unit| units.binary_search(&unit).is_ok())
-            {
+            let is_kept = match constraint {
+                Constraint::Reserve { unit, .. } => {
+                    snapshot.unit(unit).is_some_and(|unit| units.binary_search(&unit).is_ok())
+                }
+                Constraint::PowerCap { .. } => true,
+                _ => false,
+            };
+            if is_kept {
                 self.file.constraints.push(constraint.clone());
             }
         }

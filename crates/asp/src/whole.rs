@@ -1,6 +1,6 @@
 //! The world as a whole: what is small enough is solved to the end, and proven.
 
-use placement::{Objectives, Snapshot, SnapshotError, SolveError, Stage};
+use placement::{Objectives, Snapshot, SolveError, Stage};
 
 use crate::process::Ended;
 use crate::room::Rooms;
@@ -110,7 +110,7 @@ fn take_bounds(search: &mut Search, scale: &Scale, optimum: &[i64]) -> bool {
 }
 
 /// A scaled world that could not be made costs no more than the solver.
-pub(crate) fn usable<T>(scaled: Result<T, SnapshotError>) -> Option<T> {
+pub(crate) fn usable<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T> {
     if let Err(problem) = &scaled {
         tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
     }
