@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
 
-use crate::program::RULES;
+use crate::program::{APPROXIMATED, RULES};
 
 /// What to solve.
 #[derive(Clone, Debug)]
@@ -101,9 +101,20 @@ pub struct Optimum {
 /// # Errors
 /// When clingo refuses the facts.
 pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
-    let program: Vec<&str> = RULES.iter().copied().chain([facts]).collect();
+    best(&RULES.iter().copied().chain([facts]).collect::<Vec<_>>())
+}
+
+/// The same with the workload of units approximated, as the authors of the APO paper do: for comparison.
+///
+/// # Errors
+/// When clingo refuses the facts.
+pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError> {
+    best(&[APPROXIMATED].into_iter().chain(RULES[1..].iter().copied()).chain([facts]).collect::<Vec<_>>())
+}
+
+fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {
     let mut best = None;
-    run(&Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), at_most: &[] }, |model| {
+    run(&Task { program, seed: 0, conflicts: u64::from(u32::MAX), at_most: &[] }, |model| {
         let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
         atoms.sort_unstable();
         best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
 
+use crate::criteria::Extras;
 use crate::room::{Room, Rooms};
 use crate::symbols::{actor, string};
 use crate::twins::Twins;
@@ -33,6 +34,7 @@ impl<'a> Encoded<'a> {
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
         let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
         let rooms = Rooms::new(snapshot);
+        let extras = Extras::new(snapshot, &rooms);
         let twins = Twins::new(snapshot, &rooms, &movable);
         let mut writer = Writer {
             snapshot,
@@ -47,9 +49,10 @@ impl<'a> Encoded<'a> {
         writer.start(&movable, &twins.ordered(start));
         writer.edges();
         writer.exchange_costs();
-        writer.limits(&rooms);
+        writer.limits(&rooms, &extras);
+        writer.extras(&extras, &rooms);
         writer.constraints();
-        let settled = settled(snapshot);
+        let settled = settled(snapshot, &extras);
         let Writer { actors, units, mut lines, .. } = writer;
         lines.sort_unstable();
         lines.dedup();
@@ -92,28 +95,41 @@ pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 }
 
 /// What fixed actors cost among themselves: everything but overload, when nobody else is placed.
-fn settled(snapshot: &Snapshot) -> Vec<i64> {
+fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
     let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
     let alone: Assignment = (0..snapshot.actors()).map(home).collect();
     let policy = snapshot.penalty(&alone);
-    let cost = Cost { policy, unplaced: 0, overload: 0, migration: 0, ..snapshot.cost(&alone) };
+    let of = |criterion| extras.settled(snapshot, criterion);
+    let cost = Cost {
+        policy,
+        unplaced: 0,
+        overload: 0,
+        migration: 0,
+        bottleneck: 0,
+        consolidate: of(Criterion::Consolidate),
+        energy: of(Criterion::Energy),
+        spread: of(Criterion::Spread),
+        latency: 0,
+        ..snapshot.cost(&alone)
+    };
     cost.vector(snapshot)
 }
 
-struct Writer<'a> {
-    snapshot: &'a Snapshot,
-    actors: Vec<String>,
-    units: Vec<String>,
+/// Facts in the making.
+pub(crate) struct Writer<'a> {
+    pub snapshot: &'a Snapshot,
+    pub actors: Vec<String>,
+    pub units: Vec<String>,
     lines: Vec<String>,
 }
 
 impl Writer<'_> {
-    fn fact(&mut self, name: &str, terms: &[&dyn std::fmt::Display]) {
+    pub fn fact(&mut self, name: &str, terms: &[&dyn std::fmt::Display]) {
         let terms: Vec<String> = terms.iter().map(ToString::to_string).collect();
         self.lines.push(format!("{name}({}).\n", terms.join(",")));
     }
 
-    fn aims_at(&self, criterion: Criterion) -> bool {
+    pub fn aims_at(&self, criterion: Criterion) -> bool {
         self.snapshot.objectives().names(criterion)
     }
 
@@ -216,7 +232,7 @@ impl Writer<'_> {
     }
 
     /// Says where a fixed actor is.
-    fn resident(&mut self, actor: usize) {
+    pub fn resident(&mut self, actor: usize) {
         if let Some(home) = self.snapshot.current(actor).filter(|_| self.snapshot.is_fixed(actor)) {
             let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
             self.fact("actor", &[&symbol]);
@@ -225,7 +241,7 @@ impl Writer<'_> {
     }
 
     fn exchange_costs(&mut self) {
-        if !self.aims_at(Criterion::Communication) {
+        if !self.aims_at(Criterion::Communication) && !self.aims_at(Criterion::Latency) {
             return;
         }
         let snapshot = self.snapshot;
@@ -258,11 +274,15 @@ impl Writer<'_> {
         }
     }
 
-    fn limits(&mut self, rooms: &Rooms) {
+    fn limits(&mut self, rooms: &Rooms, extras: &Extras) {
         let snapshot = self.snapshot;
+        let mut weighed: BTreeSet<usize> = extras.full.iter().copied().collect();
+        weighed.extend(extras.meters.iter().map(|(unit, _)| *unit));
         if self.aims_at(Criterion::Overload) {
             self.overload(rooms);
+            weighed.extend((0..snapshot.units()).filter(|&unit| rooms.work[unit].binds()));
         }
+        self.work(&weighed);
         let mut of_units = vec![false; snapshot.resources().len()];
         let mut of_nodes = of_units.clone();
         for unit in 0..snapshot.units() {
@@ -310,15 +330,16 @@ impl Writer<'_> {
         for unit in (0..snapshot.units()).filter(|&unit| rooms.work[unit].binds()) {
             self.fact("headroom", &[&self.units[unit].clone(), &rooms.work[unit].left]);
         }
-        for (name, largest) in [("most_bit", most), ("least_bit", least)] {
-            for bit in 0..(i64::BITS - largest.leading_zeros()) {
-                self.fact(name, &[&bit, &(1i64 << bit)]);
-            }
-        }
+        self.bits("most_bit", &[], most);
+        self.bits("least_bit", &[], least);
+    }
+
+    /// What actors ask of units whose load counts, by kind.
+    fn work(&mut self, weighed: &BTreeSet<usize>) {
+        let snapshot = self.snapshot;
         for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-            let tight = |unit: &&usize| rooms.work[**unit].binds();
             let mut kinds = BTreeMap::new();
-            for &unit in snapshot.candidates(actor).iter().filter(tight) {
+            for &unit in snapshot.candidates(actor).iter().filter(|unit| weighed.contains(unit)) {
                 kinds.insert(snapshot.file().units[unit].kind.as_str(), unit);
             }
             for (kind, unit) in kinds {

@@ -8,6 +8,7 @@
 //! `main`.
 
 mod child;
+mod criteria;
 mod engine;
 mod facts;
 mod neighbourhood;
@@ -25,5 +26,5 @@ mod twins;
 mod whole;
 
 pub use child::{Limits, run_child_if_asked};
-pub use engine::{EngineError, Optimum, optimum};
+pub use engine::{EngineError, Optimum, optimum, optimum_approximated};
 pub use strategy::Asp;

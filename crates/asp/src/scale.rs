@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use placement::file::{Constraint, ExchangeCost, SnapshotFile};
-use placement::{Criterion, Snapshot, SnapshotError};
+use placement::{Criterion, Objectives, Snapshot, SnapshotError};
 
+use crate::criteria::{Extras, INDIVISIBLE, dearest_message};
 use crate::room::{Room, Rooms};
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
@@ -52,6 +53,7 @@ impl Scale {
             let before = scale.clone();
             scale.enlarge(&peaks);
             scale.join(snapshot);
+            scale.check(snapshot, &peaks)?;
             if scale == before {
                 return Ok(scale);
             }
@@ -66,6 +68,29 @@ impl Scale {
             scale.join(snapshot);
             peaks = Peaks::of(&scale.apply(snapshot, Rounding::Cautious)?);
         }
+    }
+
+    /// Refuses what would have to be divided and cannot be: criteria that count, and what is added to them.
+    fn check(&self, snapshot: &Snapshot, peaks: &Peaks) -> Result<(), SnapshotError> {
+        let refused = |level: &Vec<Criterion>| {
+            let problem = format!("the numbers of `{}` are too large for the solver", Objectives::key(level));
+            Err(SnapshotError { path: "objectives".to_owned(), problem })
+        };
+        for (position, level) in snapshot.objectives().levels().iter().enumerate() {
+            if !level.iter().any(|criterion| INDIVISIBLE.contains(criterion)) {
+                continue;
+            }
+            let added_overload = level.contains(&Criterion::Overload) && self.work > 1;
+            let prices = level.contains(&Criterion::Latency) && self.costs > 1;
+            if self.level(snapshot, position) > 1 || added_overload || prices {
+                return refused(level);
+            }
+        }
+        if peaks.watts > LARGEST_SUM {
+            let problem = "the watts are too large for the solver".to_owned();
+            return Err(SnapshotError { path: "units".to_owned(), problem });
+        }
+        Ok(())
     }
 
     fn enlarge(&mut self, peaks: &Peaks) {
@@ -234,6 +259,7 @@ struct Peaks {
     work: i64,
     resources: Vec<i64>,
     levels: Vec<i64>,
+    watts: i64,
 }
 
 impl Peaks {
@@ -252,13 +278,21 @@ impl Peaks {
             }
         }
         let totals = Totals::of(snapshot);
+        let extras = Extras::new(snapshot, &rooms);
         let of = |criterion: &Criterion| match criterion {
             Criterion::Overload => 2 * most_overload,
+            counted if INDIVISIBLE.contains(counted) => extras.most(snapshot, *counted),
             other => totals.0.get(other).copied().unwrap_or(0),
         };
         let level = |level: &Vec<Criterion>| level.iter().map(of).fold(0, i64::saturating_add);
         let levels = snapshot.objectives().levels().iter().map(level).collect();
-        Self { work: if names_overload { work } else { 0 }, resources, levels }
+        let work = if names_overload { work } else { 0 };
+        Self {
+            work: work.max(extras.most_work(snapshot, &rooms)),
+            resources,
+            levels,
+            watts: extras.most_watts(snapshot),
+        }
     }
 }
 
@@ -293,16 +327,4 @@ impl Totals {
         let total = self.0.entry(criterion).or_default();
         *total = total.saturating_add(value);
     }
-}
-
-/// What one message can cost at most, over all classes and the correction for a pair of units.
-fn dearest_message(snapshot: &Snapshot) -> i64 {
-    let file = snapshot.file();
-    let kinds = file.units.iter().map(|unit| unit.kind.as_str()).collect::<std::collections::BTreeSet<_>>();
-    let pairs = kinds.iter().flat_map(|a| kinds.iter().map(|b| snapshot.kind_cost(a, b)));
-    let cost = &file.exchange_cost;
-    let added = [cost.other_numa, cost.other_node, cost.other_zone];
-    let dearest_pair = cost.pairs.iter().map(|pair| pair.cost).max().unwrap_or(0);
-    let added = added.into_iter().chain([dearest_pair]).map(|cost| i64::try_from(cost).unwrap_or(i64::MAX));
-    pairs.max().unwrap_or(0).saturating_add(added.fold(0, i64::saturating_add))
 }

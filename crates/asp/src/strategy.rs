@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use placement::file::Constraint;
-use placement::{Answer, Budget, Criterion, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Budget, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use crate::child::Limits;
+use crate::criteria::INDIVISIBLE;
 use crate::rounds;
 use crate::search::Search;
 use crate::whole::{self, Verdict};
@@ -94,9 +95,6 @@ impl Strategy for Asp {
             return Ok(search.answer(StoppedBy::Deadline));
         }
         search.allow(self.pieces);
-        if !is_encoded(snapshot) {
-            search.do_without_solver();
-        }
         if whole::is_small(snapshot) && search.has_solver() && search.over().is_none() {
             search.wake_solver();
             search.improve(PIECES_BEFORE_ALL);
@@ -108,6 +106,9 @@ impl Strategy for Asp {
                 Verdict::Stopped => return Ok(search.answer(StoppedBy::Deadline)),
                 Verdict::Open => search.allow(PIECES_AFTER_ALL.min(self.pieces)),
             }
+        }
+        if !has_parts(snapshot) {
+            search.do_without_solver();
         }
         rounds::run(search)
     }
@@ -123,11 +124,10 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
     Ok(Answer { stage: Stage::Construction, ..placed })
 }
 
-/// Whether the rules of `policies/` know everything that the snapshot asks for.
-fn is_encoded(snapshot: &Snapshot) -> bool {
-    use Criterion::{Bottleneck, Consolidate, Energy, Latency, Spread};
-    let unknown = [Bottleneck, Consolidate, Energy, Latency, Spread];
+/// Whether a part of the world can be priced without the rest: not so where a figure of the whole counts that slices do
+/// not know.
+fn has_parts(snapshot: &Snapshot) -> bool {
     let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
-    !unknown.iter().any(|criterion| snapshot.objectives().names(*criterion))
+    !INDIVISIBLE.iter().any(|criterion| snapshot.objectives().names(*criterion))
         && !snapshot.file().constraints.iter().any(cap)
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::Constraint;
-use placement::{Assignment, Snapshot};
+use placement::{Assignment, Criterion, Snapshot};
 
 use crate::room::{Room, Rooms};
 
@@ -52,6 +52,7 @@ impl Twins {
             let binding = |room: &Room| Some(room.left).filter(|_| room.binds());
             let mut left = vec![binding(&rooms.work[unit]), rooms.slots[unit].as_ref().and_then(binding)];
             left.extend(rooms.units[unit].iter().map(binding));
+            left.extend(unlike(snapshot, rooms, unit));
             if !shares {
                 left.extend(rooms.nodes[node].iter().map(binding));
             }
@@ -97,6 +98,32 @@ impl Twins {
     }
 }
 
+/// What else tells a unit from others, where a criterion or a cap counts it.
+fn unlike(snapshot: &Snapshot, rooms: &Rooms, unit: usize) -> Vec<Option<i64>> {
+    let aims_at = |criterion| snapshot.objectives().names(criterion);
+    let number = |given: Option<u64>| i64::try_from(given.unwrap_or(0)).ok();
+    let given = &snapshot.file().units[unit];
+    let mut told = Vec::new();
+    let of_power = aims_at(Criterion::Energy) || !snapshot.power_caps().is_empty();
+    if of_power || aims_at(Criterion::Bottleneck) {
+        told.extend([Some(snapshot.capacity(unit)), Some(rooms.work[unit].left)]);
+    }
+    if of_power || aims_at(Criterion::Consolidate) {
+        let stays = |actor: usize| snapshot.is_fixed(actor) && snapshot.current(actor) == Some(unit);
+        told.push(Some(i64::from((0..snapshot.actors()).any(stays))));
+    }
+    if of_power {
+        told.extend([number(given.power_watts), number(given.idle_watts)]);
+        for cap in snapshot.power_caps() {
+            let (place, limit) = cap.of(unit);
+            let others = (0..snapshot.units()).filter(|other| cap.of(*other).0 == place).count();
+            // A place of its own is as good as another with the same limit.
+            told.extend([Some(limit), if others > 1 { i64::try_from(place).ok() } else { None }]);
+        }
+    }
+    told
+}
+
 /// Units that something speaks of: where an actor runs or wants to be, links of their own, fixed actors with ties.
 fn singled_out(snapshot: &Snapshot) -> BTreeSet<usize> {
     let file = snapshot.file();
@@ -118,7 +145,8 @@ fn singled_out(snapshot: &Snapshot) -> BTreeSet<usize> {
         single_out(&pair.b);
     }
     for (position, actor) in file.actors.iter().enumerate() {
-        let is_tied = || tied.contains(actor.id.as_str()) || !snapshot.edges(position).is_empty();
+        let counts = snapshot.objectives().names(Criterion::Spread) && actor.group.is_some();
+        let is_tied = || counts || tied.contains(actor.id.as_str()) || !snapshot.edges(position).is_empty();
         if !actor.fixed || is_tied() {
             actor.current.iter().for_each(|unit| single_out(unit));
         }

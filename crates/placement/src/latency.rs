@@ -102,6 +102,11 @@ impl Snapshot {
         self.index.paths.longest(|from, to| Some(self.exchange_cost(place(from)?, place(to)?)))
     }
 
+    /// How many messages the longest path has, where a level names `latency`; 0 otherwise.
+    pub fn longest_path(&self) -> usize {
+        usize::try_from(self.index.paths.longest(|_, _| Some(1))).expect("a count of messages is small")
+    }
+
     /// Whom an actor sends messages to, ascending, where a level names `latency`; nobody otherwise.
     pub fn sends_to(&self, actor: usize) -> &[usize] {
         self.index.paths.next(actor)

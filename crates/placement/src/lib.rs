@@ -40,6 +40,7 @@ pub use index::{Edge, Implementation};
 pub use judge::{Derived, Judge, JudgeError, Judgement, NoPolicy};
 pub use objectives::{Criterion, Objectives};
 pub use plan::{Move, Plan, PlanError, Unplaced, plan};
+pub use power::PowerCap;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use rules::{Demand, GroundRule, Rules, Ruling};

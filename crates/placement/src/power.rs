@@ -8,15 +8,15 @@ use crate::{Assignment, Snapshot};
 
 /// A `powerCap` over numbered places.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PowerCap {
+pub struct PowerCap {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// By unit: the number of its place.
-    pub place: Vec<usize>,
+    pub(crate) place: Vec<usize>,
     /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
-    pub limit: Vec<i64>,
+    pub(crate) limit: Vec<i64>,
     /// By place: its name, for people.
-    pub name: Vec<String>,
+    pub(crate) name: Vec<String>,
 }
 
 impl Snapshot {
@@ -24,6 +24,11 @@ impl Snapshot {
     /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
     pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
         self.index.draw(unit, load, in_use)
+    }
+
+    /// The caps on power.
+    pub fn power_caps(&self) -> &[PowerCap] {
+        &self.index.caps
     }
 
     /// Places that draw more than a cap allows: the constraint, the place, watts, and what is allowed.
@@ -46,8 +51,14 @@ impl Snapshot {
 }
 
 impl PowerCap {
+    /// The number of a unit's place, and the watts that may be drawn there: the cap, or what fixed actors draw there by
+    /// themselves where that is more.
+    pub fn of(&self, unit: usize) -> (usize, i64) {
+        (self.place[unit], self.limit[self.place[unit]])
+    }
+
     /// By place, from what each unit draws.
-    pub fn drawn(&self, units: &[i64]) -> Vec<i64> {
+    pub(crate) fn drawn(&self, units: &[i64]) -> Vec<i64> {
         let mut drawn = vec![0; self.limit.len()];
         for (unit, watts) in units.iter().enumerate() {
             drawn[self.place[unit]] += watts;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use placement::Criterion;
-use placement::file::{Actor, Constraint, Levels, Places, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, CapScope, Constraint, Levels, Places, Scope, SnapshotFile, Unit};
 
 /// Where each actor of the file is, by position.
 pub type Assigned = Vec<Option<usize>>;
@@ -49,7 +49,10 @@ pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
 /// Unplaced actors, then each level's sum.
 pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
     let unplaced = places.iter().filter(|place| place.is_none()).count();
-    let Levels::InOrder(mut levels) = file.objectives.clone() else { panic!("these worlds say their order") };
+    let mut levels = match &file.objectives {
+        Levels::InOrder(levels) => levels.clone(),
+        Levels::Adaptive => adaptive(file),
+    };
     let prefers = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::Prefer { .. }));
     if prefers && !levels.iter().flatten().any(|criterion| *criterion == Criterion::Policy) {
         levels.push(vec![Criterion::Policy]);
@@ -91,17 +94,83 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             }
             _ => 0,
         })),
-        other => panic!("these worlds do not aim at {other}"),
+        Criterion::Bottleneck => {
+            let full = |unit: usize| {
+                let capacity = i64::try_from(file.units[unit].capacity).unwrap();
+                load(file, places, unit) * 1000 / capacity
+                    + i64::from(load(file, places, unit) * 1000 % capacity > 0)
+            };
+            (0..file.units.len()).map(full).max().unwrap_or(0)
+        }
+        Criterion::Consolidate => {
+            let used = (0..file.units.len()).filter(|unit| places.contains(&Some(*unit)));
+            i64::try_from(used.count()).unwrap()
+        }
+        Criterion::Energy => (0..file.units.len()).map(|unit| watts(file, places, unit)).sum(),
+        Criterion::Spread => {
+            let mut groups: BTreeMap<&String, Vec<&Unit>> = BTreeMap::new();
+            for (actor, place) in file.actors.iter().zip(places) {
+                if let (Some(group), Some(unit)) = (&actor.group, place) {
+                    groups.entry(group).or_default().push(&file.units[*unit]);
+                }
+            }
+            let most = |units: &Vec<&Unit>| {
+                let with = |u: &&Unit| units.iter().filter(|v| same(Scope::Zone, u, v)).count();
+                i64::try_from(units.iter().map(with).max().unwrap_or(0)).unwrap()
+            };
+            groups.values().map(most).sum()
+        }
+        Criterion::Latency => {
+            file.actors.iter().map(|actor| dearest_from(file, places, &actor.id)).max().unwrap_or(0)
+        }
     }
+}
+
+/// Σ rates, or drags, of pairs that are not settled over the square of the actors that can move: 1000 is relevant.
+fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
+    use Criterion::{Annoyance, Communication, Migration, Overload};
+    let fixed = |id: &str| file.actors[position(file, id)].fixed;
+    let free = file.actors.iter().filter(|actor| !actor.fixed).count() as u64;
+    let relevant = |sum: u64| free > 0 && sum >= 1000 * free * free;
+    let open = |a: &str, b: &str| a != b && !(fixed(a) && fixed(b));
+    let messages = file.messages.iter().filter(|m| open(&m.from, &m.to)).map(|m| m.count);
+    let drags = file.annoyance.iter().filter(|pair| open(&pair.a, &pair.b)).map(|pair| pair.drag);
+    match (relevant(messages.sum()), relevant(drags.sum())) {
+        (true, false) => vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]],
+        (false, true) => vec![vec![Overload], vec![Annoyance], vec![Communication, Migration]],
+        _ => vec![vec![Overload], vec![Communication, Migration, Annoyance]],
+    }
+}
+
+/// The dearest path of messages from an actor on.
+fn dearest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
+    let place = |id: &str| places[position(file, id)];
+    let steps = file.messages.iter().filter(|m| m.from == from && m.to != from && m.count > 0);
+    let beyond = steps.filter_map(|message| {
+        let (u, v) = (place(from)?, place(&message.to)?);
+        let step = if u == v { 0 } else { i64::try_from(exchange(file, u, v)).unwrap() };
+        Some(step + dearest_from(file, places, &message.to))
+    });
+    beyond.max().unwrap_or(0)
+}
+
+fn watts(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
+    let given = &file.units[unit];
+    let number = |given: u64| i64::try_from(given).unwrap();
+    let idle = if places.contains(&Some(unit)) { given.idle_watts.unwrap_or(0) } else { 0 };
+    let drawn = load(file, places, unit) * number(given.power_watts.unwrap_or(0));
+    number(idle) + drawn / number(given.capacity) + i64::from(drawn % number(given.capacity) > 0)
+}
+
+fn load(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
+    let work = |actor: &Actor| i64::try_from(actor.runs_on[&file.units[unit].kind].work).unwrap();
+    on(file, places, unit).map(work).sum()
 }
 
 /// By unit.
 pub fn overloads(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
-    let over = |unit: usize| {
-        let work = |actor: &Actor| i64::try_from(actor.runs_on[&file.units[unit].kind].work).unwrap();
-        let load: i64 = on(file, places, unit).map(work).sum();
-        (load - i64::try_from(file.units[unit].capacity).unwrap()).max(0)
-    };
+    let over =
+        |unit: usize| (load(file, places, unit) - i64::try_from(file.units[unit].capacity).unwrap()).max(0);
     (0..file.units.len()).map(over).collect()
 }
 
@@ -231,6 +300,21 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
             let current = &file.actors[position(file, actor)].current;
             !inside(places, there) || (*except_current && current.as_ref() == Some(&there.id))
         }),
-        Constraint::Prefer { .. } | Constraint::Reserve { .. } | Constraint::PowerCap { .. } => true,
+        Constraint::PowerCap { on, max, .. } => {
+            let alone: Assigned =
+                file.actors.iter().zip(places).map(|(actor, place)| place.filter(|_| actor.fixed)).collect();
+            file.units.iter().all(|one| {
+                let in_place = |unit: &usize| match on {
+                    CapScope::Node => file.units[*unit].node == one.node,
+                    CapScope::Zone => same(Scope::Zone, &file.units[*unit], one),
+                    CapScope::All => true,
+                };
+                let drawn = |places: &Assigned| -> i64 {
+                    (0..file.units.len()).filter(in_place).map(|unit| watts(file, places, unit)).sum()
+                };
+                drawn(places) <= i64::try_from(*max).unwrap() || drawn(places) == drawn(&alone)
+            })
+        }
+        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
 }

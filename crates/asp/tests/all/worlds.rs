@@ -5,37 +5,56 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use placement::Criterion;
 use placement::file::{
-    Actor, Constraint, Drag, ExchangeCost, Levels, Message, Node, PairCost, Places, RunsOn, Scope,
+    Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, PairCost, Places, RunsOn, Scope,
     SnapshotFile, Unit,
 };
+use strum::IntoEnumIterator as _;
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
 
-/// At most 6 actors and 4 units.
+/// At most 7 actors and 4 units.
 pub fn world(seed: u64) -> SnapshotFile {
     let dice = &mut Rng::with_seed(seed);
     let nodes = dice.usize(1..=3);
-    let mut file = SnapshotFile {
-        version: placement::file::VERSION,
-        nodes: (0..nodes).map(|node| self::node(dice, node)).collect(),
-        ..SnapshotFile::default()
-    };
-    let roomy = dice.bool();
-    file.units = (0..dice.usize(1..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
+    let mut file = SnapshotFile { version: placement::file::VERSION, ..SnapshotFile::default() };
+    // Where there is room for everybody criteria decide, and constraints where there is not.
+    let roomy = dice.u8(..5) > 1;
+    file.nodes = (0..nodes).map(|node| self::node(dice, node, roomy)).collect();
+    file.units = (0..dice.usize(2..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
     // Units are alike only where nothing runs yet.
     let fresh = dice.bool();
     if fresh {
         repeat_units(dice, &mut file);
     }
-    file.actors = (0..dice.usize(1..=6)).map(|number| actor(dice, number, &file.units, fresh)).collect();
+    file.actors = (0..dice.usize(3..=7).min(dice.usize(3..=7)))
+        .map(|number| actor(dice, number, &file.units, fresh, roomy))
+        .collect();
     edges(dice, &mut file);
     file.exchange_cost = exchange_cost(dice, &file.units);
-    for _ in 0..dice.usize(..=5) {
+    for _ in 0..dice.usize(..=if roomy { 3 } else { 5 }) {
         let constraint = constraint(dice, &file);
         file.constraints.extend(constraint);
     }
+    for _ in 0..dice.usize(1..4) {
+        let unit = file.units[dice.usize(..file.units.len())].id.clone();
+        let actor = file.actors[dice.usize(..file.actors.len())].id.clone();
+        file.constraints.push(Constraint::Prefer { actor, unit, weight: dice.u64(1..9) });
+    }
     file.objectives = objectives(dice);
+    if matches!(&file.objectives, Levels::InOrder(levels) if levels.concat().contains(&Criterion::Latency)) {
+        without_cycles(&mut file);
+    }
     file
+}
+
+/// Turns messages round that go from a later actor to an earlier one.
+fn without_cycles(file: &mut SnapshotFile) {
+    let position = |id: &str| file.actors.iter().position(|actor| actor.id == id);
+    for message in &mut file.messages {
+        if position(&message.from) > position(&message.to) {
+            std::mem::swap(&mut message.from, &mut message.to);
+        }
+    }
 }
 
 /// Makes units alike that would not be by chance: on one node, or each on a node of its own.
@@ -47,10 +66,11 @@ fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
             let id = format!("{node}/{}-{number}", first.kind);
             let mut twin = Unit { id, node: node.clone(), ..first.clone() };
             // Now and then alike but for one thing.
-            match dice.u8(..6) {
+            match dice.u8(..7) {
                 0 => twin.zone = Some("zone-2".into()),
                 1 => twin.numa = Some("numa-2".into()),
                 2 => twin.capacity += 1,
+                3 => twin.idle_watts = Some(4),
                 _ => {}
             }
             file.units[number] = twin;
@@ -66,9 +86,12 @@ fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
     }
 }
 
-fn node(dice: &mut Rng, number: usize) -> Node {
+fn node(dice: &mut Rng, number: usize, roomy: bool) -> Node {
     let mut provides = BTreeMap::new();
-    if dice.u8(..3) > 0 {
+    if roomy {
+        provides.insert("cores".to_owned(), dice.u64(6..20));
+        provides.insert("pods".to_owned(), 7);
+    } else if dice.u8(..3) > 0 {
         provides.insert("cores".to_owned(), dice.u64(3..12));
         provides.insert("pods".to_owned(), dice.u64(2..7));
     }
@@ -79,7 +102,9 @@ fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
     let node = dice.usize(..nodes);
     let kind = KINDS[dice.usize(..3).min(dice.usize(..3))];
     let mut provides = BTreeMap::new();
-    if dice.u8(..4) > 0 {
+    if roomy {
+        provides.insert("memory".to_owned(), dice.u64(5..20));
+    } else if dice.u8(..4) > 0 {
         provides.insert("memory".to_owned(), dice.u64(2..9));
     }
     Unit {
@@ -88,19 +113,23 @@ fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
         node: format!("node-{node}"),
         zone: (dice.u8(..3) > 0).then(|| format!("zone-{}", dice.u8(..2))),
         numa: (dice.u8(..3) > 0).then(|| format!("numa-{}", dice.u8(..2))),
-        capacity: if roomy { dice.u64(10..30) } else { dice.u64(1..10) },
-        slots: (dice.u8(..4) == 0).then(|| dice.u64(..5)),
+        // Overload is as likely with room as without: it keeps nobody out.
+        capacity: if dice.bool() { dice.u64(10..30) } else { dice.u64(1..10) },
+        slots: (dice.u8(..4) == 0).then(|| if roomy { dice.u64(2..5) } else { dice.u64(..5) }),
         provides,
+        power_watts: (dice.u8(..3) > 0).then(|| dice.u64(..12)),
+        idle_watts: (dice.u8(..3) > 0).then(|| dice.u64(..5)),
         ..Unit::default()
     }
 }
 
-fn actor(dice: &mut Rng, number: usize, units: &[Unit], fresh: bool) -> Actor {
+fn actor(dice: &mut Rng, number: usize, units: &[Unit], fresh: bool, roomy: bool) -> Actor {
     let home = &units[dice.usize(..units.len())];
     let fixed = dice.u8(..if fresh { 10 } else { 5 }) == 0;
     let mut runs_on = BTreeMap::new();
     for kind in KINDS {
-        if dice.u8(..3) == 0 || (kind == home.kind && (fixed || dice.u8(..10) > 0)) {
+        let often = dice.u8(..3) < 1 + u8::from(roomy);
+        if often || (kind == home.kind && (fixed || roomy || dice.u8(..10) > 0)) {
             let mut runs = RunsOn { work: dice.u64(..10), ..RunsOn::default() };
             if dice.u8(..4) == 0 {
                 runs.requires.insert("memory".into(), dice.u64(..3));
@@ -122,7 +151,8 @@ fn actor(dice: &mut Rng, number: usize, units: &[Unit], fresh: bool) -> Actor {
         requires,
         move_cost: dice.u64(..8),
         fixed,
-        current: (fixed || (!fresh && dice.bool())).then(|| home.id.clone()),
+        group: (dice.u8(..3) > 0).then(|| format!("group-{}", dice.u8(..2))),
+        current: (fixed || (!fresh && dice.u8(..4) > 0)).then(|| home.id.clone()),
         ..Actor::default()
     }
 }
@@ -156,7 +186,7 @@ fn exchange_cost(dice: &mut Rng, units: &[Unit]) -> ExchangeCost {
     let mut some = |most: u64| if dice.bool() { dice.u64(..most) } else { 0 };
     let (other_numa, other_node, other_zone) = (some(5), some(10), some(10));
     let mut pairs: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    for _ in 0..dice.usize(..3) {
+    for _ in 0..dice.usize(..4) {
         let (a, b) = (dice.usize(..units.len()), dice.usize(..units.len()));
         if a != b {
             pairs.insert((a.min(b), a.max(b)), dice.u64(..30));
@@ -188,7 +218,7 @@ fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         1 => Places::Nodes(vec![unit.node.clone()]),
         _ => unit.zone.clone().map_or(Places::Units(vec![unit.id.clone()]), |zone| Places::Zones(vec![zone])),
     };
-    Some(match dice.u8(..11) {
+    Some(match dice.u8(..15) {
         0 | 8 => Constraint::Apart { on, actors, reason: None },
         1 | 9 => Constraint::Together { on, actors, reason: None },
         2 => {
@@ -203,19 +233,46 @@ fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         4 => Constraint::Never { actors, places, except_current: false, reason: None },
         5 => Constraint::Never { actors, places, except_current: true, reason: None },
         6 => Constraint::Prefer { actor, unit: unit.id, weight: dice.u64(..9) },
-        _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: dice.u64(1..6) },
+        10 | 11 => {
+            let on = [CapScope::Node, CapScope::Zone, CapScope::All][dice.usize(..3)];
+            Constraint::PowerCap { on, max: dice.u64(1..24), reason: None }
+        }
+        _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: dice.u64(2..9) },
     })
 }
 
-/// The default now and then, else any criteria in any order, some of them summed.
+/// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
 fn objectives(dice: &mut Rng) -> Levels {
-    use Criterion::{Annoyance, Communication, Interference, Migration, Overload, Policy};
-    if dice.u8(..4) == 0 {
-        return Levels::default();
+    use Criterion::{
+        Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Migration,
+        Overload, Policy, Spread,
+    };
+    match dice.u8(..16) {
+        0 => return Levels::default(),
+        1 => return Levels::Adaptive,
+        _ => {}
     }
-    let mut criteria = vec![Overload, Communication, Annoyance, Interference, Migration, Policy];
+    let mut criteria: Vec<Criterion> = Criterion::iter().collect();
     dice.shuffle(&mut criteria);
-    criteria.truncate(dice.usize(1..=6));
+    // Those that seldom decide come first more often, and before what is against them.
+    if dice.u8(..8) > 0 {
+        let [first, second] = [
+            [Consolidate, Bottleneck],
+            [Spread, Communication],
+            [Latency, Spread],
+            [Annoyance, Interference],
+            [Energy, Overload],
+            [Spread, Bottleneck],
+            [Migration, Bottleneck],
+            [Policy, Annoyance],
+            [Migration, Overload],
+            [Interference, Consolidate],
+            [Policy, Communication],
+        ][dice.usize(..11)];
+        criteria.retain(|criterion| ![first, second].contains(criterion));
+        criteria.splice(0..0, [first, second]);
+    }
+    criteria.truncate(dice.usize(1..=7));
     let mut levels: Vec<Vec<Criterion>> = Vec::new();
     for criterion in criteria {
         match levels.last_mut() {
