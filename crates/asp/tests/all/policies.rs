@@ -198,3 +198,89 @@ fn an_incumbent_is_the_first_model() {
 fn facts_that_clingo_does_not_understand_are_an_error() {
     assert!(asp::optimum("cu(").unwrap_err().to_string().contains("pars"));
 }
+
+#[test]
+fn the_bottleneck_is_the_fullest_unit() {
+    let bits =
+        "peak_bit(0,1024). peak_bit(1,512). peak_bit(2,256). peak_bit(3,128). peak_bit(4,64). peak_bit(5,32).
+        peak_bit(6,16). peak_bit(7,8). peak_bit(8,4). peak_bit(9,2). peak_bit(10,1). level(bottleneck,1).";
+    let loads = "work(a,x,5). work(b,x,6). full(u,9,0).";
+    assert_eq!(
+        free(&format!("{bits} {loads} full(v,7,0).")),
+        "run_on(a,v) run_on(b,u) [0,715]",
+        "5/7 and 6/9"
+    );
+    assert_eq!(
+        free(&format!("{bits} {loads} full(v,20,15000).")),
+        "run_on(a,v) run_on(b,u) [0,1000]",
+        "three quarters of v are taken, and it is full with a"
+    );
+}
+
+#[test]
+fn units_in_use_are_counted_once_and_those_of_others_are_not() {
+    assert!(free("level(consolidate,1). counted(u). counted(v).").ends_with("[0,1]"));
+    assert_eq!(free("level(consolidate,1). counted(u)."), "run_on(a,v) run_on(b,v) [0,0]");
+    assert_eq!(apart("level(consolidate,1). counted(u). counted(v)."), [0, 2]);
+}
+
+#[test]
+fn energy_is_what_idles_and_what_the_load_adds() {
+    let watts = "level(energy,1). work(a,x,5). work(b,x,6). idle_watts(u,3). idle_watts(v,4).";
+    assert_eq!(free(watts), "run_on(a,u) run_on(b,u) [0,3]");
+    let bits =
+        |unit| (0..6).map(|bit| format!("watt_bit({unit},{bit},{}).", 1 << bit)).collect::<Vec<_>>().concat();
+    let meters = format!("{watts} meter(u,10,4,0). {} {}", bits("u"), "");
+    assert_eq!(free(&meters), "run_on(a,v) run_on(b,v) [0,4]", "28 W for 11 of 4");
+    // Others draw 3 W of v already: 3 + 28 W on u and 3 W there, or 4 + 30 W on v.
+    let both = format!("{meters} meter(v,10,4,10). {}", bits("v"));
+    assert!(free(&both).ends_with("[0,34]"), "{}", free(&both));
+}
+
+#[test]
+fn a_cap_on_power_counts_both() {
+    let cap = "idle_watts(u,3). capped(0,u). capped(0,v). work(a,x,5). work(b,x,6). meter(u,2,2,0). watt_bit(u,0,1).
+        watt_bit(u,1,2). watt_bit(u,2,4). watt_bit(u,3,8).";
+    assert_eq!(free(&format!("power_left(0,14). {cap} :- run_on(_,v).")), "run_on(a,u) run_on(b,u) [0]");
+    assert!(free(&format!("power_left(0,13). {cap} :- run_on(_,v).")).ends_with("[1]"), "11 W and 3 W");
+    assert_eq!(free(&format!("power_left(0,2). {cap}")), "run_on(a,v) run_on(b,v) [0]");
+}
+
+#[test]
+fn spread_is_what_a_group_has_most_of_in_one_zone() {
+    let groups = "level(spread,1). in_group(a,0). in_group(b,0). crowd_bit(0,0,1). crowd_bit(0,1,2).";
+    assert!(free(&format!("{groups} cu_zone(u,y). cu_zone(v,z).")).ends_with("[0,1]"));
+    assert!(free(groups).ends_with("[0,1]"), "zones that are not known differ");
+    assert!(free(&format!("{groups} cu_zone(u,y). cu_zone(v,y).")).ends_with("[0,2]"));
+    let others = "in_group(c,0). fixed(c,u). in_group(d,0). fixed(d,u). cu_zone(u,y). cu_zone(v,z).";
+    assert!(free(&format!("{groups} {others}")).contains("run_on(a,v) run_on(b,v)"), "two are there already");
+}
+
+#[test]
+fn latency_is_the_dearest_path() {
+    let bits =
+        "until_bit(0,1). until_bit(1,2). until_bit(2,4). until_bit(3,8). until_bit(4,16). level(latency,1).";
+    let path = "kind_cost(x,x,1). kind_cost(x,y,5). kind_cost(y,y,1). sends(b,a). link(a,b).";
+    assert_eq!(apart(&format!("{bits} {path}")), [0, 5]);
+    let chain = "sends(a,c). link(a,c). fixed(c,v).";
+    assert_eq!(apart(&format!("{bits} {path} {chain}")), [0, 10], "from v to u and back");
+    assert_eq!(
+        apart(&format!("{bits} {path} other_node(3). pair_extra(u,v,-2). pair_extra(v,u,-2).")),
+        [0, 6]
+    );
+}
+
+/// The exact sums are 5 and 6 on two units of 5; the mean is 5 for both.
+#[test]
+fn the_approximated_workload_is_actors_times_the_mean() {
+    let facts = format!(
+        "{TWO_APART} level(overload,1). most_bit(0,1). most_bit(1,2). work(a,x,4). work(b,y,6). work(b,x,7).
+         headroom(u,5). headroom(v,5)."
+    );
+    assert_eq!(asp::optimum(&facts).unwrap().unwrap().vector, [0, 1]);
+    let approximated = asp::optimum_approximated(&facts).unwrap().unwrap();
+    // By kind: on x the mean of 4 and 7 is 5, on y there is 6 alone.
+    assert_eq!(approximated.vector, [0, 1]);
+    let even = facts.replace("work(b,y,6)", "work(b,y,6). work(a,y,3)");
+    assert_eq!(asp::optimum_approximated(&even).unwrap().unwrap().vector, [0, 0], "on y it is 4 now");
+}
