@@ -7,7 +7,7 @@ use asp::{Asp, Limits};
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use placement::{Budget, Cost, NoPolicy, Plan, Snapshot, StoppedBy, Strategy};
+use placement::{Budget, Cost, NoPolicy, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
@@ -132,7 +132,11 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
             let deadline = Instant::now() + wall;
             let stop = || Instant::now() >= deadline;
             let budget = Budget { effort: None, seed, stop: &stop };
-            placement::plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &budget)
+            let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &budget)?;
+            if !plan.unplaced.is_empty() {
+                plan.find_reasons(&plan.world(&world.snapshot), REASONS_EFFORT);
+            }
+            Ok::<_, PlanError>(plan)
         })
     });
     let plan = task.await.map_err(|e| Error::Search(e.to_string()))??;

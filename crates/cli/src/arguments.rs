@@ -13,7 +13,18 @@ Examples:
   kubectl cairn plan                                     what the operator would change now, and why
   kubectl cairn plan -f cluster.yaml -f app.yaml         the same on manifests, without a cluster
   kubectl cairn plan --snapshot world.json -o json       replay a decision
+  kubectl cairn explain actorapp surveillance -n vision  why it runs where it runs
   kubectl cairn topology node-0                          what a node has";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  kubectl cairn explain actorapp surveillance -n vision
+      For each actor what it would cost to be elsewhere; what is full, and which rule is in the way of a better plan.
+
+  kubectl cairn explain actorapp vision/surveillance --actor crop-0
+      One actor, every alternative.
+
+Exit status: 0 everything has a place; 2 something has none, the reasons are printed; 1 anything else.";
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -44,6 +55,9 @@ pub enum Command {
     /// Plan a placement and say what would move, and why
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(Box<PlanArguments>),
+    /// Say why the actors of an application are where they are, and why some have no place
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainArguments>),
     /// Show the devices of a node and the links between them
     Topology(TopologyArguments),
 }
@@ -60,6 +74,64 @@ pub struct PlanArguments {
     /// How to print it; `snapshot` prints what would be planned from instead, for --snapshot
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Printing")]
     pub output: PlanOutput,
+    /// Also say what it would cost each actor to be elsewhere, what is full, and which rules are in the way
+    #[arg(long, help_heading = "Printing")]
+    pub explain: bool,
+}
+
+/// How `explain` is asked.
+#[derive(Args, Debug)]
+pub struct ExplainArguments {
+    /// What kind of thing
+    #[arg(value_enum, value_name = "KIND")]
+    pub kind: ExplainedKind,
+    /// Which one
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub name: String,
+    /// Its namespace (default: that of the kubeconfig's context)
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Only this actor, with every alternative
+    #[arg(long, value_name = "NAME")]
+    pub actor: Option<String>,
+    /// Manifests instead of a cluster, as for `plan`
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1.., id = "files")]
+    pub files: Vec<PathBuf>,
+    /// The policy of applications that name none
+    #[arg(long, value_name = "NAME", default_value = "throughput")]
+    pub default_policy: String,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Printing")]
+    pub output: Output,
+}
+
+/// What can be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExplainedKind {
+    /// An application
+    #[value(aliases = ["actorapplication", "actorapplications"])]
+    Actorapp,
+}
+
+impl ExplainArguments {
+    /// The same application, asked as `plan` asks.
+    pub fn as_plan(&self, application: ApplicationKey) -> PlanArguments {
+        PlanArguments {
+            subject: SubjectArguments {
+                snapshot: None,
+                files: self.files.clone(),
+                application: Some(application),
+                now: None,
+                default_policy: self.default_policy.clone(),
+            },
+            search: SearchArguments { seed: 1, ..SearchArguments::default() },
+            cluster: self.cluster.clone(),
+            output: PlanOutput::default(),
+            explain: true,
+        }
+    }
 }
 
 /// What is planned.
@@ -85,7 +157,7 @@ pub struct SubjectArguments {
 }
 
 /// How it is searched.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "How it is searched (default: as the policy says)")]
 pub struct SearchArguments {
     /// The strategy; `list` prints them with one line each

@@ -33,6 +33,11 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
     })
 }
 
+/// The namespace of the kubeconfig's context.
+pub fn namespace(arguments: &ClusterArguments) -> Result<String, CliError> {
+    wait_for(async { Ok(client(arguments).await?.default_namespace().to_owned()) })
+}
+
 /// What the agent of a node reported; where it did not, what the others did, to name them.
 pub fn topologies(arguments: &ClusterArguments, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
     wait_for(async {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asp::{Asp, Limits};
-use placement::{Budget, NoPolicy, Plan, PlanError, Snapshot, Strategy};
+use placement::{Budget, NoPolicy, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
 
 use crate::arguments::SearchArguments;
 use crate::error::CliError;
@@ -46,8 +46,12 @@ impl Search {
         let started = Instant::now();
         let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
-        let plan = placement::plan(snapshot, &**strategy, &NoPolicy, &budget)?;
-        Ok((plan, self.wall.map(|_| started.elapsed())))
+        let mut plan = placement::plan(snapshot, &**strategy, &NoPolicy, &budget)?;
+        let took = self.wall.map(|_| started.elapsed());
+        if !plan.unplaced.is_empty() {
+            plan.find_reasons(&plan.world(snapshot), REASONS_EFFORT);
+        }
+        Ok((plan, took))
     }
 }
 

@@ -6,6 +6,8 @@ mod arguments;
 mod cluster;
 mod decide;
 mod error;
+mod explain;
+mod explained;
 mod plan;
 mod policy;
 mod read;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     };
     let ended = match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
     match ended {

@@ -14,6 +14,7 @@ use world::{ApplicationKey, Objects, Policy};
 use crate::arguments::{PlanArguments, PlanOutput};
 use crate::decide::{self, Preferred, Search};
 use crate::error::CliError;
+use crate::explained::Explained;
 use crate::policy::{self, PolicyFile};
 use crate::report::Report;
 use crate::style::Style;
@@ -28,6 +29,8 @@ struct Decision {
     snapshot: Snapshot,
     plan: Plan,
     took: Option<Duration>,
+    /// Only where it was asked for.
+    explained: Option<Explained>,
     notes: Vec<String>,
 }
 
@@ -80,9 +83,14 @@ fn from_snapshot(
     let (plan, took) =
         search.plan(&snapshot).map_err(|source| CliError::Plan { subject: read::name(file), source })?;
     let policy = snapshot.file().policy.as_ref().map(|policy| policy.name.clone());
-    let decision = Decision { subject, policy, snapshot, plan, took, notes: Vec::new() };
+    let explained = explained(arguments, &snapshot, &plan);
+    let decision = Decision { subject, policy, snapshot, plan, took, explained, notes: Vec::new() };
     show_one(&decision, arguments.output)?;
     Ok(outcome([&decision]))
+}
+
+fn explained(arguments: &PlanArguments, snapshot: &Snapshot, plan: &Plan) -> Option<Explained> {
+    arguments.explain.then(|| Explained::new(plan.world(snapshot), &plan.assignment, None))
 }
 
 fn with_objectives(snapshot: &Snapshot, levels: &Levels) -> Result<Snapshot, SnapshotError> {
@@ -92,14 +100,7 @@ fn with_objectives(snapshot: &Snapshot, levels: &Levels) -> Result<Snapshot, Sna
 }
 
 fn from_objects(arguments: &PlanArguments, given: Option<&PolicyFile>) -> Result<Outcome, CliError> {
-    let files = &arguments.subject.files;
-    let (mut objects, now) = if files.is_empty() {
-        (cluster::objects(&arguments.cluster)?, Timestamp::now())
-    } else {
-        let (objects, newest) = read::manifests(files)?;
-        // Without any time nothing has run out yet.
-        (objects, arguments.subject.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH))
-    };
+    let (mut objects, now) = objects(arguments)?;
     let keys = applications(&objects, arguments)?;
     if arguments.output == PlanOutput::Snapshot {
         return print_snapshot(&objects, &keys, arguments, given, now);
@@ -125,6 +126,17 @@ fn from_objects(arguments: &PlanArguments, given: Option<&PolicyFile>) -> Result
     failed.map_or_else(|| Ok(outcome(&decisions)), Err)
 }
 
+/// What the cluster or the files hold, and the time that it is judged at.
+pub fn objects(arguments: &PlanArguments) -> Result<(Objects, Timestamp), CliError> {
+    let files = &arguments.subject.files;
+    if files.is_empty() {
+        return Ok((cluster::objects(&arguments.cluster)?, Timestamp::now()));
+    }
+    let (objects, newest) = read::manifests(files)?;
+    // Without any time nothing has run out yet.
+    Ok((objects, arguments.subject.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH)))
+}
+
 /// The applications that are asked about, by name.
 fn applications(objects: &Objects, arguments: &PlanArguments) -> Result<Vec<ApplicationKey>, CliError> {
     if let Some(key) = &arguments.subject.application {
@@ -147,8 +159,8 @@ fn applications(objects: &Objects, arguments: &PlanArguments) -> Result<Vec<Appl
     Ok(keys)
 }
 
-/// The world of one application under its policy.
-fn world_of(
+/// The world of one application under its policy, and what people should know of it.
+pub fn world_of(
     objects: &Objects,
     key: &ApplicationKey,
     arguments: &PlanArguments,
@@ -169,7 +181,13 @@ fn world_of(
         policy.objectives = levels.clone();
     }
     let world = world::snapshot(objects, key, &policy, now).map_err(refused)?;
-    Ok((world, policy, note.into_iter().collect()))
+    let mut notes: Vec<String> = note.into_iter().collect();
+    notes.extend(world.notes.iter().map(|note| format!("{}: {}", note.condition, note.message)));
+    for (pool, report) in &world.pools {
+        let problems = report.problems.iter();
+        notes.extend(problems.map(|(condition, problem)| format!("pool {pool}: {condition}: {problem}")));
+    }
+    Ok((world, policy, notes))
 }
 
 fn decide(
@@ -179,18 +197,10 @@ fn decide(
     given: Option<&PolicyFile>,
     now: Timestamp,
 ) -> Result<Decision, CliError> {
-    let (world, policy, mut notes) = world_of(objects, key, arguments, given, now)?;
-    notes.extend(world.notes.iter().map(|note| format!("{}: {}", note.condition, note.message)));
-    for (pool, report) in &world.pools {
-        notes.extend(
-            report.problems.iter().map(|(condition, problem)| format!("pool {pool}: {condition}: {problem}")),
-        );
-    }
-    let search = Search::new(&arguments.search, &Preferred::from(&policy));
-    decide::check(&search.strategy, &format!("{key}: policy {}: strategy", policy.name))?;
-    let (plan, took) =
-        search.plan(&world.snapshot).map_err(|source| CliError::Plan { subject: key.to_string(), source })?;
+    let (world, policy, notes) = world_of(objects, key, arguments, given, now)?;
+    let (plan, took) = search(&world.snapshot, key, arguments, &policy)?;
     Ok(Decision {
+        explained: explained(arguments, &world.snapshot, &plan),
         subject: key.to_string(),
         policy: Some(policy.name),
         snapshot: world.snapshot,
@@ -198,6 +208,18 @@ fn decide(
         took,
         notes,
     })
+}
+
+/// Searches as the command line and the policy say.
+pub fn search(
+    snapshot: &Snapshot,
+    key: &ApplicationKey,
+    arguments: &PlanArguments,
+    policy: &Policy,
+) -> Result<(Plan, Option<Duration>), CliError> {
+    let search = Search::new(&arguments.search, &Preferred::from(policy));
+    decide::check(&search.strategy, &format!("{key}: policy {}: strategy", policy.name))?;
+    search.plan(snapshot).map_err(|source| CliError::Plan { subject: key.to_string(), source })
 }
 
 /// Lets the next application see what was decided for this one.
@@ -249,12 +271,14 @@ fn outcome<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> Outcome {
 }
 
 fn report(decision: &Decision) -> Report {
-    Report::new(&decision.snapshot, &decision.plan, decision.took, &decision.notes)
+    let Decision { snapshot, plan, took, explained, notes, .. } = decision;
+    Report::new(snapshot, plan, *took, explained.as_ref(), notes)
 }
 
 fn page(decision: &Decision) -> String {
     let title = Title { subject: &decision.subject, policy: decision.policy.as_deref(), took: decision.took };
-    summary::render(&decision.snapshot, &decision.plan, &title, &decision.notes, Style::of_stdout())
+    let Decision { snapshot, plan, explained, notes, .. } = decision;
+    summary::render(snapshot, plan, &title, explained.as_ref(), notes, Style::of_stdout())
 }
 
 fn show_one(decision: &Decision, output: PlanOutput) -> Result<(), CliError> {

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use placement::file::Levels;
-use placement::{Criterion, Objectives, Plan, Snapshot};
+use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
 use serde::{Serialize, Serializer};
+
+use crate::explained::{Explained, ExplanationReport};
 
 /// One plan, as programs read it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     assignments: BTreeMap<String, String>,
-    unplaced: Vec<Unplaced>,
+    unplaced: Vec<UnplacedReport>,
     objective: InOrder,
     bound: InOrder,
     optimal: bool,
@@ -31,15 +33,34 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
     moves: Vec<Move>,
+    /// Only where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<ExplanationReport>,
     /// What people should know; never there for a snapshot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
+/// An actor without a place.
 #[derive(Debug, Serialize)]
-struct Unplaced {
+pub struct UnplacedReport {
     actor: String,
     reasons: Vec<String>,
+    /// How far the reasons reach, where they are an irreducible set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds: Option<&'static str>,
+}
+
+impl UnplacedReport {
+    /// Names in place of positions.
+    pub fn new(snapshot: &Snapshot, unplaced: &[Unplaced]) -> Vec<Self> {
+        let one = |left: &Unplaced| Self {
+            actor: snapshot.actor_id(left.actor).to_owned(),
+            reasons: left.reasons.clone(),
+            holds: left.holds.map(Into::into),
+        };
+        unplaced.iter().map(one).collect()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -52,18 +73,21 @@ struct Move {
 
 impl Report {
     /// Names in place of positions.
-    pub fn new(snapshot: &Snapshot, plan: &Plan, took: Option<Duration>, notes: &[String]) -> Self {
+    pub fn new(
+        snapshot: &Snapshot,
+        plan: &Plan,
+        took: Option<Duration>,
+        explained: Option<&Explained>,
+        notes: &[String],
+    ) -> Self {
         let actor = |actor: usize| snapshot.actor_id(actor).to_owned();
         let unit = |unit: usize| snapshot.unit_id(unit).to_owned();
         let places = plan.assignment.iter().enumerate();
-        let unplaced = plan.unplaced.iter();
         let moves = plan.moves.iter();
         Self {
             assignments: places.filter_map(|(a, place)| Some((actor(a), unit((*place)?)))).collect(),
-            unplaced: unplaced
-                .map(|left| Unplaced { actor: actor(left.actor), reasons: left.reasons.clone() })
-                .collect(),
-            objective: objective(snapshot, plan),
+            unplaced: UnplacedReport::new(snapshot, &plan.unplaced),
+            objective: objective(snapshot, &plan.cost),
             bound: bound(snapshot, plan),
             optimal: plan.optimal,
             gap_percent: plan.gap_percent(snapshot),
@@ -82,14 +106,15 @@ impl Report {
                     reason: step.reason.clone(),
                 })
                 .collect(),
+            explanation: explained.map(ExplanationReport::new),
             notes: notes.to_vec(),
         }
     }
 }
 
 /// Every criterion that is told, in the order in which criteria are defined.
-fn objective(snapshot: &Snapshot, plan: &Plan) -> InOrder {
-    let mut values: Vec<(String, i64)> = plan.cost.by_name(snapshot).into_iter().collect();
+pub fn objective(snapshot: &Snapshot, cost: &Cost) -> InOrder {
+    let mut values: Vec<(String, i64)> = cost.by_name(snapshot).into_iter().collect();
     values.sort_by_key(|(name, _)| name.parse::<Criterion>().ok());
     InOrder(values)
 }
@@ -108,7 +133,7 @@ fn bound(snapshot: &Snapshot, plan: &Plan) -> InOrder {
 
 /// Names and values as an object whose fields keep their order.
 #[derive(Debug)]
-struct InOrder(Vec<(String, i64)>);
+pub struct InOrder(pub Vec<(String, i64)>);
 
 impl Serialize for InOrder {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

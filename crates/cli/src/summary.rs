@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use placement::{Objectives, Plan, Snapshot, StoppedBy};
+use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 
+use crate::explained::Explained;
 use crate::style::{Style, Tone};
 use crate::table::Table;
 
@@ -18,18 +19,49 @@ pub struct Title<'a> {
     pub took: Option<Duration>,
 }
 
-/// All of it.
-pub fn render(snapshot: &Snapshot, plan: &Plan, title: &Title, notes: &[String], style: Style) -> String {
+/// All of it; `explained` only where it was asked for.
+pub fn render(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    title: &Title,
+    explained: Option<&Explained>,
+    notes: &[String],
+    style: Style,
+) -> String {
     let page = Page { snapshot, plan, style };
-    let sections = [
-        page.title(title),
-        page.places(),
-        page.moves(),
-        page.unplaced(),
-        page.section("Notes", Tone::Change, notes),
+    let mut sections = vec![page.title(title), page.places(), page.moves()];
+    sections.extend(explained.into_iter().flat_map(|explained| explained.render(style)));
+    sections.extend([
+        without_a_place(snapshot, &plan.unplaced, style),
+        section("Notes", Tone::Change, notes, style),
         page.verdict(),
-    ];
+    ]);
+    joined(sections)
+}
+
+/// Sections with an empty line between them, without those that are empty.
+pub fn joined(sections: Vec<String>) -> String {
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// A heading and its lines; nothing where there are none.
+pub fn section(heading: &str, tone: Tone, lines: &[String], style: Style) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("{}\n  {}\n", style.paint(tone, heading), lines.join("\n  "))
+}
+
+/// Who has no place, and why.
+pub fn without_a_place(snapshot: &Snapshot, unplaced: &[Unplaced], style: Style) -> String {
+    let line = |left: &Unplaced| {
+        let reach = match left.holds {
+            Some(Holds::WhereOthersAre) => " (where the others are)",
+            _ => "",
+        };
+        format!("{}: {}{reach}", snapshot.short_name(left.actor), left.reasons.join("; "))
+    };
+    section("Without a place", Tone::Bad, &unplaced.iter().map(line).collect::<Vec<_>>(), style)
 }
 
 struct Page<'a> {
@@ -48,17 +80,10 @@ impl Page<'_> {
         format!("{subject}  {}\n", self.style.paint(Tone::Faint, &words.join(" · ")))
     }
 
-    /// The name of an actor, without the application that the title names.
-    fn actor(&self, actor: usize) -> &str {
-        let id = self.snapshot.actor_id(actor);
-        let application = self.snapshot.file().application.as_deref();
-        application.and_then(|application| id.strip_prefix(application)?.strip_prefix('/')).unwrap_or(id)
-    }
-
     fn places(&self) -> String {
         let mut table = Table::new(&["ACTOR", "UNIT", "NODE", "KIND", "POOL", "CHANGE"]);
         for actor in (0..self.snapshot.actors()).filter(|actor| !self.snapshot.is_fixed(*actor)) {
-            let name = (self.actor(actor).to_owned(), Tone::Plain);
+            let name = (self.snapshot.short_name(actor).to_owned(), Tone::Plain);
             let Some(unit) = self.plan.assignment[actor] else {
                 let stops = match self.snapshot.current(actor) {
                     Some(from) => format!("no place, leaves {}", self.snapshot.unit_id(from)),
@@ -82,21 +107,10 @@ impl Page<'_> {
     }
 
     fn moves(&self) -> String {
-        let line = |step: &placement::Move| format!("{}: {}", self.actor(step.actor), step.reason);
-        self.section("Why they move", Tone::Change, &self.plan.moves.iter().map(line).collect::<Vec<_>>())
-    }
-
-    fn unplaced(&self) -> String {
         let line =
-            |left: &placement::Unplaced| format!("{}: {}", self.actor(left.actor), left.reasons.join("; "));
-        self.section("Without a place", Tone::Bad, &self.plan.unplaced.iter().map(line).collect::<Vec<_>>())
-    }
-
-    fn section(&self, heading: &str, tone: Tone, lines: &[String]) -> String {
-        if lines.is_empty() {
-            return String::new();
-        }
-        format!("{}\n  {}\n", self.style.paint(tone, heading), lines.join("\n  "))
+            |step: &placement::Move| format!("{}: {}", self.snapshot.short_name(step.actor), step.reason);
+        let lines: Vec<String> = self.plan.moves.iter().map(line).collect();
+        section("Why they move", Tone::Change, &lines, self.style)
     }
 
     fn verdict(&self) -> String {
@@ -109,7 +123,7 @@ impl Page<'_> {
             _ => format!(", beside {fixed} of other applications"),
         };
         let count = format!("{placed}/{wanted} actors placed{beside}");
-        let cost = objective(self.snapshot, self.plan);
+        let cost = objective(self.snapshot, &self.plan.cost);
         format!("{} · {cost}\n{}\n", self.style.paint(tone, &count), quality(self.snapshot, self.plan))
     }
 }
@@ -117,11 +131,11 @@ impl Page<'_> {
 /// The levels in words, most important first: `overload 0 · communication 59,040 · annoyance 21`.
 ///
 /// Of criteria that are added, those that are 0 are left out beside others.
-fn objective(snapshot: &Snapshot, plan: &Plan) -> String {
+pub fn objective(snapshot: &Snapshot, cost: &Cost) -> String {
     let level = |level: &Vec<placement::Criterion>| {
         let words =
-            |criterion: &placement::Criterion| format!("{criterion} {}", grouped(plan.cost.of(*criterion)));
-        let told: Vec<String> = level.iter().filter(|c| plan.cost.of(**c) != 0).map(words).collect();
+            |criterion: &placement::Criterion| format!("{criterion} {}", grouped(cost.of(*criterion)));
+        let told: Vec<String> = level.iter().filter(|c| cost.of(**c) != 0).map(words).collect();
         if told.is_empty() { level.first().map(words).unwrap_or_default() } else { told.join(" + ") }
     };
     snapshot.objectives().levels().iter().map(level).collect::<Vec<_>>().join(" · ")

@@ -174,6 +174,68 @@ fn what_runs_is_the_start_of_the_difference() {
 }
 
 #[test]
+fn what_runs_is_explained() {
+    let placement = "{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: surveillance, namespace: vision}, \
+        spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, \
+        strategy: greedy, seed: 1, effort: 1, assignments: [\
+        {actor: crop-0, unit: cairn-gpu/cpus-0, node: cairn-gpu, pool: cpus}, \
+        {actor: classify-0, unit: cairn-gpu/gpus-0, node: cairn-gpu, pool: gpus}, \
+        {actor: localize-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}]}}";
+    let server = Server::new(&examples(placement), "");
+    let on =
+        ["explain", "actorapp", "surveillance", "-n", "vision", "--kubeconfig", server.kubeconfig.path()];
+    insta::assert_snapshot!(cairn(&on).all(), @r"
+    exit 2
+    vision/surveillance  policy throughput
+
+    ACTOR       IS ON             ELSEWHERE                WOULD CHANGE
+    crop-0      cairn-gpu/cpus-0  2 units of pool cpus     communication+migration +11,364
+                                  2 units of pool sockets  communication+migration +11,364
+                                  cairn-fpga/fpgas-0       communication+migration +16,764
+                                  2 units of pool gpus     forbidden: it runs on cpu and fpga only
+    classify-0  cairn-gpu/gpus-0  cairn-cpu/cpus-0         communication+migration -15,340 · annoyance -1
+                                  cairn-gpu/cpus-0         communication+migration -4,180 · annoyance -3
+                                  cairn-gpu/gpus-1         communication+migration +500
+                                  cairn-fpga/cpus-0        communication+migration +6,980
+                                  2 units of pool sockets  communication+migration +6,980
+                                  cairn-fpga/fpgas-0       communication+migration +16,700
+    localize-0  cairn-cpu/cpus-0  cairn-gpu/cpus-0         communication+migration -21,100
+                                  cairn-fpga/cpus-0        communication+migration +500
+                                  2 units of pool sockets  communication+migration +500
+                                  cairn-fpga/fpgas-0       forbidden: it runs on cpu only
+                                  2 units of pool gpus     forbidden: it runs on cpu only
+
+    Full
+      cairn-gpu/gpus-0: 1 of 1 slots taken
+
+    Without a place
+      crop-1: there is room for it: crop-1 on cairn-cpu/cpus-0
+      classify-1: there is room for it: classify-1 on cairn-cpu/cpus-0
+      classify-2: there is room for it: classify-2 on cairn-cpu/cpus-0
+      classify-3: there is room for it: classify-3 on cairn-cpu/cpus-0
+      classify-4: there is room for it: classify-4 on cairn-cpu/cpus-0
+
+    3/8 actors placed · overload 0 · communication 27,000 · annoyance 4
+    ");
+    let of_one = cairn(&[&on[..], &["--actor", "crop-0", "-o", "json"]].concat());
+    insta::assert_snapshot!(of_one.json()["explanation"], @r#"{"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-cpu/cpus-0","cairn-fpga/cpus-0"],"units":2},{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-numa/sockets-0","cairn-numa/sockets-1"],"units":2},{"change":{"annoyance":0,"communication+migration":16764,"overload":0},"names":["cairn-fpga/fpgas-0"],"units":1},{"forbidden":"it runs on cpu and fpga only","names":["cairn-gpu/gpus-0","cairn-gpu/gpus-1"],"units":2}],"unit":"cairn-gpu/cpus-0"}],"full":["cairn-gpu/gpus-0: 1 of 1 slots taken"],"inTheWay":[]}"#);
+    let nobody = cairn(&[&on[..], &["--actor", "crop-9"]].concat());
+    assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
+    insta::assert_snapshot!(nobody.err, @"error: vision/surveillance has no actor crop-9; it has crop-0, crop-1, classify-0, classify-1, classify-2, classify-3, classify-4, localize-0");
+    // Reading is all that is done.
+    assert!(server.asked().iter().all(|request| request.starts_with("GET ")));
+}
+
+#[test]
+fn what_is_not_decided_yet_is_explained_as_it_would_be() {
+    let server = Server::new(&examples(""), "");
+    let ran =
+        cairn(&["explain", "actorapp", "vision/surveillance", "--kubeconfig", server.kubeconfig.path()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("nothing is decided yet: this is what would be"), "{}", ran.out);
+}
+
+#[test]
 fn a_cluster_without_cairn_says_how_to_get_it() {
     let server = Server::new(&examples(""), "devicepools");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);

@@ -105,11 +105,52 @@ fn the_table_says_who_goes_where_and_why_and_what_has_no_place() {
       crop-0: communication+migration of the whole would be 29995 higher if it stayed
 
     Without a place
-      classify-1: there is no unit of kind fpga; n1/gpu: it is taken
+      classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, beside 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
     Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
     ");
+}
+
+#[test]
+fn an_explanation_says_what_it_would_cost_to_be_elsewhere_and_what_is_in_the_way() {
+    let file = File::new("world.json", WORLD);
+    let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain"]);
+    insta::assert_snapshot!(ran.all(), @r"
+    exit 2
+    vision/surveillance  strategy greedy · seed 1 · (time)
+
+    ACTOR       UNIT    NODE  KIND  POOL  CHANGE
+    crop-0      n1/cpu  n1    cpu   cpus  moves from n0/cpu
+    crop-1      n1/cpu  n1    cpu   cpus  stays
+    classify-0  n1/gpu  n1    gpu   gpus  starts
+    classify-1  -                         no place
+
+    Why they move
+      crop-0: communication+migration of the whole would be 29995 higher if it stayed
+
+    ACTOR       IS ON   ELSEWHERE             WOULD CHANGE
+    crop-0      n1/cpu  n0/cpu                communication+migration +29,995
+                        n1/gpu                forbidden: it runs on cpu only
+    crop-1      n1/cpu  n0/cpu                communication+migration +605
+                        n1/gpu                forbidden: it runs on cpu only
+    classify-0  n1/gpu  2 units of pool cpus  forbidden: it runs on gpu only
+
+    Full
+      n1/gpu: 1 of 1 slots taken
+
+    Without a place
+      classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
+
+    3/4 actors placed, beside 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    ");
+    let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]);
+    insta::assert_snapshot!(serde_json::to_string(&ran.json()["explanation"]).unwrap(), @r#"
+    {"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":29995,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/crop-1","alternatives":[{"change":{"annoyance":0,"communication+migration":605,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/classify-0","alternatives":[{"forbidden":"it runs on gpu only","names":["n0/cpu","n1/cpu"],"units":2}],"unit":"n1/gpu"}],"full":["n1/gpu: 1 of 1 slots taken"],"inTheWay":[]}
+    "#);
+    let plain = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "-o", "json"]);
+    assert!(plain.json().get("explanation").is_none());
 }
 
 #[test]
@@ -133,9 +174,10 @@ fn json_and_yaml_say_the_same() {
         {
           "actor": "vision/surveillance/classify-1",
           "reasons": [
-            "there is no unit of kind fpga",
-            "n1/gpu: it is taken"
-          ]
+            "it runs on fpga and gpu only",
+            "n1/gpu: 1 of 1 slots taken"
+          ],
+          "holds": "always"
         }
       ],
       "objective": {

@@ -28,7 +28,7 @@ fn help_is_in_groups_and_has_examples() {
 
 #[test]
 fn bad_usage_ends_with_1_and_says_what_to_do() {
-    let rows: [&[&str]; 12] = [
+    let rows: [&[&str]; 14] = [
         &[],
         &["plann"],
         &["plan", "--snapshott", "x"],
@@ -41,6 +41,8 @@ fn bad_usage_ends_with_1_and_says_what_to_do() {
         &["plan", "--snapshot", "x", "--budget", "0s"],
         &["plan", "--snapshot", "x", "--objectives", "overload,speed"],
         &["topology"],
+        &["explain", "pod", "x"],
+        &["explain", "actorapp", "a/b", "-n", "c"],
     ];
     let first = |arguments: &&[&str]| {
         let ran = cairn(arguments);

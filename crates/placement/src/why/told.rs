@@ -71,7 +71,7 @@ impl Snapshot {
                 };
                 let places: Vec<String> = moves.iter().map(place).collect();
                 let places: Vec<&str> = places.iter().map(String::as_str).collect();
-                (vec![format!("there is room that the search did not find: {}", few(&places))], None)
+                (vec![format!("there is room for it: {}", few(&places))], None)
             }
         };
         Unplaced { actor, reasons, holds }

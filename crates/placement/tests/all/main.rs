@@ -4,6 +4,7 @@
 mod checker;
 mod corpus;
 mod costs;
+mod explaining;
 mod fixture;
 mod naive;
 mod planning;

@@ -1,0 +1,224 @@
+//! An explanation for people and for programs: what it would cost to be elsewhere, and what binds.
+
+use placement::{Alternative, Assignment, Explanation, Objectives, Outcome, Relief, Snapshot, Whereabouts};
+use serde::Serialize;
+
+use crate::report::InOrder;
+use crate::style::{Style, Tone};
+use crate::summary::{grouped, section};
+use crate::table::Table;
+
+/// Up to so many actors are told of at length.
+const FEW_ACTORS: usize = 12;
+/// Alternatives of one actor that are told to people, where there are few actors, and where there are many.
+const MOST_ALTERNATIVES: (usize, usize) = (8, 3);
+/// Lines that a section has for people.
+const MOST_LINES: usize = 12;
+/// Units that are named to programs where several are alike.
+const MOST_NAMES: usize = 3;
+
+/// An explanation and the world that it is about: the one that was planned, with what the policy derived from it.
+#[derive(Debug)]
+pub struct Explained {
+    world: Snapshot,
+    explanation: Explanation,
+}
+
+impl Explained {
+    /// Explains the places of actors: of one that is asked about, else of all that belong to the application.
+    pub fn new(world: Snapshot, assignment: &Assignment, only: Option<usize>) -> Self {
+        let own = (0..world.actors()).filter(|&actor| !world.is_fixed(actor));
+        let whom: Vec<usize> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
+        let explanation = world.explain(assignment, &whom);
+        Self { world, explanation }
+    }
+
+    /// For people: a table of alternatives, what is full, what is in the way.
+    pub fn render(&self, style: Style) -> Vec<String> {
+        let Self { world, explanation } = self;
+        let reliefs = explanation.binding.reliefs.iter().map(|relief| in_the_way(world, relief));
+        vec![
+            alternatives(world, &explanation.placed, style),
+            section("Full", Tone::Heading, &shortened(&explanation.binding.full), style),
+            section(
+                "In the way of a better plan",
+                Tone::Change,
+                &shortened(&reliefs.collect::<Vec<_>>()),
+                style,
+            ),
+        ]
+    }
+}
+
+/// The explanation as programs read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplanationReport {
+    actors: Vec<ActorReport>,
+    full: Vec<String>,
+    in_the_way: Vec<ReliefReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct ActorReport {
+    actor: String,
+    unit: String,
+    alternatives: Vec<AlternativeReport>,
+}
+
+/// Units that are alike: how many, the first few by name, and either what would change or what forbids it.
+#[derive(Debug, Serialize)]
+struct AlternativeReport {
+    units: usize,
+    names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<InOrder>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forbidden: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReliefReport {
+    says: String,
+    actors: usize,
+    actor: String,
+    unit: String,
+    change: InOrder,
+}
+
+impl ExplanationReport {
+    /// Names in place of positions.
+    pub fn new(Explained { world: snapshot, explanation }: &Explained) -> Self {
+        let change =
+            |change: &[i64]| InOrder(levels(snapshot).into_iter().zip(change.iter().copied()).collect());
+        let unit = |unit: usize| snapshot.unit_id(unit).to_owned();
+        let actor = |actor: usize| snapshot.actor_id(actor).to_owned();
+        let alternative = |other: &Alternative| AlternativeReport {
+            units: other.units.len(),
+            names: other.units.iter().take(MOST_NAMES).map(|&u| unit(u)).collect(),
+            change: if let Outcome::Costs(costs) = &other.outcome { Some(change(costs)) } else { None },
+            forbidden: if let Outcome::Forbidden(why) = &other.outcome { Some(why.clone()) } else { None },
+        };
+        let whereabouts = |there: &Whereabouts| ActorReport {
+            actor: actor(there.actor),
+            unit: unit(there.unit),
+            alternatives: there.alternatives.iter().map(alternative).collect(),
+        };
+        let relief = |relief: &Relief| ReliefReport {
+            says: relief.says.clone(),
+            actors: relief.actors,
+            actor: actor(relief.best.0),
+            unit: unit(relief.best.1),
+            change: change(&relief.change),
+        };
+        Self {
+            actors: explanation.placed.iter().map(whereabouts).collect(),
+            full: explanation.binding.full.clone(),
+            in_the_way: explanation.binding.reliefs.iter().map(relief).collect(),
+        }
+    }
+}
+
+fn levels(snapshot: &Snapshot) -> Vec<String> {
+    snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect()
+}
+
+fn alternatives(snapshot: &Snapshot, placed: &[Whereabouts], style: Style) -> String {
+    if placed.is_empty() {
+        return String::new();
+    }
+    let most = match placed.len() {
+        1 => usize::MAX,
+        few if few <= FEW_ACTORS => MOST_ALTERNATIVES.0,
+        _ => MOST_ALTERNATIVES.1,
+    };
+    let mut table = Table::new(&["ACTOR", "IS ON", "ELSEWHERE", "WOULD CHANGE"]);
+    for there in placed {
+        let mut first =
+            [snapshot.short_name(there.actor).to_owned(), snapshot.unit_id(there.unit).to_owned()];
+        let mut row = |place: String, outcome: (String, Tone)| {
+            let [actor, unit] = std::mem::take(&mut first);
+            table.row([(actor, Tone::Plain), (unit, Tone::Plain), (place, Tone::Plain), outcome]);
+        };
+        if there.alternatives.is_empty() {
+            row("there is no other unit".to_owned(), (String::new(), Tone::Plain));
+        }
+        for other in there.alternatives.iter().take(most) {
+            let place = place(snapshot, other);
+            let outcome = outcome(snapshot, &place, &other.outcome);
+            row(place, outcome);
+        }
+        let rest = there.alternatives.get(most..).unwrap_or_default();
+        if !rest.is_empty() {
+            let units: usize = rest.iter().map(|other| other.units.len()).sum();
+            let open = rest.iter().any(|other| matches!(other.outcome, Outcome::Costs(_)));
+            let says = if open { "more than these, or forbidden" } else { "forbidden" };
+            row(format!("{} more", counted(units)), (says.to_owned(), Tone::Faint));
+        }
+    }
+    table.render(style)
+}
+
+fn counted(units: usize) -> String {
+    if units == 1 {
+        "1 unit".to_owned()
+    } else {
+        format!("{} units", grouped(i64::try_from(units).unwrap_or(i64::MAX)))
+    }
+}
+
+fn place(snapshot: &Snapshot, other: &Alternative) -> String {
+    match other.units.as_slice() {
+        [unit] => snapshot.unit_id(*unit).to_owned(),
+        many => format!("{} of {}", counted(many.len()), other.pool),
+    }
+}
+
+fn outcome(snapshot: &Snapshot, place: &str, outcome: &Outcome) -> (String, Tone) {
+    match outcome {
+        Outcome::Forbidden(why) => {
+            // The row has named the place.
+            let why = why.strip_prefix(place).and_then(|why| why.strip_prefix(": ")).unwrap_or(why);
+            (format!("forbidden: {why}"), Tone::Faint)
+        }
+        Outcome::Costs(change) if change.iter().all(|level| *level == 0) => {
+            ("nothing".to_owned(), Tone::Plain)
+        }
+        Outcome::Costs(change) => {
+            let better = change.iter().find(|level| **level != 0).is_some_and(|level| *level < 0);
+            (changes(snapshot, change), if better { Tone::Good } else { Tone::Plain })
+        }
+    }
+}
+
+/// The levels that change, the most important first: `overload +4 · communication −30`.
+fn changes(snapshot: &Snapshot, change: &[i64]) -> String {
+    let sign = |value: i64| if value > 0 { "+" } else { "" };
+    let levels = levels(snapshot).into_iter().zip(change).filter(|(_, value)| **value != 0);
+    levels
+        .map(|(key, value)| format!("{key} {}{}", sign(*value), grouped(*value)))
+        .collect::<Vec<_>>()
+        .join(" · ")
+}
+
+fn in_the_way(snapshot: &Snapshot, relief: &Relief) -> String {
+    let (actor, unit) = (snapshot.short_name(relief.best.0), snapshot.unit_id(relief.best.1));
+    let others = match relief.actors {
+        0 | 1 => String::new(),
+        2 => ", one more actor too".to_owned(),
+        many => format!(", {} more actors too", many - 1),
+    };
+    format!(
+        "{}; without it {actor} could go to {unit}: {}{others}",
+        relief.says,
+        changes(snapshot, &relief.change)
+    )
+}
+
+fn shortened(lines: &[String]) -> Vec<String> {
+    let mut short: Vec<String> = lines.iter().take(MOST_LINES).cloned().collect();
+    if lines.len() > MOST_LINES {
+        short.push(format!("and {} more", lines.len() - MOST_LINES));
+    }
+    short
+}
