@@ -189,7 +189,10 @@ impl<'a> Panel<'a> {
         let colour = colour(colour_of);
         let places: Vec<(f64, f64)> =
             points.iter().map(|&(x, percent)| (self.left + x * PANEL.0, self.y(percent))).collect();
-        let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let mut joined = places.clone();
+        // Of several at one place the first is joined to the rest; a line straight up would say nothing.
+        joined.dedup_by(|a, b| a.0.total_cmp(&b.0).is_eq());
+        let path: Vec<String> = joined.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let text = &mut self.picture.text;
         writeln!(
             text,
