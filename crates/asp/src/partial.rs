@@ -185,3 +185,93 @@ fn settle(rule: &GroundRule, values: &[Value]) -> Result<bool, GroundRule> {
         Err(GroundRule { head: rule.head, lower, body })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use placement::file::{Actor, SnapshotFile, Unit};
+
+    use super::*;
+
+    const ACTORS: usize = 6;
+    const UNITS: usize = 3;
+
+    /// Random rules, each resting on atoms before its own.
+    fn rules(dice: &mut fastrand::Rng) -> Rules {
+        let atom = |actor: usize, unit: usize| u32::try_from(1 + actor * UNITS + unit).unwrap();
+        let inputs: Vec<(usize, usize, u32)> = (0..ACTORS)
+            .flat_map(|actor| (0..UNITS).map(move |unit| (actor, unit, atom(actor, unit))))
+            .collect();
+        let first = i32::try_from(ACTORS * UNITS + 1).unwrap();
+        let mut ground = Vec::new();
+        for head in first..first + 20 {
+            for _ in 0..=dice.usize(..2) {
+                let literals: BTreeSet<i32> = (0..=dice.usize(..4)).map(|_| dice.i32(1..head)).collect();
+                let sign = |atom: i32| if dice.bool() { atom } else { -atom };
+                let body: Vec<(i32, i64)> = literals.into_iter().map(sign).zip([1, 2, 3, 1, 2]).collect();
+                let total: i64 = body.iter().map(|(_, weight)| weight).sum();
+                ground.push(GroundRule { head: head.unsigned_abs(), lower: 1 + dice.i64(0..total), body });
+            }
+        }
+        let demand = |atom: i32| Demand { atom: atom.unsigned_abs(), says: format!("{atom}") };
+        let demands = (first + 10..first + 20).map(demand).collect();
+        let penalties = (first..first + 10).map(|atom| (atom.unsigned_abs(), i64::from(atom))).collect();
+        Rules::new(ACTORS, ground, &inputs, demands, penalties).unwrap()
+    }
+
+    fn world() -> Snapshot {
+        let unit = |i: usize| Unit {
+            id: format!("u{i}"),
+            kind: "cpu".into(),
+            node: "n".into(),
+            capacity: 9,
+            ..Unit::default()
+        };
+        let actor = |i: usize| Actor {
+            id: format!("a{i}"),
+            runs_on: [("cpu".to_owned(), Default::default())].into(),
+            ..Actor::default()
+        };
+        let mut file = SnapshotFile {
+            version: placement::file::VERSION,
+            units: (0..UNITS).map(unit).collect(),
+            actors: (0..ACTORS).map(actor).collect(),
+            ..SnapshotFile::default()
+        };
+        file.exchange_cost.other_kind = Some(1);
+        Snapshot::new(file).unwrap()
+    }
+
+    /// What the slice says of the freed differs from what the whole says by what they cannot change.
+    #[test]
+    fn a_slice_of_the_rules_says_what_the_whole_says() {
+        let mut blamed = 0;
+        for seed in 0..300 {
+            let dice = &mut fastrand::Rng::with_seed(seed);
+            let snapshot = world().with_rules(Some(rules(dice)));
+            let whole = snapshot.rules().unwrap();
+            let circuit = Circuit::new(&snapshot).unwrap();
+            let place = |dice: &mut fastrand::Rng| Some(dice.usize(..UNITS)).filter(|_| dice.usize(..5) > 0);
+            let assignment: Assignment = (0..ACTORS).map(|_| place(dice)).collect();
+            let freed: BTreeSet<usize> = (0..2).map(|_| dice.usize(..ACTORS)).collect();
+            let freed: Vec<usize> = freed.into_iter().collect();
+            let sliced = circuit.sliced(&assignment, &freed, &[0, 1, 2], freed.len()).unwrap();
+            let mut constant = None;
+            for _ in 0..20 {
+                let small: Assignment = freed.iter().map(|_| place(dice)).collect();
+                let mut wide = assignment.clone();
+                freed.iter().zip(&small).for_each(|(&actor, &place)| wide[actor] = place);
+                let mut broken = whole.violations(&wide);
+                for says in sliced.violations(&small) {
+                    let at = broken.iter().position(|known| *known == says);
+                    broken.remove(at.unwrap());
+                }
+                let rest = (broken, whole.penalty(&wide) - sliced.penalty(&small));
+                assert_eq!(*constant.get_or_insert(rest.clone()), rest, "seed {seed}");
+            }
+            let culprits = circuit.culprits(&snapshot, &assignment);
+            assert!(culprits.is_empty() || !whole.violations(&assignment).is_empty());
+            blamed += usize::from(!culprits.is_empty());
+        }
+        assert!(blamed > 50, "{blamed}");
+    }
+}

@@ -420,3 +420,83 @@ impl Cut<'_> {
         self.file.actors.extend(residents);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use placement::{Budget, Strategy};
+
+    use super::*;
+    use crate::facts::vector;
+
+    fn published(name: &str) -> Snapshot {
+        let path = format!("{}/../../examples/instances/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        Snapshot::read(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    /// What an assignment changes, level by level; overload is told as it is.
+    fn change(snapshot: &Snapshot, from: &Assignment, to: &Assignment) -> Vec<i64> {
+        let (from, to) = (vector(snapshot, from), vector(snapshot, to));
+        let sums = from.iter().zip(&to).skip(2).map(|(from, to)| to - from);
+        [to[0] - from[0], to[1]].into_iter().chain(sums).collect()
+    }
+
+    /// Whatever the freed do: it is lawful in the slice if and only if it is in the whole, and changes as much.
+    fn holds_for(snapshot: &Snapshot, seed: u64) -> (u32, u32) {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let whole = placement::Greedy.solve(snapshot, &Budget::effort(None, seed)).unwrap().assignment;
+        let ground = Ground::new(snapshot, &whole);
+        let (mut lawful, mut unlawful) = (0, 0);
+        for _ in 0..40 {
+            let first = dice.usize(..snapshot.actors());
+            let friends = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
+            let freed: BTreeSet<usize> = friends
+                .chain([first, dice.usize(..snapshot.actors())])
+                .filter(|&a| !snapshot.is_fixed(a))
+                .collect();
+            let targets: BTreeSet<usize> = (0..4).map(|_| dice.usize(..snapshot.units())).collect();
+            let slice = ground.cut(&freed, &targets).unwrap();
+            assert!(slice.world.violations(&slice.start).is_empty(), "{:?}", slice.world);
+            assert_eq!(slice.widen(&whole, &slice.start), whole);
+            for _ in 0..40 {
+                let mut small = slice.start.clone();
+                for actor in 0..freed.len() {
+                    if dice.bool() {
+                        small[actor] = dice.choice(slice.world.candidates(actor)).copied();
+                    }
+                }
+                let wide = slice.widen(&whole, &small);
+                let is_lawful = snapshot.violations(&wide).is_empty();
+                assert_eq!(
+                    slice.world.violations(&small).is_empty(),
+                    is_lawful,
+                    "{:?} {small:?}",
+                    slice.world
+                );
+                assert_eq!(change(&slice.world, &slice.start, &small), change(snapshot, &whole, &wide));
+                *if is_lawful { &mut lawful } else { &mut unlawful } += 1;
+            }
+        }
+        (lawful, unlawful)
+    }
+
+    #[test]
+    fn a_slice_says_of_the_freed_what_the_whole_says() {
+        assert_eq!(holds_for(&published("P-24x6-s1"), 1).1, 0);
+        // With limits and relations of every kind that the instances have.
+        let clusters = holds_for(&published("C-1000x200-s1"), 2);
+        assert!(clusters.0 > 100 && clusters.1 > 100, "{clusters:?}");
+    }
+
+    #[test]
+    fn a_slice_under_a_price_of_moves_counts_what_can_be_kept() {
+        let mut file = published("P-24x6-s1").file().clone();
+        let unit = |actor: usize| Some(file.units[actor % file.units.len()].id.clone());
+        let homes: Vec<Option<String>> = (0..file.actors.len()).map(unit).collect();
+        for (actor, home) in file.actors.iter_mut().zip(homes) {
+            (actor.current, actor.move_cost) = (home, 100);
+        }
+        file.objectives = Levels::default();
+        let snapshot = Snapshot::new(file).unwrap();
+        holds_for(&snapshot, 3);
+    }
+}

@@ -74,9 +74,9 @@ fn killer(more: u32) -> impl Fn() -> bool + Sync {
 fn a_solver_that_is_killed_costs_only_its_job() {
     let snapshot = several("P-24x6-s1", 3);
     let killed = killer(0);
-    falls_back(&asp(), &snapshot, &killed, &["signal: 9"]);
+    falls_back(&asp().with_pieces(200), &snapshot, &killed, &["signal: 9"]);
     // Another one went on; whoever kills them all gets what there is without.
-    let (_, said) = told(&asp(), &snapshot, &killer(9));
+    let (_, said) = told(&asp().with_pieces(200), &snapshot, &killer(9));
     assert_eq!(said.matches("signal: 9").count(), 2, "{said}");
 }
 
