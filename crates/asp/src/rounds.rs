@@ -9,8 +9,9 @@ use placement::{Answer, SolveError, Stage, StoppedBy};
 use crate::neighbourhood::Neighbourhoods;
 use crate::search::Search;
 
-/// Pieces of the native search in the first round; each round has twice as many as the one before.
-const FIRST: u64 = 16;
+/// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
+/// costs some for each of them. Each round has twice as many as the one before.
+const FIRST: (usize, usize) = (16, 20);
 
 /// Pieces of the native search for which there is one neighbourhood: while they gain, and while they do not.
 const SHARE: (u64, u64) = (8, 64);
@@ -30,7 +31,7 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
         let searched = alternate(search, &mut |search| {
-            if bounds.is_none() && search.spent() >= LONG && is_bounded(search) {
+            if bounds.is_none() && search.spent() >= LONG && movable(search) <= MOST_BOUNDED {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 let over = &over;
                 let enough = move || over.load(Ordering::Relaxed) || stop();
@@ -49,9 +50,10 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
     })
 }
 
-fn is_bounded(search: &Search) -> bool {
+/// Actors that can move.
+fn movable(search: &Search) -> usize {
     let snapshot = search.snapshot;
-    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BOUNDED
+    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count()
 }
 
 /// Says at the end of every round that it is one.
@@ -65,7 +67,9 @@ fn alternate<'a>(
     let mut native = placement::Search::new(&terrain, &start, search.seed(), &|| false);
     native.offer(&search.best.assignment);
     let mut neighbourhoods = Neighbourhoods::new(&search);
-    let (mut pieces, mut share) = (FIRST, SHARE.0);
+    let (least, actors) = FIRST;
+    let mut pieces = least.max(movable(&search) / actors) as u64;
+    let mut share = SHARE.0;
     loop {
         let done = native.run(search.left().min(pieces), search.stop());
         search.spend(done);

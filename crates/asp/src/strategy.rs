@@ -20,8 +20,8 @@ const PIECES: u64 = 1 << 17;
 /// The same where the whole has been searched and there is no proof all the same: seconds.
 const PIECES_AFTER_ALL: u64 = 1 << 8;
 
-/// Pairs of an actor and a candidate above which greedy takes more than a second.
-const MOST_CHOICES: usize = 4_000_000;
+/// Pairs of an actor and a candidate above which greedy takes a second and more.
+const MOST_CHOICES: usize = 500_000;
 
 /// Pieces of the native search that come before the search of the whole.
 const PIECES_BEFORE_ALL: u64 = 4;
