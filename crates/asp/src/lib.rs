@@ -2,7 +2,8 @@
 //!
 //! [`Asp`] is a [`Strategy`](placement::Strategy). It writes a [`Snapshot`](placement::Snapshot) as facts, adds the
 //! rules of `policies/`, and has clingo search in a process of its own. Every model that comes back is priced again in
-//! exact arithmetic; a difference is an error, and the answer is not used.
+//! exact arithmetic; a difference is an error, and the answer is not used. Small worlds are proven as a whole; large ones
+//! are improved by the native search of `placement` and, part by part, by clingo.
 //!
 //! This is the only crate that links clingo. An executable that uses [`Asp::new`] calls [`run_child_if_asked`] first in
 //! `main`.

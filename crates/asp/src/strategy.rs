@@ -26,15 +26,15 @@ const MOST_CHOICES: usize = 500_000;
 /// Pieces of the native search that come before the search of the whole.
 const PIECES_BEFORE_ALL: u64 = 4;
 
-/// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved part by part, and proven where
-/// the world is small.
+/// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search and part by
+/// part, and proven where the world is small.
 ///
 /// clingo runs in a process of its own: this executable started again, which must call
 /// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
 /// answer: the best that was found before.
 ///
-/// A piece of effort is one actor that greedy looked at, one model of the whole, the proof that there is no more, or one
-/// neighbourhood. Every search of clingo is also cut after a number of conflicts, the same on every machine.
+/// A piece of effort is one actor that greedy looked at, one piece of the native search, one model of the whole, the proof
+/// that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asp {
     pub(crate) executable: PathBuf,
@@ -80,7 +80,7 @@ impl Strategy for Asp {
     }
 
     fn summary(&self) -> &'static str {
-        "starts from greedy, then Answer Set Programming improves part by part; proves what is small"
+        "an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
