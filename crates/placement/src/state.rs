@@ -49,8 +49,8 @@ impl<'a> State<'a> {
             hosted: vec![0; units],
             unit_left: snapshot.index.unit_provides.clone(),
             node_left: snapshot.index.node_provides.clone(),
-            overloads: Counts(BTreeMap::from([(0, units)])),
-            fullness: Counts(BTreeMap::from([(0, units)])),
+            overloads: Counts::of(units),
+            fullness: Counts::of(units),
             drawn: snapshot.index.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
             group_zones: vec![BTreeMap::new(); snapshot.groups()],
             relation_places: vec![BTreeMap::new(); snapshot.index.relations.len()],
@@ -304,10 +304,17 @@ impl<'a> State<'a> {
 }
 
 /// How many units have each value of a figure.
-struct Counts(BTreeMap<i64, usize>);
+#[derive(Clone, Debug)]
+pub(crate) struct Counts(BTreeMap<i64, usize>);
 
 impl Counts {
-    fn change(&mut self, from: i64, to: i64) {
+    /// All of so many units at 0.
+    pub fn of(units: usize) -> Self {
+        Self(BTreeMap::from([(0, units)]))
+    }
+
+    /// One unit's value changes.
+    pub fn change(&mut self, from: i64, to: i64) {
         if from == to {
             return;
         }
@@ -320,11 +327,13 @@ impl Counts {
         *self.0.entry(to).or_default() += 1;
     }
 
-    fn least(&self) -> i64 {
+    /// The smallest.
+    pub fn least(&self) -> i64 {
         self.0.keys().next().copied().unwrap_or(0)
     }
 
-    fn most(&self) -> i64 {
+    /// The largest.
+    pub fn most(&self) -> i64 {
         self.0.keys().next_back().copied().unwrap_or(0)
     }
 

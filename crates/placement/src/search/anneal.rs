@@ -9,6 +9,9 @@ use super::model::NOWHERE;
 /// How many values of -ln(u) are kept.
 const DRAWS: usize = 1 << 12;
 
+/// Random steps that the scale of losses is taken from.
+const SAMPLES: usize = 2000;
+
 /// One walk through the placements, and the best that it has met.
 #[derive(Clone)]
 pub(crate) struct Walk<'m> {
@@ -21,8 +24,12 @@ pub(crate) struct Walk<'m> {
     excess: i64,
     /// What one piece of work above a limit costs, in energy.
     price_of_excess: f64,
+    /// What one breach of a rule, or a hundredth of a power cap, costs, in energy.
+    price_of_breach: f64,
     /// The mean loss of a random step at the start: what temperatures are counted in.
     scale: f64,
+    /// The median of those: where a level is seldom at stake, the scale of the levels below it.
+    fine: f64,
     /// The mean work of an item.
     mean_work: f64,
 }
@@ -47,23 +54,32 @@ impl<'m> Walk<'m> {
             layout,
             excess: 0,
             price_of_excess: 0.0,
+            price_of_breach: 0.0,
             scale: 1.0,
+            fine: 1.0,
             mean_work: 1.0,
             dice: fastrand::Rng::with_seed(seed),
             movable,
             draws: (0..DRAWS).map(middle).collect(),
         };
-        walk.scale = walk.mean_loss();
+        (walk.scale, walk.fine) = walk.losses();
+        walk.forget_best();
         walk.mean_work = walk.mean_work();
         walk
     }
 
     /// Sets what a mean work of excess costs, in mean losses.
     pub fn set_price_of_excess(&mut self, price: f64) {
-        self.price_of_excess = price * self.scale / self.mean_work;
+        self.price_of_excess = price * self.fine / self.mean_work;
+        self.price_of_breach = price * self.scale;
     }
 
-    /// Tries so many steps, cooling evenly from one temperature to the other, both in mean losses.
+    /// The mean and the median loss of a random step at the start: what temperatures are counted in.
+    pub fn scales(&self) -> (f64, f64) {
+        (self.scale, self.fine)
+    }
+
+    /// Tries so many steps, cooling evenly from one temperature to the other.
     pub fn run(&mut self, steps: u64, from: f64, to: f64) {
         const CHUNK: u64 = 128;
         if self.movable.is_empty() {
@@ -71,7 +87,7 @@ impl<'m> Walk<'m> {
         }
         let chunks = steps.div_ceil(CHUNK);
         let factor = (to / from).powf(1.0 / chunks as f64);
-        let mut temperature = from * self.scale;
+        let mut temperature = from;
         for _ in 0..chunks {
             for _ in 0..CHUNK {
                 self.step(temperature);
@@ -80,24 +96,22 @@ impl<'m> Walk<'m> {
         }
     }
 
-    /// The mean loss of random steps that lose something.
-    fn mean_loss(&mut self) -> f64 {
-        if self.movable.is_empty() {
-            return 1.0;
-        }
-        let (mut sum, mut count) = (0f64, 0u32);
-        for _ in 0..2000 {
+    /// The mean and the median loss of random steps that lose something.
+    fn losses(&mut self) -> (f64, f64) {
+        let mut losses = Vec::new();
+        for _ in 0..if self.movable.is_empty() { 0 } else { SAMPLES } {
             let item = self.movable[self.dice.usize(..self.movable.len())];
-            let unit = self.target(item);
-            if unit != self.layout.place[item as usize] && self.layout.place[item as usize] != NOWHERE {
-                let gain = self.layout.gain(item, unit);
-                if gain > 0 {
-                    sum += gain as f64;
-                    count += 1;
-                }
+            let (from, unit) = (self.layout.place[item as usize], self.target(item));
+            if unit != from && from != NOWHERE && self.layout.model.allows(item, unit) {
+                let changes = [(item, from, unit)];
+                let gain = self.layout.gain(item, unit) + self.layout.try_figures(&changes).0;
+                self.layout.undo_figures(&changes);
+                losses.extend(Some(gain as f64).filter(|gain| *gain > 0.0));
             }
         }
-        if count == 0 { 1.0 } else { sum / f64::from(count) }
+        losses.sort_unstable_by(f64::total_cmp);
+        let Some(median) = losses.get(losses.len() / 2) else { return (1.0, 1.0) };
+        (losses.iter().sum::<f64>() / losses.len() as f64, *median)
     }
 
     /// The mean work of an item where it may be first.
@@ -129,8 +143,7 @@ impl<'m> Walk<'m> {
     }
 
     #[inline]
-    fn accepts(&mut self, gain: i64, more: i64, temperature: f64) -> bool {
-        let loss = gain as f64 + more as f64 * self.price_of_excess;
+    fn accepts(&mut self, loss: f64, temperature: f64) -> bool {
         loss <= 0.0 || loss < temperature * self.draws[self.dice.usize(..DRAWS)]
     }
 
@@ -160,16 +173,18 @@ impl<'m> Walk<'m> {
             let (back, gone) = (model.needs(other, from)[0], model.needs(other, unit)[0]);
             let more = over(left_from + leaves - back) + over(left_to - comes + gone) - before;
             let gain = self.layout.gain_of_swap(item, other);
-            if self.accepts(gain, more, temperature) && self.layout.admits_swap_overloaded(item, other) {
-                self.excess += more;
+            let changes = [(item, from, unit), (other, unit, from)];
+            if let Some(gain) = self
+                .judge(&changes, gain, more, temperature, |layout| layout.admits_swap_overloaded(item, other))
+            {
                 self.swap(item, other, gain);
             }
             return;
         }
         let more = over(left_from + leaves) + over(left_to - comes) - before;
         let gain = self.layout.gain(item, unit);
-        if self.accepts(gain, more, temperature) && self.layout.admits_overloaded(item, unit) {
-            self.excess += more;
+        let admits = |layout: &Layout| layout.admits_overloaded(item, unit);
+        if let Some(gain) = self.judge(&[(item, from, unit)], gain, more, temperature, admits) {
             self.leave(item);
             self.layout.shift(item, unit, gain);
             self.arrive();
@@ -179,9 +194,11 @@ impl<'m> Walk<'m> {
     /// Gives an item a place, if need be in exchange for one that counts no more.
     fn bring_in(&mut self, item: u32, unit: u32, temperature: f64) {
         if self.layout.admits(item, unit) {
-            self.leave(item);
-            self.layout.put(item, unit);
-            self.arrive();
+            if self.layout.keeps_rules(&[(item, NOWHERE, unit)]) {
+                self.leave(item);
+                self.layout.put(item, unit);
+                self.arrive();
+            }
             return;
         }
         let there = &self.layout.on[unit as usize];
@@ -194,9 +211,61 @@ impl<'m> Walk<'m> {
             return;
         }
         let gain = self.layout.gain_of_swap(item, other);
-        if goes < comes || self.accepts(gain, 0, temperature) {
+        let changes = [(item, NOWHERE, unit), (other, unit, NOWHERE)];
+        if goes < comes {
+            if self.layout.keeps_rules(&changes) {
+                let gain = gain + self.layout.try_figures(&changes).0;
+                self.swap(item, other, gain);
+            }
+            return;
+        }
+        if let Some(gain) = self.judge(&changes, gain, 0, temperature, |_| true) {
             self.swap(item, other, gain);
         }
+    }
+
+    /// Whether a step is taken, and its whole gain: it is weighed, held against limits, and only then shown to what
+    /// takes longer to judge.
+    #[inline]
+    fn judge(
+        &mut self,
+        changes: &[(u32, u32, u32)],
+        gain: i64,
+        more: i64,
+        temperature: f64,
+        admits: impl Fn(&Layout) -> bool,
+    ) -> Option<i64> {
+        if self.layout.has_figures() {
+            return self.judge_with_figures(changes, gain, more, temperature, admits);
+        }
+        let loss = gain as f64 + more as f64 * self.price_of_excess;
+        if self.accepts(loss, temperature) && admits(&self.layout) {
+            self.excess += more;
+            return Some(gain);
+        }
+        None
+    }
+
+    fn judge_with_figures(
+        &mut self,
+        changes: &[(u32, u32, u32)],
+        gain: i64,
+        more: i64,
+        temperature: f64,
+        admits: impl Fn(&Layout) -> bool,
+    ) -> Option<i64> {
+        if !admits(&self.layout) {
+            return None;
+        }
+        let (figures, broken) = self.layout.try_figures(changes);
+        let gain = gain + figures;
+        let loss = gain as f64 + more as f64 * self.price_of_excess + broken as f64 * self.price_of_breach;
+        if self.accepts(loss, temperature) {
+            self.excess += more;
+            return Some(gain);
+        }
+        self.layout.undo_figures(changes);
+        None
     }
 
     #[inline]
@@ -229,7 +298,7 @@ impl<'m> Walk<'m> {
     fn arrive(&mut self) {
         let now = (self.layout.unplaced, self.layout.energy);
         let best = &mut self.best;
-        if self.excess == 0 && now < (best.unplaced, best.energy) {
+        if self.excess == 0 && now < (best.unplaced, best.energy) && self.layout.broken() == 0 {
             (best.unplaced, best.energy) = now;
             best.journal.clear();
             best.copy = None;

@@ -44,9 +44,9 @@ pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng, stop: &dyn 
         let over_by = |room: i64| (-room).max(0);
         if over_by(room_from + leaves) + over_by(room_to - comes) <= before
             && layout.admits_overloaded(item, to)
+            && layout.keeps_rules(&[(item, from, to)])
         {
-            let gain = layout.gain(item, to);
-            layout.shift(item, to, gain);
+            layout.move_to(item, to);
         } else {
             let there = &layout.on[to as usize];
             if there.is_empty() {
@@ -58,11 +58,13 @@ pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng, stop: &dyn 
             }
             let (back, gone) = (model.needs(other, from)[0], model.needs(other, to)[0]);
             let after = over_by(room_from + leaves - back) + over_by(room_to - comes + gone);
-            if after > before || !layout.admits_swap_overloaded(item, other) {
+            if after > before
+                || !layout.admits_swap_overloaded(item, other)
+                || !layout.keeps_rules(&[(item, from, to), (other, to, from)])
+            {
                 continue;
             }
-            let gain = layout.gain_of_swap(item, other);
-            layout.swap(item, other, gain);
+            layout.exchange(item, other);
         }
         if layout.excess(to) > 0 && !over.contains(&to) {
             over.push(to);

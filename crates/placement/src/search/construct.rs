@@ -22,35 +22,33 @@ pub(crate) fn place_the_rest(layout: &mut Layout) {
 }
 
 /// The cheapest of the places near the item's ties and some others; if those are full, any that takes it.
-fn place_for(layout: &Layout, item: u32, turn: &mut usize) -> Option<u32> {
+fn place_for(layout: &mut Layout, item: u32, turn: &mut usize) -> Option<u32> {
     let model = layout.model;
-    let mut best: Option<((i64, i64), u32)> = None;
-    let mut offer = |unit: u32| {
-        if layout.admits(item, unit) {
-            let offered = ((layout.gain(item, unit), -layout.left[unit as usize * model.dims]), unit);
-            if best.is_none_or(|best| offered < best) {
-                best = Some(offered);
-            }
-        }
-    };
+    let candidates = model.candidates(item);
+    let mut seen: Vec<u32> = model.wishes(item).iter().map(|(unit, _)| *unit).collect();
     for tie in model.ties(item) {
         let at = layout.place[tie.peer as usize];
         if at != NOWHERE {
-            model.units_of_node[model.node_of[at as usize] as usize].iter().for_each(|unit| offer(*unit));
+            seen.extend(&model.units_of_node[model.node_of[at as usize] as usize]);
         }
     }
-    model.wishes(item).iter().for_each(|(unit, _)| offer(*unit));
-    let candidates = model.candidates(item);
     for _ in 0..candidates.len().min(LOOKED_AT) {
         *turn += 1;
-        offer(candidates[*turn % candidates.len()]);
+        seen.push(candidates[*turn % candidates.len()]);
     }
-    if let Some((_, unit)) = best {
-        return Some(unit);
+    seen.retain(|unit| layout.admits(item, *unit) && layout.keeps_rules(&[(item, NOWHERE, *unit)]));
+    let best = seen
+        .into_iter()
+        .min_by_key(|unit| (layout.gain(item, *unit), -layout.left[*unit as usize * model.dims], *unit));
+    if best.is_some() {
+        return best;
     }
     // Nothing seen has room: anywhere, with as little overload as can be.
-    let lawful = candidates.iter().copied().filter(|unit| layout.admits_overloaded(item, *unit));
-    lawful.min_by_key(|unit| {
+    let mut lawful = candidates.to_vec();
+    lawful.retain(|unit| {
+        layout.admits_overloaded(item, *unit) && layout.keeps_rules(&[(item, NOWHERE, *unit)])
+    });
+    lawful.into_iter().min_by_key(|unit| {
         let over = model.needs(item, *unit)[0] - layout.left[*unit as usize * model.dims];
         (over.max(0), layout.gain(item, *unit), *unit)
     })

@@ -1,7 +1,11 @@
 //! Where every item is, with the sums that make a step cheap to judge and cheap to take.
 
 use super::exchange::small;
+use super::figures::Figures;
 use super::model::{Model, NOWHERE};
+
+/// Slack where overload is no limit.
+pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
 
 /// Where every item is. Hard limits hold at every moment; the load of a unit is kept to as a limit too.
 #[derive(Clone)]
@@ -20,6 +24,8 @@ pub(crate) struct Layout<'m> {
     pub slack: i64,
     /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
     here: Vec<i64>,
+    /// What is no sum over items and pairs, where the snapshot asks for such.
+    figures: Option<Box<Figures<'m>>>,
     /// Everything that is weighed.
     pub energy: i64,
     /// Free actors without a place.
@@ -31,6 +37,8 @@ impl<'m> Layout<'m> {
     pub fn new(model: &'m Model<'m>) -> Self {
         let mut place = vec![NOWHERE; model.free];
         place.extend(&model.fixed_places);
+        let figures = Figures::new(model).map(Box::new);
+        let start: i64 = model.base.iter().map(|(_, without)| without).sum();
         Self {
             model,
             place,
@@ -40,19 +48,79 @@ impl<'m> Layout<'m> {
             node_left: model.node_left.clone(),
             slack: 0,
             here: model.base.iter().map(|(_, without)| *without).collect(),
-            energy: model.base.iter().map(|(_, without)| without).sum(),
+            energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
             unplaced: model.members[..model.free].iter().map(Vec::len).sum(),
+            figures,
         }
+    }
+
+    /// Whether anything is weighed that is no sum over items and pairs.
+    #[inline]
+    pub fn has_figures(&self) -> bool {
+        self.figures.is_some()
+    }
+
+    /// By how much caps of places and rules of the policy are broken.
+    pub fn broken(&self) -> i64 {
+        self.figures.as_ref().map_or(0, |figures| figures.broken())
+    }
+
+    /// Has the figures follow changes of place: item, from, to. Says how energy and what is broken change.
+    pub fn try_figures(&mut self, changes: &[(u32, u32, u32)]) -> (i64, i64) {
+        let Some(figures) = &mut self.figures else { return (0, 0) };
+        let before = (figures.value(), figures.broken());
+        for (item, from, to) in changes {
+            figures.change(&self.model.members[*item as usize], *from, *to);
+        }
+        (figures.value() - before.0, figures.broken() - before.1)
+    }
+
+    /// Takes that back.
+    pub fn undo_figures(&mut self, changes: &[(u32, u32, u32)]) {
+        let Some(figures) = &mut self.figures else { return };
+        for (item, from, to) in changes {
+            figures.change(&self.model.members[*item as usize], *to, *from);
+        }
+    }
+
+    /// Whether no more rules and caps would be broken after a change.
+    pub fn keeps_rules(&mut self, changes: &[(u32, u32, u32)]) -> bool {
+        let (_, broken) = self.try_figures(changes);
+        self.undo_figures(changes);
+        broken <= 0
+    }
+
+    /// Moves an item whatever that costs.
+    pub fn move_to(&mut self, item: u32, unit: u32) {
+        let gain = self.gain(item, unit) + self.try_figures(&[(item, self.place[item as usize], unit)]).0;
+        self.shift(item, unit, gain);
+    }
+
+    /// Has two items change places whatever that costs.
+    pub fn exchange(&mut self, a: u32, b: u32) {
+        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+        let gain = self.gain_of_swap(a, b) + self.try_figures(&[(a, at_a, at_b), (b, at_b, at_a)]).0;
+        self.swap(a, b, gain);
     }
 
     /// Takes over places, one item after the other, as far as hard limits let it; loads may pass capacities.
     pub fn adopt(&mut self, places: &[u32]) {
+        self.take_over(places, false);
+    }
+
+    /// The same, leaving out whoever would break a rule or a cap where it is.
+    pub fn adopt_with_care(&mut self, places: &[u32]) {
+        self.take_over(places, true);
+    }
+
+    fn take_over(&mut self, places: &[u32], with_care: bool) {
         for item in 0..small(self.model.free) {
             let unit = places[item as usize];
             if unit != NOWHERE
                 && self.model.allows(item, unit)
                 && self.has_room(item, unit, 1)
                 && self.relates(item, unit)
+                && (!with_care || self.keeps_rules(&[(item, NOWHERE, unit)]))
             {
                 self.put(item, unit);
             }
@@ -238,13 +306,13 @@ impl<'m> Layout<'m> {
 
     /// Puts an item without a place on a unit.
     pub fn put(&mut self, item: u32, unit: u32) {
-        self.energy += self.gain(item, unit);
+        self.energy += self.gain(item, unit) + self.try_figures(&[(item, NOWHERE, unit)]).0;
         self.unplaced -= self.model.members[item as usize].len();
         self.occupy(item, unit);
         self.follow(item, NOWHERE, unit);
     }
 
-    /// Moves an item to another unit, at a gain that has been worked out.
+    /// Moves an item to another unit, at a gain that has been worked out; figures have followed.
     pub fn shift(&mut self, item: u32, unit: u32, gain: i64) {
         let from = self.place[item as usize];
         self.energy += gain;
@@ -253,7 +321,7 @@ impl<'m> Layout<'m> {
         self.follow(item, from, unit);
     }
 
-    /// Has two items change places, at a gain that has been worked out.
+    /// Has two items change places, at a gain that has been worked out; figures have followed.
     pub fn swap(&mut self, a: u32, b: u32, gain: i64) {
         let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
         self.energy += gain;

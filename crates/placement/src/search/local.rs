@@ -9,7 +9,7 @@ use crate::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, 
 /// Starts from what runs, or a quick placement of what does not, and anneals: coolings that grow longer and longer,
 /// with polishes of the best between them, on two walks.
 ///
-/// A piece of effort is ten thousand steps tried on each walk; placing everything, and bringing loads within capacities,
+/// A piece of effort is a thousand steps tried on each walk; placing everything, and bringing loads within capacities,
 /// come before the first and are always finished.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;
@@ -67,5 +67,5 @@ fn run(mut search: Search, enough: u64, budget: &Budget) -> Answer {
 /// Pieces of effort after which more is not worth while, where nobody says how many.
 fn enough(actors: usize) -> u64 {
     let actors = u64::try_from(actors).expect("a count of actors is small");
-    (8 * actors.pow(4)).min(2_000_000 * actors).div_ceil(STEPS)
+    (actors.pow(5) / 4).min(2_000_000 * actors).div_ceil(STEPS)
 }

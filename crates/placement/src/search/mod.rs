@@ -4,6 +4,7 @@ mod anneal;
 mod balance;
 mod construct;
 mod exchange;
+mod figures;
 mod items;
 mod layout;
 mod local;

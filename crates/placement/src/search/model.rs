@@ -73,12 +73,15 @@ pub(crate) struct Model<'a> {
     /// By scope and unit.
     places: [Vec<u32>; 4],
     pub weights: Weights,
+    /// Whether overload is kept to as a limit of each unit; else it is a figure like others.
+    pub has_limit: bool,
     /// Where the fixed items are.
     pub fixed_places: Vec<u32>,
 }
 
 impl<'a> Model<'a> {
-    pub fn new(snapshot: &'a Snapshot, is_bound: impl Fn(Criterion) -> bool) -> Self {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let has_limit = overload_is_a_limit(snapshot);
         let Items { mut members, mut set_of, mut sets } = Items::new(snapshot);
         let free = members.len();
         let index = &snapshot.index;
@@ -124,7 +127,8 @@ impl<'a> Model<'a> {
             relation_start: Vec::new(),
             relations_of: Vec::new(),
             places,
-            weights: Weights::new(snapshot, is_bound),
+            weights: Weights::new(snapshot, |criterion| has_limit && criterion == Criterion::Overload),
+            has_limit,
             fixed_places,
             members,
         };
@@ -385,6 +389,19 @@ impl<'a> Model<'a> {
         places.extend(&self.fixed_places);
         places
     }
+}
+
+/// Whether the most important level is overload alone, and can be 0 for all that the sum of capacities says: then the
+/// least that is found for the largest is a limit that every unit keeps to.
+fn overload_is_a_limit(snapshot: &Snapshot) -> bool {
+    let is_first =
+        snapshot.objectives().levels().first().is_some_and(|level| *level == [Criterion::Overload]);
+    let capacity: i64 = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
+    let lightest = |actor: usize| {
+        let ways = snapshot.index.implementations[actor].iter().flatten();
+        ways.map(|needs| needs.work).min().unwrap_or(0)
+    };
+    is_first && (0..snapshot.actors()).map(lightest).sum::<i64>() <= capacity
 }
 
 /// Every `prefer`: its actor, its unit, its weight.

@@ -6,10 +6,10 @@
 use super::exchange::small;
 
 /// Steps of one piece of effort.
-pub(crate) const STEPS: u64 = 10_000;
+pub(crate) const STEPS: u64 = 1_000;
 
 /// Pieces that walks do between two looks at the clock; all lengths are multiples of it.
-pub(crate) const ROUND: u64 = 4;
+pub(crate) const ROUND: u64 = 40;
 
 /// Steps per item of the first cooling, of the longest, and of a polish.
 const SHORTEST: u64 = 400;
@@ -45,9 +45,12 @@ pub(crate) struct Cooling {
 }
 
 impl Cooling {
-    /// The temperature after a part of the cooling.
-    pub fn temperature(&self, part: f64) -> f64 {
-        self.from * (COLD / self.from).powf(part)
+    /// The temperature after a part of the cooling, where losses have this mean and median: a cooling from hot begins
+    /// at the scale of the mean, and all end at that of the median.
+    pub fn temperature(&self, part: f64, (mean, median): (f64, f64)) -> f64 {
+        let from = self.from * if self.from_best { median } else { mean };
+        let to = COLD * median;
+        from * (to / from).powf(part)
     }
 
     /// What a mean work of excess costs after a part of the cooling.

@@ -5,14 +5,17 @@
 use super::anneal::Walk;
 use super::balance::balance;
 use super::construct::place_the_rest;
-use super::layout::Layout;
+use super::layout::{Layout, NO_LIMIT};
 use super::model::{Model, NOWHERE};
 use super::schedule::{Cooling, ROUND, STEPS, Schedule};
-use crate::{Assignment, Budget, Cost, Criterion, Greedy, Snapshot, Strategy};
+use crate::{Assignment, Cost, Snapshot};
 
 /// How many walks there are, each on a thread of its own. What is found does not depend on how many processors there
 /// are.
 const WALKS: u32 = 2;
+
+/// Pieces below which starting a thread takes longer than they do.
+const WORTH_A_THREAD: u64 = 10;
 
 /// Steps that a walk takes to come to rest when the search is stopped in the middle of a cooling: per item, and at most.
 const QUENCH: u64 = 300;
@@ -26,7 +29,7 @@ pub struct Terrain<'a> {
 impl<'a> Terrain<'a> {
     /// Lays it out; this takes about a second for 20,000 actors on 4,000 units, and milliseconds for 1,000.
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        Self { model: Model::new(snapshot, |criterion| criterion == Criterion::Overload) }
+        Self { model: Model::new(snapshot) }
     }
 }
 
@@ -56,21 +59,17 @@ impl<'t> Search<'t> {
         let model = &terrain.model;
         let mut layout = Layout::new(model);
         layout.adopt(&model.places(start));
+        if layout.broken() > 0 {
+            layout = Layout::new(model);
+            layout.adopt_with_care(&model.places(start));
+        }
         let kept = layout.place[..model.free].iter().filter(|place| **place != NOWHERE).count();
         place_the_rest(&mut layout);
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&layout.place));
-        if is_blind_to(model.snapshot) {
-            let placed = Budget { effort: Some(0), seed, stop: &|| false };
-            best.offer(
-                Greedy
-                    .solve(model.snapshot, &placed)
-                    .map_or_else(|_| start.clone(), |answer| answer.assignment),
-            );
-        }
         let mut dice = fastrand::Rng::with_seed(seed);
         balance(&mut layout, &mut dice, stop);
-        layout.set_slack(layout.overloads().0);
+        layout.set_slack(if model.has_limit { layout.overloads().0 } else { NO_LIMIT });
         best.offer(model.assignment(&layout.place));
         let is_warm = kept * 2 > model.free;
         let walkers = (0..WALKS).map(|walk| {
@@ -78,8 +77,8 @@ impl<'t> Search<'t> {
             let cooling = schedule.next();
             Walker { walk: Walk::new(layout.clone(), dice.u64(..)), schedule, cooling, done: 0 }
         });
-        let mut search =
-            Self { walkers: walkers.collect(), best, best_places: Vec::new(), best_rank: rank(&layout) };
+        let best_rank = if layout.broken() == 0 { rank(&layout) } else { (usize::MAX, i64::MAX, i64::MAX) };
+        let mut search = Self { walkers: walkers.collect(), best, best_places: Vec::new(), best_rank };
         search.best_places.clone_from(&layout.place);
         search
     }
@@ -106,7 +105,11 @@ impl<'t> Search<'t> {
             // Up to where all walks may look at what the others have found.
             let phase = self.walkers[0].done % ROUND;
             let round = (ROUND - phase).min(pieces - done);
-            in_parallel(&mut self.walkers, |walker| walker.run(round));
+            if round < WORTH_A_THREAD {
+                self.walkers.iter_mut().for_each(|walker| walker.run(round));
+            } else {
+                in_parallel(&mut self.walkers, |walker| walker.run(round));
+            }
             done += round;
             if (phase + round).is_multiple_of(ROUND) {
                 self.exchange();
@@ -118,7 +121,7 @@ impl<'t> Search<'t> {
     /// Has walks that have finished a cooling tell what they found, and begin the next.
     fn exchange(&mut self) {
         for walker in &mut self.walkers {
-            if walker.done == walker.cooling.length {
+            if walker.done == walker.cooling.length && walker.walk.has_best() {
                 let rank = walker.walk.best_rank();
                 if rank < self.best_rank {
                     self.best_rank = rank;
@@ -141,7 +144,7 @@ impl<'t> Search<'t> {
         let mut resting: Vec<(&mut Walker, Vec<Vec<u32>>)> =
             self.walkers.iter_mut().map(|walker| (walker, Vec::new())).collect();
         in_parallel(&mut resting, |(walker, found)| {
-            found.push(walker.walk.best_places());
+            found.extend(walker.walk.has_best().then(|| walker.walk.best_places()));
             found.extend(walker.quenched());
         });
         let model = resting[0].0.walk.layout.model;
@@ -160,19 +163,11 @@ impl<'t> Search<'t> {
         layout.set_slack(self.walkers[0].walk.layout.slack);
         layout.adopt(&model.places(assignment));
         let rank = rank(&layout);
-        if layout.total_excess() == 0 && rank < self.best_rank {
+        if layout.total_excess() == 0 && layout.broken() == 0 && rank < self.best_rank {
             self.best_rank = rank;
             self.best_places.clone_from(&layout.place);
         }
     }
-}
-
-/// Whether steps are judged without something that the snapshot asks for: a first answer then comes from greedy, which
-/// knows all of it.
-fn is_blind_to(snapshot: &Snapshot) -> bool {
-    use Criterion::{Bottleneck, Consolidate, Energy, Latency, Spread};
-    let unseen = [Bottleneck, Consolidate, Energy, Latency, Spread];
-    !snapshot.index.caps.is_empty() || unseen.iter().any(|criterion| snapshot.objectives().names(*criterion))
 }
 
 /// What layouts are compared by: actors without a place, overload, energy.
@@ -185,7 +180,12 @@ impl Walker<'_> {
         for _ in 0..pieces {
             let (from, to) = (self.cooling.part(self.done), self.cooling.part(self.done + 1));
             self.walk.set_price_of_excess(Cooling::price(from));
-            self.walk.run(STEPS, self.cooling.temperature(from), self.cooling.temperature(to));
+            let scales = self.walk.scales();
+            self.walk.run(
+                STEPS,
+                self.cooling.temperature(from, scales),
+                self.cooling.temperature(to, scales),
+            );
             self.done += 1;
         }
     }
@@ -203,7 +203,9 @@ impl Walker<'_> {
         let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
         for chunk in 0..CHUNKS {
             walk.set_price_of_excess(Cooling::price(part(chunk)));
-            walk.run(steps, self.cooling.temperature(part(chunk)), self.cooling.temperature(part(chunk + 1)));
+            let temperature = |chunk: u64| self.cooling.temperature(part(chunk), walk.scales());
+            let (from, to) = (temperature(chunk), temperature(chunk + 1));
+            walk.run(steps, from, to);
         }
         walk.has_best().then(|| walk.best_places())
     }

@@ -1,7 +1,8 @@
 //! One number for a vector: each level's weight is more than all levels below can amount to.
 
+use super::exchange::small;
 use super::model::preferences;
-use crate::{Criterion, Snapshot};
+use crate::{Criterion, Rules, Snapshot};
 
 /// What the energy may reach at most, so that differences of it never overflow.
 const LARGEST_ENERGY: i128 = 1 << 61;
@@ -63,6 +64,11 @@ struct Most {
     migration: i128,
     policy: i128,
     overload: i128,
+    bottleneck: i128,
+    consolidate: i128,
+    energy: i128,
+    spread: i128,
+    latency: i128,
 }
 
 impl Most {
@@ -83,13 +89,25 @@ impl Most {
             let ways = snapshot.index.implementations[actor].iter().flatten();
             ways.map(|needs| needs.work).max().unwrap_or(0)
         };
+        let all_work: i64 = actors.clone().map(heaviest).sum();
+        let units = 0..snapshot.units();
         Self {
             communication: sum(&mut edges().map(|edge| edge.rate)) * of_classes.max(of_pairs),
             annoyance: sum(&mut edges().map(|edge| edge.annoyance)),
             interference: sum(&mut edges().map(|edge| edge.interference)),
             migration: sum(&mut actors.clone().map(|actor| snapshot.move_cost(actor))),
-            policy: preferences(snapshot).map(|(_, _, weight)| i128::from(weight)).sum(),
-            overload: sum(&mut actors.clone().map(heaviest)),
+            policy: i128::from(snapshot.rules().map_or(0, Rules::most_penalty))
+                + preferences(snapshot).map(|(_, _, weight)| i128::from(weight)).sum::<i128>(),
+            overload: i128::from(all_work),
+            bottleneck: sum(&mut units
+                .clone()
+                .map(|unit| snapshot.fullness(unit, all_work))
+                .max()
+                .into_iter()),
+            consolidate: i128::from(small(snapshot.units())),
+            energy: sum(&mut units.map(|unit| snapshot.draw(unit, all_work, true))),
+            spread: i128::from(small(snapshot.actors())),
+            latency: i128::from(small(snapshot.actors())) * of_classes.max(of_pairs),
         }
     }
 
@@ -101,12 +119,11 @@ impl Most {
             Criterion::Interference => self.interference,
             Criterion::Migration => self.migration,
             Criterion::Policy => self.policy,
-            // No step lowers them yet: answers are compared by them, and that is all.
-            Criterion::Bottleneck
-            | Criterion::Consolidate
-            | Criterion::Energy
-            | Criterion::Spread
-            | Criterion::Latency => 0,
+            Criterion::Bottleneck => self.bottleneck,
+            Criterion::Consolidate => self.consolidate,
+            Criterion::Energy => self.energy,
+            Criterion::Spread => self.spread,
+            Criterion::Latency => self.latency,
         }
     }
 }
