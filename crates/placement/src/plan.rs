@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::state::State;
 use crate::{
-    Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, Objectives, Rule, Snapshot,
-    SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
+    Answer, Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, Objectives, Rule,
+    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, cool, shortest_cooling,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -128,6 +128,7 @@ pub fn plan(
     let name = strategy.name();
     let answer =
         strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
+    let answer = obeying(snapshot, answer, budget);
     let (violations, cost) = assess(snapshot, judge, &answer.assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Unlawful { strategy: name, violations });
@@ -161,6 +162,25 @@ pub fn plan(
         stopped_by: answer.stopped_by,
         derived,
     })
+}
+
+/// The answer, or one near it where it breaks nothing but the policy's rules, which not every strategy knows.
+fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
+    let Some(rules) = snapshot.rules() else { return answer };
+    if rules.violations(&answer.assignment).is_empty() {
+        return answer;
+    }
+    let length = shortest_cooling(snapshot);
+    let repaired = cool(snapshot, &answer.assignment, length, &Budget { effort: Some(length), ..*budget });
+    if rules.violations(&repaired.assignment).is_empty() {
+        return Answer {
+            stage: repaired.stage,
+            assignment: repaired.assignment,
+            bound: BTreeMap::new(),
+            ..answer
+        };
+    }
+    answer
 }
 
 /// What checker and judge say, and the exact cost with the judge's penalty in it.

@@ -223,6 +223,11 @@ impl Rules {
         self.demands.iter().enumerate().filter(|(demand, _)| !self.excused.contains(demand)).map(|(_, d)| d)
     }
 
+    /// What is broken and held against nobody.
+    pub fn excused(&self) -> Vec<&str> {
+        self.excused.iter().map(|demand| self.demands[*demand].says.as_str()).collect()
+    }
+
     /// Atoms that cost something, each with its weight.
     pub fn penalties(&self) -> &[(u32, i64)] {
         &self.penalties

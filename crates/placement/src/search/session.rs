@@ -8,7 +8,7 @@ use super::construct::place_the_rest;
 use super::layout::{Layout, NO_LIMIT};
 use super::model::{Model, NOWHERE};
 use super::schedule::{Cooling, ROUND, STEPS, Schedule};
-use crate::{Assignment, Cost, Snapshot};
+use crate::{Assignment, Cost, Ruling, Snapshot};
 
 /// How many walks there are, each on a thread of its own. What is found does not depend on how many processors there
 /// are.
@@ -152,6 +152,10 @@ impl<'t> Search<'t> {
         for places in found.iter().chain([&self.best_places]) {
             self.best.offer(model.assignment(places));
         }
+        if self.best.vector.is_none() && model.snapshot.rules().is_some() {
+            let places = &self.walkers[0].walk.layout.place;
+            self.best.offer(without_what_breaks_rules(model.snapshot, model.assignment(places)));
+        }
         self.best.assignment.clone()
     }
 
@@ -168,6 +172,32 @@ impl<'t> Search<'t> {
             self.best_places.clone_from(&layout.place);
         }
     }
+}
+
+/// Takes out, one after the other, the actor without whom rules of the policy are broken least, as long as that helps.
+fn without_what_breaks_rules(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
+    let Some(rules) = snapshot.rules() else { return assignment };
+    let mut ruling = Ruling::of(rules, &assignment);
+    while ruling.degree() > 0 {
+        let mut best: Option<(i64, usize, usize)> = None;
+        for actor in (0..snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
+            let Some(unit) = assignment[actor] else { continue };
+            ruling.take(actor, unit);
+            let degree = ruling.degree();
+            ruling.put(actor, unit);
+            if best.is_none_or(|(least, _, _)| degree < least) {
+                best = Some((degree, actor, unit));
+            }
+        }
+        match best {
+            Some((degree, actor, unit)) if degree < ruling.degree() => {
+                ruling.take(actor, unit);
+                assignment[actor] = None;
+            }
+            _ => break,
+        }
+    }
+    assignment
 }
 
 /// What layouts are compared by: actors without a place, overload, energy.
