@@ -188,7 +188,7 @@ fn settle(rule: &GroundRule, values: &[Value]) -> Result<bool, GroundRule> {
 
 #[cfg(test)]
 mod tests {
-    use placement::file::{Actor, SnapshotFile, Unit};
+    use placement::file::{Actor, RunsOn, SnapshotFile, Unit};
 
     use super::*;
 
@@ -228,7 +228,7 @@ mod tests {
         };
         let actor = |i: usize| Actor {
             id: format!("a{i}"),
-            runs_on: [("cpu".to_owned(), Default::default())].into(),
+            runs_on: [("cpu".to_owned(), RunsOn::default())].into(),
             ..Actor::default()
         };
         let mut file = SnapshotFile {

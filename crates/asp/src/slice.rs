@@ -459,9 +459,9 @@ mod tests {
             assert_eq!(slice.widen(&whole, &slice.start), whole);
             for _ in 0..40 {
                 let mut small = slice.start.clone();
-                for actor in 0..freed.len() {
+                for (actor, place) in small.iter_mut().enumerate().take(freed.len()) {
                     if dice.bool() {
-                        small[actor] = dice.choice(slice.world.candidates(actor)).copied();
+                        *place = dice.choice(slice.world.candidates(actor)).copied();
                     }
                 }
                 let wide = slice.widen(&whole, &small);
