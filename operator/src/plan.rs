@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, Limits};
+use asp::{Asp, ClingoJudge, Limits};
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use placement::{Budget, Cost, NoPolicy, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy};
+use kube::runtime::events::EventType;
+use placement::{
+    Budget, Cost, Judge, JudgeError, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy,
+};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::pods::owner;
 use crate::reconcile::{Considered, Context, SecondLook};
-use crate::report::{Outcome, decision_events};
+use crate::report::{Outcome, decision_events, event};
 
 /// After so many plans that others overtook, the next is made while nobody else commits.
 const PLANS_SIDE_BY_SIDE: usize = 3;
@@ -32,8 +35,31 @@ pub async fn decide(
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
-    let (policy, problem) = ctx.policies.in_force(name)?;
-    outcome.policy_problem = problem.map(|problem| problem.to_string());
+    loop {
+        let (policy, problem) = ctx.policies.in_force(name)?;
+        outcome.policy_problem = problem.map(|problem| problem.to_string());
+        match decide_under(&policy, application, key, ctx, outcome).await {
+            Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
+                // An earlier version that could be planned with is in force again: plan with that.
+                let Some(refused) = ctx.policies.withdraw(&policy, &problem) else {
+                    return Err(Error::Policy(problem));
+                };
+                let note = format!("{refused}; the last good version stays in force");
+                ctx.tell(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Decides under one version of the policy.
+async fn decide_under(
+    policy: &Policy,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
     let considered = ctx.considered(key).unwrap_or_default();
     let generation = application.metadata.generation;
     let again = considered.second_look.filter(|look| look.is_due());
@@ -50,7 +76,7 @@ pub async fn decide(
         // Once it was overtaken often enough, nobody else commits while this one plans.
         let alone = if round < PLANS_SIDE_BY_SIDE { None } else { Some(ctx.commit.lock().await) };
         let (changes, releases) = (ctx.caches.changes(), ctx.caches.releases(key));
-        let world = Arc::new(observe(ctx.caches.objects(), key, &policy).await?);
+        let world = Arc::new(observe(ctx.caches.objects(), key, policy).await?);
         outcome.notes.clone_from(&world.notes);
         let mut now = Considered {
             changes,
@@ -62,13 +88,13 @@ pub async fn decide(
             proposed: considered.proposed.clone(),
             second_look: considered.second_look,
         };
-        if !is_due(&considered, &now, outcome.decision.as_ref(), application, &policy) {
+        if !is_due(&considered, &now, outcome.decision.as_ref(), application, policy) {
             outcome.proposed.clone_from(&now.proposed);
             ctx.consider(key, now);
             return Ok(());
         }
         let again = again.filter(|_| considered.digest == now.digest);
-        let plan = search(&world, &policy, again.map_or(0, |look| look.number), ctx).await?;
+        let plan = search(&world, policy, again.map_or(0, |look| look.number), ctx).await?;
         now.second_look =
             (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again)).flatten();
         if application.spec.paused {
@@ -78,8 +104,8 @@ pub async fn decide(
             return Ok(());
         }
         let _one_at_a_time = if alone.is_some() { alone } else { Some(ctx.commit.lock().await) };
-        if let Some((world, plan)) = still_stands(&world, plan, key, &policy, application, ctx).await? {
-            commit(application, key, &policy, &world, &plan, ctx, outcome).await?;
+        if let Some((world, plan)) = still_stands(&world, plan, key, policy, application, ctx).await? {
+            commit(application, key, policy, &world, &plan, ctx, outcome).await?;
             // What was searched is the world that was planned from; room that came meanwhile is looked at next.
             ctx.consider(key, now);
             return Ok(());
@@ -126,13 +152,14 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
     let timer = ctx.metrics.plan_seconds.start_timer();
     let (world, wall) = (world.clone(), Duration::from_millis(policy.wall_milliseconds));
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
+    let judge = judge(policy);
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || {
         span.in_scope(|| {
             let deadline = Instant::now() + wall;
             let stop = || Instant::now() >= deadline;
             let budget = Budget { effort: None, seed, stop: &stop };
-            let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &budget)?;
+            let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             if !plan.unplaced.is_empty() {
                 plan.find_reasons(&plan.world(&world.snapshot), REASONS_EFFORT);
             }
@@ -140,19 +167,26 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
         })
     });
     let plan = task.await.map_err(|e| Error::Search(e.to_string()))??;
+    ctx.policies.prove(policy);
     timer.observe_duration();
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
 }
 
+/// Who judges by the policy's program.
+fn judge(policy: &Policy) -> ClingoJudge {
+    ClingoJudge::new(limits(policy), policy.wall_milliseconds)
+}
+
+/// What a solver may use.
+fn limits(policy: &Policy) -> Limits {
+    Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
+}
+
 /// The strategy that the policy names.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
-    let limits = Limits {
-        memory_mib: policy.memory_mib,
-        cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE,
-    };
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
+    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits(policy)))];
     all.extend(placement::strategies());
     let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
     let unknown = Error::Policy(format!(
@@ -182,10 +216,17 @@ async fn still_stands(
         return Ok(Some((world, plan)));
     }
     let Some(assignment) = transfer(&planned.snapshot, &plan, &world.snapshot) else { return Ok(None) };
-    if !world.snapshot.violations(&assignment).is_empty() {
+    let (ruled, asked, of_policy) = (world.clone(), assignment.clone(), judge(policy));
+    let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
+        // What the policy derives may be another thing in the newest world.
+        let snapshot = ruled.snapshot.with_derived(of_policy.derive(&ruled.snapshot)?)?;
+        Ok((snapshot.violations(&asked).is_empty(), snapshot.penalty(&asked)))
+    });
+    let (is_lawful, penalty) = task.await.map_err(|e| Error::Search(e.to_string()))??;
+    if !is_lawful {
         return Ok(None);
     }
-    let cost = Cost { policy: plan.cost.policy, ..world.snapshot.cost(&assignment) };
+    let cost = Cost { policy: penalty, ..world.snapshot.cost(&assignment) };
     if cost.overload > plan.cost.overload || cost.unplaced > 0 {
         return Ok(None);
     }

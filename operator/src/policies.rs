@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use asp::Program;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use world::{Policy, PolicyError};
+use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
 
@@ -14,6 +15,8 @@ use crate::error::Error;
 struct Known {
     /// The last version that was sound.
     good: Option<Policy>,
+    /// The last version that a plan was made with: its program can be written out for a world of this cluster.
+    proven: Option<Policy>,
     /// What is wrong with the newest one.
     problem: Option<PolicyError>,
 }
@@ -25,12 +28,12 @@ pub struct Policies(Mutex<BTreeMap<String, Known>>);
 impl Policies {
     /// Takes in a version; an error when it is refused and the last good one stays in force.
     pub fn learn(&self, config_map: &ConfigMap) -> Result<(), PolicyError> {
-        let read = Policy::read(config_map);
+        let read = Policy::read(config_map).and_then(check_program);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(config_map.name_any()).or_default();
         match read {
             Ok(policy) => {
-                *known = Known { good: Some(policy), problem: None };
+                *known = Known { good: Some(policy), problem: None, ..std::mem::take(known) };
                 Ok(())
             }
             Err(problem) => {
@@ -38,6 +41,34 @@ impl Policies {
                 Err(problem)
             }
         }
+    }
+
+    /// Notes that a plan was made with a version.
+    pub fn prove(&self, policy: &Policy) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get_mut(&policy.name)
+            && known.proven.as_ref() != Some(policy)
+        {
+            known.proven = Some(policy.clone());
+        }
+    }
+
+    /// Takes back a version whose program turned out to be wrong when a plan was to be made with it; whether an earlier
+    /// one is in force instead. A version that plans were made with is not taken back: the world is too large for it, and
+    /// only that application goes without a plan.
+    pub fn withdraw(&self, policy: &Policy, problem: &str) -> Option<PolicyError> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.get_mut(&policy.name)?;
+        let earlier = known.proven.clone().filter(|proven| proven != policy)?;
+        if known.good.as_ref() != Some(policy) {
+            // A newer version came meanwhile, or another application found it out.
+            return None;
+        }
+        let about = format!("policy {} ", policy.name);
+        let problem = problem.strip_prefix(&about).unwrap_or(problem).to_owned();
+        let problem = PolicyError { name: policy.name.clone(), place: PROGRAM.to_owned(), problem };
+        *known = Known { good: Some(earlier), problem: Some(problem.clone()), ..std::mem::take(known) };
+        Some(problem)
     }
 
     /// Forgets a policy whose ConfigMap is gone.
@@ -52,7 +83,7 @@ impl Policies {
     pub fn in_force(&self, name: &str) -> Result<(Policy, Option<PolicyError>), Error> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(name) {
-            Some(Known { good: Some(policy), problem }) => Ok((policy.clone(), problem.clone())),
+            Some(Known { good: Some(policy), problem, .. }) => Ok((policy.clone(), problem.clone())),
             Some(Known { problem: Some(problem), .. }) => {
                 Err(Error::Policy(format!("{problem}; no earlier version is known")))
             }
@@ -65,6 +96,22 @@ impl Policies {
             }
         }
     }
+}
+
+/// Refuses a program that no world could make right.
+fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
+    let faults = policy.program.as_deref().map(Program::parse).and_then(Result::err).unwrap_or_default();
+    let Some(first) = faults.first() else { return Ok(policy) };
+    let more = match faults.len() - 1 {
+        0 => String::new(),
+        1 => " (and one more fault)".to_owned(),
+        more => format!(" (and {more} more faults)"),
+    };
+    Err(PolicyError {
+        name: policy.name,
+        place: format!("{PROGRAM} line {} column {}", first.line(), first.column()),
+        problem: format!("{}{more}", first.problem()),
+    })
 }
 
 #[cfg(test)]
@@ -96,5 +143,46 @@ mod tests {
         let told = |name: &str| policies.in_force(name).unwrap_err().to_string();
         assert!(told("fast").ends_with("no earlier version is known"), "{}", told("fast"));
         assert_eq!(told("slow"), "there is no policy slow; name one of: fast");
+    }
+
+    fn with_program(text: &str) -> ConfigMap {
+        let mut config_map = policy("window: 10s");
+        config_map.data.as_mut().unwrap().insert("program.lp".to_owned(), text.to_owned());
+        config_map
+    }
+
+    #[test]
+    fn a_bad_program_is_refused_by_line_and_the_last_good_one_stays() {
+        let policies = Policies::default();
+        policies.learn(&with_program("forbid(A,U) :- group(A,\"web\"), cu_kind(U,\"gpu\").")).unwrap();
+        let bad = "% web stays off GPUs\nforbid(A,U) :- group(A,web), cu_kind(U,\"gpu\").";
+        assert_eq!(
+            policies.learn(&with_program(bad)).unwrap_err().to_string(),
+            "policy fast: program.lp line 2 column 24: the constant `web` never matches a name; write \"web\" in group(A,G)"
+        );
+        let (in_force, _) = policies.in_force("fast").unwrap();
+        assert!(in_force.program.unwrap().contains("\"web\""));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_written_out_gives_way_to_the_one_before() {
+        let policies = Policies::default();
+        let (fine, endless) = (with_program("p(1)."), with_program("n(0). n(X+1) :- n(X)."));
+        policies.learn(&fine).unwrap();
+        let (before, _) = policies.in_force("fast").unwrap();
+        policies.prove(&before);
+        policies.learn(&endless).unwrap();
+        let (newest, problem) = policies.in_force("fast").unwrap();
+        assert_eq!((newest == before, problem), (false, None));
+        let told = policies.withdraw(&newest, "policy fast line 1: it takes too many steps").unwrap();
+        assert_eq!(told.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
+        assert_eq!(policies.in_force("fast").unwrap(), (before.clone(), Some(told)));
+        // What plans were made with is not taken back by the world of one application.
+        assert_eq!(policies.withdraw(&before, "too large"), None);
+        // A version that never planned anything has none before it.
+        let first = Policies::default();
+        first.learn(&endless).unwrap();
+        let (only, _) = first.in_force("fast").unwrap();
+        assert_eq!(first.withdraw(&only, "too large"), None);
     }
 }

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_deat
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Model, Outcome, Task};
+use crate::policy;
 use crate::program::RULES;
 
 /// The argument that makes an executable the solver; no part of any command line that people use.
@@ -72,10 +73,15 @@ pub(crate) enum Line {
 ///
 /// Call it first in `main`, before anything reads arguments, opens files or starts threads.
 pub fn run_child_if_asked() {
-    if std::env::args_os().nth(1).is_none_or(|argument| argument != ARGUMENT) {
+    let Some(asked) = std::env::args_os().nth(1) else { return };
+    let served = if asked == ARGUMENT {
+        serve()
+    } else if asked == policy::ARGUMENT {
+        policy::serve()
+    } else {
         return;
-    }
-    match serve() {
+    };
+    match served {
         Ok(()) => exit(0),
         Err(problem) => {
             eprintln!("{problem}");
@@ -86,7 +92,7 @@ pub fn run_child_if_asked() {
 
 /// Why the solver process ends early; its parent reads it from standard error.
 #[derive(Debug, thiserror::Error)]
-enum ChildError {
+pub(crate) enum ChildError {
     #[error("cannot limit the solver process: {0}")]
     Limit(#[from] rustix::io::Errno),
     #[error("the process that asked is gone")]
@@ -100,18 +106,12 @@ enum ChildError {
 }
 
 fn serve() -> Result<(), ChildError> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut lines = io::stdin().lock().lines();
     let terms: Terms = match lines.next() {
         Some(line) => serde_json::from_str(&line.map_err(ChildError::Ask)?)?,
         None => return Err(ChildError::Orphan),
     };
-    // The parent may have died before the signal was set.
-    let parent = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
-    if parent != Some(terms.parent) {
-        return Err(ChildError::Orphan);
-    }
-    limit(&terms.limits)?;
+    begin(terms.parent, &terms.limits)?;
     for line in lines {
         let job: Job = serde_json::from_str(&line.map_err(ChildError::Ask)?)?;
         match solve(&job) {
@@ -122,6 +122,17 @@ fn serve() -> Result<(), ChildError> {
     Ok(())
 }
 
+/// Ties this process to the one that asked, and limits it.
+pub(crate) fn begin(parent: u32, limits: &Limits) -> Result<(), ChildError> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the signal was set.
+    let alive = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
+    if alive != Some(parent) {
+        return Err(ChildError::Orphan);
+    }
+    Ok(limit(limits)?)
+}
+
 fn limit(limits: &Limits) -> Result<(), rustix::io::Errno> {
     let at_most = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
     setrlimit(Resource::Core, at_most(0))?;
@@ -129,7 +140,8 @@ fn limit(limits: &Limits) -> Result<(), rustix::io::Errno> {
     setrlimit(Resource::Cpu, at_most(limits.cpu_seconds))
 }
 
-fn tell(line: &Line) -> io::Result<()> {
+/// Writes one line of JSON.
+pub(crate) fn tell(line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     let mut out = io::stdout().lock();
@@ -186,7 +198,8 @@ impl Reader {
     }
 }
 
-fn positions(names: &[String]) -> Result<HashMap<Symbol, usize>, String> {
+/// From symbols to their positions.
+pub(crate) fn positions(names: &[String]) -> Result<HashMap<Symbol, usize>, String> {
     let symbol = |(position, name): (usize, &String)| {
         let symbol = clingo::parse_term(name).map_err(|e| format!("{name} is no symbol: {e}"))?;
         Ok((symbol, position))

@@ -7,6 +7,7 @@ use placement::{Assignment, Cost, Criterion, Snapshot};
 
 use crate::criteria::Extras;
 use crate::room::{Room, Rooms};
+use crate::ruled;
 use crate::symbols::{actor, string};
 use crate::twins::Twins;
 
@@ -35,7 +36,9 @@ impl<'a> Encoded<'a> {
         let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
         let rooms = Rooms::new(snapshot);
         let extras = Extras::new(snapshot, &rooms);
-        let twins = Twins::new(snapshot, &rooms, &movable);
+        // A policy's rules can tell any unit from any other.
+        let twins =
+            if snapshot.rules().is_some() { Twins::none() } else { Twins::new(snapshot, &rooms, &movable) };
         let mut writer = Writer {
             snapshot,
             actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
@@ -56,6 +59,7 @@ impl<'a> Encoded<'a> {
         let Writer { actors, units, mut lines, .. } = writer;
         lines.sort_unstable();
         lines.dedup();
+        lines.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, &actors, &units)));
         let actors = movable.iter().map(|&position| actors[position].clone()).collect();
         Self { snapshot, facts: lines.concat(), movable, actors, units, settled }
     }
@@ -98,7 +102,9 @@ pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
     let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
     let alone: Assignment = (0..snapshot.actors()).map(home).collect();
-    let policy = snapshot.penalty(&alone);
+    // What the policy's rules cost, the program says itself.
+    let of_rules = snapshot.rules().map_or(0, |rules| rules.penalty(&alone));
+    let policy = snapshot.penalty(&alone) - of_rules;
     let of = |criterion| extras.settled(snapshot, criterion);
     let cost = Cost {
         policy,

@@ -14,10 +14,12 @@ mod engine;
 mod facts;
 mod neighbourhood;
 mod partial;
+mod policy;
 mod process;
 mod program;
 mod room;
 mod rounds;
+mod ruled;
 mod scale;
 mod search;
 mod slice;
@@ -28,4 +30,5 @@ mod whole;
 
 pub use child::{Limits, run_child_if_asked};
 pub use engine::{EngineError, Optimum, optimum, optimum_approximated};
+pub use policy::{ClingoJudge, Fault, GroundBudget, Program, Size};
 pub use strategy::Asp;

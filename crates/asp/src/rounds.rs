@@ -11,13 +11,13 @@ use crate::search::Search;
 
 /// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
 /// costs some for each of them. Each round has twice as many as the one before.
-const FIRST: (usize, usize) = (16, 20);
+const FIRST: (usize, usize) = (160, 2);
 
 /// Pieces of the native search for which there is one neighbourhood: while they gain, and while they do not.
-const SHARE: (u64, u64) = (8, 64);
+const SHARE: (u64, u64) = (80, 640);
 
 /// Pieces after which it is worth while to ask how much better there could be: some seconds.
-const LONG: u64 = 2_000;
+const LONG: u64 = 20_000;
 
 /// Actors that can move above which a bound is out of reach.
 const MOST_BOUNDED: usize = 300;
@@ -64,7 +64,7 @@ fn alternate<'a>(
     let terrain = placement::Terrain::new(search.snapshot);
     // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
     let start = search.snapshot.incumbent();
-    let mut native = placement::Search::new(&terrain, &start, search.seed(), &|| false);
+    let mut native = placement::Search::new(&terrain, &start, search.seed());
     native.offer(&search.best.assignment);
     let mut neighbourhoods = Neighbourhoods::new(&search);
     let (least, actors) = FIRST;

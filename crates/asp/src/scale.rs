@@ -143,7 +143,12 @@ impl Scale {
         self.divide_places(&mut file, snapshot, rounding);
         self.divide_actors(&mut file, snapshot, rounding);
         self.divide_prices(&mut file, snapshot, rounding);
-        Snapshot::new(file)
+        let level =
+            snapshot.objectives().levels().iter().position(|level| level.contains(&Criterion::Policy));
+        let divisor = level.map_or(1, |level| self.level(snapshot, level));
+        let divisor = i64::try_from(divisor).unwrap_or(i64::MAX);
+        let rules = snapshot.rules().map(|rules| rules.divided(divisor, rounding == Rounding::Cautious));
+        Ok(Snapshot::new(file)?.with_rules(rules))
     }
 
     fn resource(&self, snapshot: &Snapshot, name: &str) -> u64 {
@@ -315,6 +320,7 @@ impl Totals {
                 }
             }
         }
+        totals.add(Criterion::Policy, snapshot.rules().map_or(0, placement::Rules::most_penalty));
         for constraint in &snapshot.file().constraints {
             if let Constraint::Prefer { weight, .. } = constraint {
                 totals.add(Criterion::Policy, i64::try_from(*weight).unwrap_or(i64::MAX));

@@ -15,16 +15,16 @@ use crate::whole::{self, Verdict};
 const CONFLICTS: u64 = 2_000_000;
 
 /// Pieces of effort where nothing else is said: a few minutes.
-const PIECES: u64 = 1 << 17;
+const PIECES: u64 = 1 << 20;
 
 /// The same where the whole has been searched and there is no proof all the same: seconds.
-const PIECES_AFTER_ALL: u64 = 1 << 8;
+const PIECES_AFTER_ALL: u64 = 1 << 11;
 
 /// Pairs of an actor and a candidate above which greedy takes a second and more.
 const MOST_CHOICES: usize = 500_000;
 
 /// Pieces of the native search that come before the search of the whole.
-const PIECES_BEFORE_ALL: u64 = 4;
+const PIECES_BEFORE_ALL: u64 = 40;
 
 /// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search and part by
 /// part, and proven where the world is small.
@@ -61,7 +61,7 @@ impl Asp {
         Self { conflicts, ..self }
     }
 
-    /// Ends a search to which no effort is given after so many pieces instead of 131,072.
+    /// Ends a search to which no effort is given after so many pieces instead of 1,048,576.
     #[must_use]
     pub fn with_pieces(self, pieces: u64) -> Self {
         Self { pieces, ..self }

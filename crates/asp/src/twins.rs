@@ -69,6 +69,11 @@ impl Twins {
         Self { classes, movable: movable.to_vec() }
     }
 
+    /// Nothing is alike.
+    pub fn none() -> Self {
+        Self { classes: Vec::new(), movable: Vec::new() }
+    }
+
     /// Units that are never needed: beyond as many of a class as there are actors.
     pub fn spare(&self) -> BTreeSet<usize> {
         self.classes.iter().flat_map(|class| class.iter().skip(self.movable.len())).copied().collect()

@@ -32,7 +32,8 @@ pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
     let (actors, choices) = choices
         .filter(|choices| *choices > 1)
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
-    actors <= MOST_ACTORS && choices <= MOST_CHOICES
+    let rules = snapshot.rules().map_or(0, |rules| rules.ground().len());
+    actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
 }
 
 /// Solves the whole world, or two scalings of it where its numbers are too large for the solver.
@@ -76,7 +77,7 @@ fn improve(
 ) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
     let mut last = None;
     let start = search.best.assignment.clone();
-    let task = Task { conflicts, models: search.left(), no_worse };
+    let task = Task { conflicts, models: search.left(), no_worse: no_worse && search.best.broken == 0 };
     let ended = search.ask(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
         search.offer(assignment, Stage::Whole);

@@ -14,6 +14,7 @@ Examples:
   kubectl cairn plan -f cluster.yaml -f app.yaml         the same on manifests, without a cluster
   kubectl cairn plan --snapshot world.json -o json       replay a decision
   kubectl cairn explain actorapp surveillance -n vision  why it runs where it runs
+  kubectl cairn check-policy rules.lp --snapshot w.json  whether a policy is sound, and what it would change
   kubectl cairn topology node-0                          what a node has";
 
 const EXPLAIN_EXAMPLES: &str = "\
@@ -40,6 +41,16 @@ Examples:
 
 Exit status: 0 everything has a place; 2 something has none, the reasons are printed; 1 anything else.";
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  kubectl cairn check-policy rules.lp
+      Whether the program says only what a policy may say; faults with line and column.
+
+  kubectl cairn check-policy throughput.yaml --snapshot world.json
+      The program of a ConfigMap, what it takes to write it out for this world, and what it would change there.
+
+Exit status: 0 the policy is sound; 1 it is not, or anything else went wrong.";
+
 /// Says where the actors of Cairn's applications would be placed, and why. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-cairn", bin_name = "kubectl cairn", version, after_help = EXAMPLES)]
@@ -58,6 +69,9 @@ pub enum Command {
     /// Say why the actors of an application are where they are, and why some have no place
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainArguments>),
+    /// Check a policy's program: its faults by line, what it takes, what it would change
+    #[command(after_help = CHECK_EXAMPLES)]
+    CheckPolicy(Box<CheckArguments>),
     /// Show the devices of a node and the links between them
     Topology(TopologyArguments),
 }
@@ -172,7 +186,7 @@ pub struct SearchArguments {
     /// Decides between equals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A policy: its ConfigMap, or the policy.yaml in it, in place of what the application or the snapshot names
+    /// A policy: its ConfigMap, or the policy.yaml or program.lp in it, in place of what the application or the snapshot names
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Levels of criteria, the most important first, as in overload,communication+migration,annoyance; or adaptive
@@ -193,6 +207,31 @@ pub struct ClusterArguments {
     /// Where the operator runs; policies are read there
     #[arg(long, value_name = "NAME", default_value = "cairn-system")]
     pub operator_namespace: String,
+}
+
+/// How `check-policy` is asked.
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    /// A program (.lp), or the ConfigMap that holds one as program.lp; - is standard input
+    pub policy: PathBuf,
+    /// A snapshot file: the program is written out for it, and planned with and without
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// The strategy of both plans
+    #[arg(long, value_name = "NAME", default_value = "asp")]
+    pub strategy: String,
+    /// Wall clock for one plan; what the program may take is measured against it
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Pieces of work of one plan; with the same seed the answers are the same on every machine
+    #[arg(long, value_name = "N")]
+    pub effort: Option<u64>,
+    /// Decides between equals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// How `topology` is asked.

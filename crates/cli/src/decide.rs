@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use asp::{Asp, Limits};
-use placement::{Budget, NoPolicy, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
+use asp::{Asp, ClingoJudge, Limits};
+use placement::{Budget, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
 
 use crate::arguments::SearchArguments;
 use crate::error::CliError;
+
+/// What a policy's program may take where no clock ends the search: as much as within the default wall clock, so that
+/// it does not depend on how a plan is asked for.
+const UNHURRIED: Duration = Duration::from_secs(2);
 
 /// How it is searched, with everything settled.
 #[derive(Clone, Debug)]
@@ -36,6 +40,19 @@ impl Search {
         }
     }
 
+    /// Who judges by the program that a snapshot carries.
+    pub fn judge(&self) -> ClingoJudge {
+        let wall = self.wall.unwrap_or(UNHURRIED);
+        let wall_milliseconds = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+        ClingoJudge::new(self.limits(), wall_milliseconds)
+    }
+
+    fn limits(&self) -> Limits {
+        // A minute more than the clock gives: the processor's time is there to end what the clock could not.
+        let cpu_seconds = self.wall.map_or(24 * 3600, |wall| wall.as_secs() + 60);
+        Limits { memory_mib: self.memory_mib, cpu_seconds }
+    }
+
     /// Plans, and says how long that took where a clock had a say.
     pub fn plan(&self, snapshot: &Snapshot) -> Result<(Plan, Option<Duration>), PlanError> {
         let strategies = strategies(self);
@@ -46,7 +63,7 @@ impl Search {
         let started = Instant::now();
         let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
-        let mut plan = placement::plan(snapshot, &**strategy, &NoPolicy, &budget)?;
+        let mut plan = placement::plan(snapshot, &**strategy, &self.judge(), &budget)?;
         let took = self.wall.map(|_| started.elapsed());
         if !plan.unplaced.is_empty() {
             plan.find_reasons(&plan.world(snapshot), REASONS_EFFORT);
@@ -86,9 +103,7 @@ impl From<&world::Policy> for Preferred {
 
 /// Every strategy, in the order in which they are listed.
 fn strategies(search: &Search) -> Vec<Box<dyn Strategy>> {
-    // A minute more than the clock gives: the processor's time is there to end what the clock could not.
-    let cpu_seconds = search.wall.map_or(24 * 3600, |wall| wall.as_secs() + 60);
-    let asp = Asp::new(Limits { memory_mib: search.memory_mib, cpu_seconds });
+    let asp = Asp::new(search.limits());
     let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(asp)];
     all.extend(placement::strategies());
     all

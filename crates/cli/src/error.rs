@@ -44,6 +44,9 @@ pub enum CliError {
         /// Where in it, what, what to do.
         problem: String,
     },
+    /// A policy's program is refused: every fault with its place.
+    #[error("{0}")]
+    Faults(String),
     /// A policy that was found among the objects is refused.
     #[error(transparent)]
     Policy(#[from] PolicyError),

@@ -3,6 +3,7 @@
 //! It changes nothing, in a cluster or on disk: it says what the operator would decide, and why.
 
 mod arguments;
+mod check_policy;
 mod cluster;
 mod decide;
 mod error;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let ended = match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::CheckPolicy(arguments) => check_policy::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
     match ended {

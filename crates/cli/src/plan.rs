@@ -67,6 +67,9 @@ fn from_snapshot(
     if let Some(given) = given {
         given.check_for_snapshot()?;
     }
+    if let Some(given) = given.filter(|given| given.policy.program.is_some()) {
+        snapshot = with_program(&snapshot, &given.policy).map_err(refused)?;
+    }
     let of_policy = given.filter(|given| given.names("objectives")).map(|given| &given.policy.objectives);
     if let Some(levels) = arguments.search.objectives.as_ref().or(of_policy) {
         snapshot = with_objectives(&snapshot, levels).map_err(refused)?;
@@ -91,6 +94,14 @@ fn from_snapshot(
 
 fn explained(arguments: &PlanArguments, snapshot: &Snapshot, plan: &Plan) -> Option<Explained> {
     arguments.explain.then(|| Explained::new(plan.world(snapshot), &plan.assignment, None))
+}
+
+/// The same world under another policy's program.
+pub fn with_program(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, SnapshotError> {
+    let mut file = snapshot.file().clone();
+    let (name, program) = (policy.name.clone(), policy.program.clone());
+    file.policy = Some(placement::file::Policy { name, program });
+    Snapshot::new(file)
 }
 
 fn with_objectives(snapshot: &Snapshot, levels: &Levels) -> Result<Snapshot, SnapshotError> {
@@ -170,6 +181,12 @@ pub fn world_of(
     let refused = |source| CliError::World { application: key.clone(), source };
     let on_files = !arguments.subject.files.is_empty();
     let (mut policy, note) = match (given, objects.application(key)) {
+        // A program alone goes with the parameters of the application's own policy.
+        (Some(given), Some(application)) if given.is_program => {
+            let default = &arguments.subject.default_policy;
+            let (own, note) = policy::of_application(objects, application, default, on_files)?;
+            (Policy { program: given.policy.program.clone(), ..own }, note)
+        }
         (Some(given), _) => (given.policy.clone(), None),
         (None, Some(application)) => {
             policy::of_application(objects, application, &arguments.subject.default_policy, on_files)?

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use asp::Program;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -23,13 +24,33 @@ pub struct PolicyFile {
     pub policy: Policy,
     /// The parameters that it names.
     named: Vec<String>,
+    /// The file is a program and nothing else.
+    pub is_program: bool,
 }
 
 impl PolicyFile {
-    /// Reads a `policy.yaml`, or the ConfigMap that holds one.
+    /// Reads a `policy.yaml`, a `program.lp`, or the ConfigMap that holds them.
     pub fn read(path: &Path) -> Result<Self, CliError> {
+        let given = Self::read_unchecked(path)?;
+        if let Some(text) = &given.policy.program
+            && let Err(faults) = Program::parse(text)
+        {
+            let problem = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let key = if given.is_program { "" } else { "program.lp " };
+            return Err(CliError::PolicyFile { file: given.file(), problem: format!("{key}{problem}") });
+        }
+        Ok(given)
+    }
+
+    /// The same with a program that was not looked at.
+    pub fn read_unchecked(path: &Path) -> Result<Self, CliError> {
         let file = read::name(path);
         let text = read::text(path)?;
+        if path.extension().is_some_and(|end| end == "lp") {
+            let name = path.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
+            let policy = Policy { program: Some(text), ..Policy::builtin(&name) };
+            return Ok(Self { file: path.to_owned(), policy, named: Vec::new(), is_program: true });
+        }
         let refused = |problem: String| CliError::PolicyFile { file: file.clone(), problem };
         let mut documents = serde_yaml::Deserializer::from_str(&text);
         let first = documents.next().map(Value::deserialize).transpose();
@@ -54,7 +75,7 @@ impl PolicyFile {
             (policy, value)
         };
         let named = parameters.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
-        Ok(Self { file: path.to_owned(), policy, named })
+        Ok(Self { file: path.to_owned(), policy, named, is_program: false })
     }
 
     /// What messages call the file.

@@ -27,9 +27,18 @@ pub struct Style(bool);
 impl Style {
     /// As the terminal and the environment have it.
     pub fn of_stdout() -> Self {
+        Self::of(std::io::stdout().is_terminal())
+    }
+
+    /// The same for what is printed beside the result.
+    pub fn of_stderr() -> Self {
+        Self::of(std::io::stderr().is_terminal())
+    }
+
+    fn of(is_terminal: bool) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self(std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb)
+        Self(is_terminal && !is_set("NO_COLOR") && !is_dumb)
     }
 
     /// The text in its tone.

@@ -44,7 +44,7 @@ pub use power::PowerCap;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use rules::{Demand, GroundRule, Rules, Ruling};
-pub use search::{Local, Search, Terrain, cool, improve, shortest_cooling};
+pub use search::{Local, Search, Terrain, improve};
 pub use snapshot::{Assignment, Snapshot};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
 pub use violations::{Rule, Violation};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::state::State;
 use crate::{
     Answer, Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, Objectives, Rule,
-    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, cool, shortest_cooling,
+    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, improve,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -164,14 +164,17 @@ pub fn plan(
     })
 }
 
+/// Pieces of native search for each actor of a placement that breaks the policy's rules.
+const REPAIR: u64 = 2;
+
 /// The answer, or one near it where it breaks nothing but the policy's rules, which not every strategy knows.
 fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
     let Some(rules) = snapshot.rules() else { return answer };
     if rules.violations(&answer.assignment).is_empty() {
         return answer;
     }
-    let length = shortest_cooling(snapshot);
-    let repaired = cool(snapshot, &answer.assignment, length, &Budget { effort: Some(length), ..*budget });
+    let effort = REPAIR * (snapshot.actors() as u64).max(100);
+    let repaired = improve(snapshot, &answer.assignment, &Budget { effort: Some(effort), ..*budget });
     if rules.violations(&repaired.assignment).is_empty() {
         return Answer {
             stage: repaired.stage,

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, DevicePool};
+use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use placement::file::{
     Actor, Drag, Message, Node, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
 };
@@ -89,7 +90,7 @@ pub fn snapshot(
         application: Some(key.to_string()),
         window_microseconds: Some(floor(policy.window)),
         exchange_cost: policy.exchange_cost.clone(),
-        policy: Some(PolicyName { name: policy.name.clone(), program: None }),
+        policy: Some(PolicyName { name: policy.name.clone(), program: policy.program.clone() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(objects, application, &free, &offer, now),
         ..SnapshotFile::default()
@@ -276,6 +277,9 @@ fn add_application<'a>(
         file.application.as_deref() == Some(ApplicationKey::of(application).to_string().as_str());
     let group_of: BTreeMap<&str, usize> =
         application.spec.actors.iter().enumerate().map(|(i, group)| (group.name.as_str(), i)).collect();
+    let labelled = speaks_of(file, "actor_label");
+    let of_group = |group: &ActorGroup| if labelled { shared_labels(group) } else { BTreeMap::new() };
+    let labels: Vec<BTreeMap<String, String>> = application.spec.actors.iter().map(of_group).collect();
     let mut ids: Vec<Option<String>> = Vec::with_capacity(names.len());
     for name in &names {
         let place = place(name);
@@ -298,6 +302,7 @@ fn add_application<'a>(
             move_cost: group.move_cost,
             fixed: !is_planned,
             current: place.map(|(unit, _)| unit.id.clone()),
+            labels: labels[group_of[name.group.as_str()]].clone(),
             ..Actor::default()
         });
         ids.push(Some(name.to_string()));
@@ -313,6 +318,25 @@ fn add_application<'a>(
             file.annoyance.push(Drag { a, b, drag });
         }
     }
+}
+
+/// Whether the policy's program could read a fact: labels that nobody reads would only make plans stale.
+fn speaks_of(file: &SnapshotFile, word: &str) -> bool {
+    let program = file.policy.as_ref().and_then(|policy| policy.program.as_deref());
+    program.is_some_and(|program| program.contains(word))
+}
+
+/// The labels that the pods of a group carry, whichever implementation they run.
+fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
+    let mut templates = group.implementations.iter().map(|implementation| {
+        let metadata = implementation.template.metadata.as_ref();
+        metadata.and_then(|metadata| metadata.labels.clone()).unwrap_or_default()
+    });
+    let mut shared = templates.next().unwrap_or_default();
+    for labels in templates {
+        shared.retain(|key, value| labels.get(key) == Some(value));
+    }
+    shared
 }
 
 fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
@@ -338,6 +362,7 @@ fn resource_unit(resource: &str) -> (String, Exact) {
 
 /// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
 fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Node> {
+    let labelled = speaks_of(file, "node_label");
     let used: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
@@ -350,7 +375,7 @@ fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Nod
         Node {
             id: node.name.clone(),
             zone: offer.units.iter().find(|unit| unit.node == node.name).and_then(|unit| unit.zone.clone()),
-            labels: BTreeMap::new(),
+            labels: if labelled { node.node.labels().clone() } else { BTreeMap::new() },
             provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
         }
     };

@@ -19,5 +19,5 @@ pub use assemble::{Note, World, WorldError, pools, snapshot, units};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};
 pub use pods::{is_ours, is_over, requests};
-pub use policy::{Policy, PolicyError};
+pub use policy::{PROGRAM, Policy, PolicyError};
 pub use units::{PoolReport, Problem, Unit};

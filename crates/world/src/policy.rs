@@ -1,4 +1,4 @@
-//! A policy's parameters: what an administrator writes in a `ConfigMap`.
+//! A policy's parameters, and its program: what an administrator writes in a `ConfigMap`.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use crate::numbers::{Exact, duration, floor, quantity};
 /// The key of a policy's parameters in its `ConfigMap`.
 const PARAMETERS: &str = "policy.yaml";
 /// The key of a policy's program in its `ConfigMap`.
-const PROGRAM: &str = "program.lp";
+pub const PROGRAM: &str = "program.lp";
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
@@ -37,6 +37,8 @@ pub struct Policy {
     pub move_fixed: u64,
     /// Bytes of state that cost one point more.
     pub bytes_per_point: Exact,
+    /// The text of its program, as it was written: what it may say is not checked here.
+    pub program: Option<String>,
 }
 
 /// Why a policy is refused.
@@ -70,16 +72,16 @@ impl Policy {
             place: place.to_owned(),
             problem: problem.to_owned(),
         };
-        if data.contains_key(PROGRAM) {
-            return Err(error(PROGRAM, "this version runs no policy programs; remove the key"));
+        if let Some(key) = data.keys().find(|key| *key != PARAMETERS && *key != PROGRAM) {
+            return Err(error(key, "is not known; a policy has the keys policy.yaml and program.lp"));
         }
-        if let Some(key) = data.keys().find(|key| *key != PARAMETERS) {
-            return Err(error(key, "is not known; a policy has the key policy.yaml"));
-        }
-        let text = data
-            .get(PARAMETERS)
-            .ok_or_else(|| error(PARAMETERS, "is absent; add the key with the parameters"))?;
-        Self::parse(&name, text)
+        let text = match data.get(PARAMETERS) {
+            Some(text) => text.as_str(),
+            // Every parameter has a default.
+            None if data.contains_key(PROGRAM) => "",
+            None => return Err(error(PARAMETERS, "is absent; add the key with the parameters")),
+        };
+        Ok(Self { program: data.get(PROGRAM).cloned(), ..Self::parse(&name, text)? })
     }
 
     /// Reads parameters from their YAML text.
@@ -133,6 +135,7 @@ impl Policy {
             move_fixed: move_cost.fixed.unwrap_or(500),
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
+            program: None,
         })
     }
 }

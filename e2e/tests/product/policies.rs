@@ -81,3 +81,49 @@ async fn a_policy_that_is_not_there_is_named_and_so_are_those_that_are() {
     stage.patch("app", &json!({"spec": {"policy": "throughput"}})).await;
     stage.settled("app", super::stage::Seen::all_placed).await;
 }
+
+#[tokio::test]
+async fn a_program_is_obeyed_and_a_bad_one_leaves_the_last_good_one_in_force() {
+    let cluster = Cluster::shared();
+    let nodes =
+        [SimulatedNode::new("left").label("site", "eu"), SimulatedNode::new("right").label("site", "us")];
+    let stage = Stage::set("programs", nodes, [cpus()]).await;
+    let policy = async |program: &str| {
+        let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "careful", "namespace": NAMESPACE,
+            "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 10s\n", "program.lp": program}});
+        cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    };
+    // facts alone: everybody stays in the one site, though there is room in both
+    policy("forbid(A,U) :- actor(A), cu_node(U,N), node_label(N,\"site\",\"us\").\n").await;
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
+    manifest["spec"]["policy"] = json!("careful");
+    manifest["spec"]["channels"] = json!([{"from": "a", "to": "a", "rate": "50/s", "pattern": "AllToAll"}]);
+    stage.apply(&manifest).await;
+    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
+    assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["left"]);
+
+    // a fault is told by line, on the policy and on whoever names it, and changes nothing
+    policy("% one site\nforbid(A,U) :- actor(A), cu_node(U,N), node_label(N,site,\"us\").\n").await;
+    let note = stage.policy_event("careful", "PolicyRefused", "line 2").await;
+    assert!(note.contains("program.lp line 2 column 53") && note.contains("write \"site\""), "{note}");
+    let told = |seen: &crate::stage::Seen, part: &str| {
+        let told = seen.message("PolicyRefused", "True")?;
+        ensure!(told.contains(part) && told.contains("last good version"), "{told}");
+        Ok(())
+    };
+    stage.seen("app", |seen| told(seen, "program.lp line 2")).await;
+    // so is one that has no end, which shows only when a plan is made with it
+    policy("n(0).\nn(X+1) :- n(X).\n:- n(X), X < 0, unplaced(A).\n").await;
+    let seen = stage.seen("app", |seen| told(seen, "line 2: written out")).await;
+    assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["left"]);
+
+    // a rule about where actors are moves what runs
+    policy("at(A,N) :- run_on(A,U), cu_node(U,N).\n:- at(A,N), at(B,N), group(A,\"a\"), group(B,\"a\"), A < B.\n").await;
+    let apart = |seen: &crate::stage::Seen| {
+        ensure!(seen.condition("PolicyRefused").is_none(), "{:?}", seen.condition("PolicyRefused"));
+        ensure!(seen.nodes().len() == 2, "{:?}", seen.nodes());
+        seen.all_placed()
+    };
+    stage.settled("app", apart).await;
+    cluster.kubectl(["delete", "configmap", "careful", "-n", NAMESPACE]).await.unwrap();
+}

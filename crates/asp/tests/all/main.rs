@@ -1,11 +1,14 @@
 //! Tests of the solver from outside: exactness, the process, published instances, scaling, and each policy file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
+mod derived;
 mod exact;
+mod examples;
 mod instances;
 mod oracle;
 mod policies;
 mod process;
+mod refused;
 mod scaling;
 mod worlds;
 
@@ -25,7 +28,7 @@ fn asp() -> Asp {
 }
 
 fn limited(limits: Limits) -> Asp {
-    Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), limits).with_pieces(30)
+    Asp::with_executable(env!("CARGO_BIN_EXE_asp-child"), limits).with_pieces(300)
 }
 
 /// So many random seeds. None is shrunk: a smaller seed is no smaller world, and the world is printed.

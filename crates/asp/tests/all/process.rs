@@ -43,16 +43,16 @@ fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), 
 
 #[test]
 fn an_executable_that_cannot_be_started_costs_only_its_stage() {
-    let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_pieces(30);
+    let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_pieces(300);
     falls_back(&missing, &published("P-8x4-s1"), &|| false, &["cannot start /nonexistent/solver"]);
 }
 
 #[test]
 fn an_executable_that_is_no_solver_costs_only_its_stage() {
-    let says = Asp::with_executable("/bin/echo", Limits::default()).with_pieces(30);
+    let says = Asp::with_executable("/bin/echo", Limits::default()).with_pieces(300);
     falls_back(&says, &published("P-8x4-s1"), &|| false, &["what is no answer"]);
     // What it says on standard error is passed on.
-    let complains = Asp::with_executable("/bin/cat", Limits::default()).with_pieces(30);
+    let complains = Asp::with_executable("/bin/cat", Limits::default()).with_pieces(300);
     falls_back(&complains, &several("P-16x5-s1", 3), &|| false, &["nrecognized option", "unknown option"]);
 }
 
@@ -74,9 +74,9 @@ fn killer(more: u32) -> impl Fn() -> bool + Sync {
 fn a_solver_that_is_killed_costs_only_its_job() {
     let snapshot = several("P-24x6-s1", 3);
     let killed = killer(0);
-    falls_back(&asp().with_pieces(200), &snapshot, &killed, &["signal: 9"]);
+    falls_back(&asp().with_pieces(2_000), &snapshot, &killed, &["signal: 9"]);
     // Another one went on; whoever kills them all gets what there is without.
-    let (_, said) = told(&asp().with_pieces(200), &snapshot, &killer(9));
+    let (_, said) = told(&asp().with_pieces(2_000), &snapshot, &killer(9));
     assert_eq!(said.matches("signal: 9").count(), 2, "{said}");
 }
 

@@ -1,7 +1,12 @@
 //! METIS, called.
 
+use std::sync::{Mutex, PoisonError};
+
 use metis::option::{NCuts, Seed, UFactor};
 use metis::{Graph, Idx, Real};
+
+/// METIS draws from the one generator of the C library: two calls at once would disturb each other's seed.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A graph to be cut: vertices with weights, edges with weights, both from 0 up.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +70,7 @@ pub fn cut(web: &Web, shares: &[Vec<i64>], method: Method, seed: u64) -> Result<
         .set_option(NCuts(4))
         .set_option(UFactor(10));
     let mut part = vec![0; vertices];
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match method {
         Method::KWay => graph.part_kway(&mut part),
         Method::Recursive => graph.part_recursive(&mut part),

@@ -291,19 +291,19 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
             "map.yaml",
             "kind: ConfigMap\nmetadata: {name: fast}\ndata: {policy.yaml: 'exchangeCost: {otherNode: 3}'}",
         ),
-        refused("map.yaml", "kind: ConfigMap\nmetadata: {name: fast}\ndata: {program.lp: ':- run_on(A,U).'}"),
+        refused("map.yaml", "kind: ConfigMap\nmetadata: {name: fast}\ndata: {program.lp: '#show.'}"),
         refused("map.yaml", "kind: ConfigMap\ndata: 7"),
     ];
     insta::assert_snapshot!(rows.concat(), @r"
     error: fast.yaml: window: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: moveCost: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`
-    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, round-robin, random
+    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local, round-robin, random, exhaustive
     error: fast.yaml: is not YAML: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 13
     error: fast.yaml: objectives: `overload` is named twice; name it once
     error: fast.yaml: has several documents; a policy is one, give one
     error: map.yaml: exchangeCost: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
-    error: map.yaml: policy fast: program.lp: this version runs no policy programs; remove the key
+    error: map.yaml: program.lp line 1 column 1: `#show` changes what the solver reports; remove it
     error: map.yaml: is no ConfigMap: invalid type: integer `7`, expected a map; give one, or a policy.yaml
     ");
     let map = "kind: ConfigMap\nmetadata: {name: fast}\ndata: {policy.yaml: 'strategy: greedy'}";

@@ -51,8 +51,8 @@ impl<'m> Walk<'m> {
         let middle = |draw: usize| -(((draw as f64) + 0.5) / DRAWS as f64).ln();
         let mut walk = Self {
             best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
+            excess: layout.total_excess(),
             layout,
-            excess: 0,
             price_of_excess: 0.0,
             price_of_breach: 0.0,
             scale: 1.0,

@@ -9,16 +9,13 @@ const TRIES_PER_ITEM: usize = 400;
 /// Moves and swaps items until no unit has more work than its capacity and the slack; false when that was not reached.
 ///
 /// A step is taken when the sum of all excesses does not grow: walking along plateaus is what solves the packing.
-pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> bool {
+pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng) -> bool {
     let model = layout.model;
     let units = 0..u32::try_from(model.units).expect("positions of units are far below 2^32");
     let mut over: Vec<u32> = units.filter(|unit| layout.excess(*unit) > 0).collect();
-    for tried in 0..TRIES_PER_ITEM * model.free {
+    for _ in 0..TRIES_PER_ITEM * model.free {
         if over.is_empty() {
             return true;
-        }
-        if tried % 4096 == 4095 && stop() {
-            return false;
         }
         let position = dice.usize(..over.len());
         let from = over[position];

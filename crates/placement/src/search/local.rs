@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::schedule::{STEPS, shortest};
+use super::schedule::STEPS;
 use super::session::{Search, Terrain};
 use crate::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
@@ -34,25 +34,8 @@ impl Strategy for Local {
 /// a limit there is placed anew. [`Search`] is the same step by step.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
     let terrain = Terrain::new(snapshot);
-    run(Search::new(&terrain, start, budget.seed, budget.stop), enough(snapshot.actors()), budget)
-}
-
-/// Cools once, over `length` pieces of effort, of which the budget may leave some out at the end.
-///
-/// For whoever does something else between coolings; as [`improve`] in all else.
-pub fn cool(snapshot: &Snapshot, start: &Assignment, length: u64, budget: &Budget) -> Answer {
-    let terrain = Terrain::new(snapshot);
-    run(Search::cooling_once(&terrain, start, length, budget.seed, budget.stop), length, budget)
-}
-
-/// Pieces of effort of the shortest cooling that is worth while.
-pub fn shortest_cooling(snapshot: &Snapshot) -> u64 {
-    let free = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count();
-    shortest(free)
-}
-
-fn run(mut search: Search, enough: u64, budget: &Budget) -> Answer {
-    let pieces = budget.effort.unwrap_or(enough);
+    let mut search = Search::new(&terrain, start, budget.seed);
+    let pieces = budget.effort.unwrap_or_else(|| enough(snapshot.actors()));
     let effort = search.run(pieces, budget.stop);
     Answer {
         assignment: search.best(),
@@ -67,5 +50,5 @@ fn run(mut search: Search, enough: u64, budget: &Budget) -> Answer {
 /// Pieces of effort after which more is not worth while, where nobody says how many.
 fn enough(actors: usize) -> u64 {
     let actors = u64::try_from(actors).expect("a count of actors is small");
-    (actors.pow(5) / 4).min(2_000_000 * actors).div_ceil(STEPS)
+    (actors.saturating_pow(5) / 4).min(2_000_000 * actors).div_ceil(STEPS)
 }

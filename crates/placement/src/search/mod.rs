@@ -13,5 +13,5 @@ mod schedule;
 mod session;
 mod weights;
 
-pub use local::{Local, cool, improve, shortest_cooling};
+pub use local::{Local, improve};
 pub use session::{Search, Terrain};

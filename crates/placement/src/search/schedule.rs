@@ -42,13 +42,15 @@ pub(crate) struct Cooling {
     pub from: f64,
     /// Whether it starts from the best that anybody has found, not from where the walk stands.
     pub from_best: bool,
+    /// Whether it keeps to the scale of small losses from the first.
+    pub is_fine: bool,
 }
 
 impl Cooling {
     /// The temperature after a part of the cooling, where losses have this mean and median: a cooling from hot begins
     /// at the scale of the mean, and all end at that of the median.
     pub fn temperature(&self, part: f64, (mean, median): (f64, f64)) -> f64 {
-        let from = self.from * if self.from_best { median } else { mean };
+        let from = self.from * if self.is_fine { median } else { mean };
         let to = COLD * median;
         from * (to / from).powf(part)
     }
@@ -65,11 +67,6 @@ impl Cooling {
     }
 }
 
-/// Pieces of the first cooling for so many items.
-pub(crate) fn shortest(items: usize) -> u64 {
-    (SHORTEST * u64::from(small(items))).div_ceil(STEPS).next_multiple_of(ROUND).max(ROUND)
-}
-
 /// The coolings of one walk, without end.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
@@ -82,6 +79,7 @@ pub(crate) struct Schedule {
     polish: u64,
     polishes: usize,
     is_warm: bool,
+    is_first: bool,
 }
 
 impl Schedule {
@@ -97,12 +95,8 @@ impl Schedule {
             polish: 0,
             polishes: 0,
             is_warm,
+            is_first: true,
         }
-    }
-
-    /// A long cooling that comes before all others.
-    pub fn hot(pieces: u64) -> Cooling {
-        Cooling { length: pieces.next_multiple_of(ROUND).max(ROUND), from: HOT, from_best: false }
     }
 
     /// The next cooling.
@@ -111,9 +105,12 @@ impl Schedule {
             self.polish -= POLISH;
             self.polishes += 1;
             let from = WARM[self.polishes % WARM.len()];
-            return Cooling { length: self.pieces(POLISH), from, from_best: true };
+            return Cooling { length: self.pieces(POLISH), from, from_best: true, is_fine: true };
         }
-        let cooling = Cooling { length: self.pieces(self.long), from: self.from, from_best: self.is_warm };
+        let from_best = self.is_warm && !self.is_first;
+        let (length, from) = (self.pieces(self.long), self.from);
+        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm };
+        self.is_first = false;
         if self.is_warm {
             self.long = (self.long * 2).min(LONGEST);
             self.from = (self.from * 2.0).min(HOT);

@@ -54,8 +54,8 @@ struct Walker<'t> {
 
 impl<'t> Search<'t> {
     /// Starts from `start`, whose actors without a place are given one; whoever stands against a limit there is placed
-    /// anew. `stop` cuts short how loads are brought within capacities, nothing else.
-    pub fn new(terrain: &'t Terrain, start: &Assignment, seed: u64, stop: &dyn Fn() -> bool) -> Self {
+    /// anew.
+    pub fn new(terrain: &'t Terrain, start: &Assignment, seed: u64) -> Self {
         let model = &terrain.model;
         let mut layout = Layout::new(model);
         layout.adopt(&model.places(start));
@@ -68,33 +68,22 @@ impl<'t> Search<'t> {
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&layout.place));
         let mut dice = fastrand::Rng::with_seed(seed);
-        balance(&mut layout, &mut dice, stop);
+        let before = layout.clone();
+        balance(&mut layout, &mut dice);
         layout.set_slack(if model.has_limit { layout.overloads().0 } else { NO_LIMIT });
         best.offer(model.assignment(&layout.place));
+        // What runs is not to be torn apart for being overloaded: walks see to that where it costs least.
         let is_warm = kept * 2 > model.free;
+        let mut begin = if is_warm { before } else { layout.clone() };
+        begin.set_slack(layout.slack);
         let walkers = (0..WALKS).map(|walk| {
             let mut schedule = Schedule::new(model.free, walk, is_warm);
             let cooling = schedule.next();
-            Walker { walk: Walk::new(layout.clone(), dice.u64(..)), schedule, cooling, done: 0 }
+            Walker { walk: Walk::new(begin.clone(), dice.u64(..)), schedule, cooling, done: 0 }
         });
         let best_rank = if layout.broken() == 0 { rank(&layout) } else { (usize::MAX, i64::MAX, i64::MAX) };
         let mut search = Self { walkers: walkers.collect(), best, best_places: Vec::new(), best_rank };
         search.best_places.clone_from(&layout.place);
-        search
-    }
-
-    /// The same with one long cooling of so many pieces first.
-    pub fn cooling_once(
-        terrain: &'t Terrain,
-        start: &Assignment,
-        pieces: u64,
-        seed: u64,
-        stop: &dyn Fn() -> bool,
-    ) -> Self {
-        let mut search = Self::new(terrain, start, seed, stop);
-        for walker in &mut search.walkers {
-            walker.cooling = Schedule::hot(pieces);
-        }
         search
     }
 

@@ -15,7 +15,12 @@ impl Core {
     /// The set in plain words, one line for each element. `assignment` is the one in which the actor has no place.
     pub fn lines(&self, snapshot: &Snapshot, assignment: &Assignment) -> Vec<String> {
         if self.elements.is_empty() {
-            return vec!["there is no unit at all".to_owned()];
+            let kinds: Vec<&str> =
+                snapshot.file().actors[self.actor].runs_on.keys().map(String::as_str).collect();
+            return vec![match kinds.as_slice() {
+                [] => "it has no implementation, and there is no unit of any kind".to_owned(),
+                kinds => format!("it runs on {}, and there is no unit of any kind", kinds.join(" and ")),
+            }];
         }
         let state = State::of(snapshot, assignment);
         let teller = Teller { snapshot, state: &state, actor: self.actor };

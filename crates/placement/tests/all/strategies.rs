@@ -1,7 +1,8 @@
 //! What every strategy keeps to, and what each is for.
 
 use placement::{
-    Answer, Budget, Exhaustive, Greedy, Random, RoundRobin, Snapshot, StoppedBy, Strategy, strategies,
+    Answer, Budget, Cost, Exhaustive, Greedy, Local, Random, RoundRobin, Search, Snapshot, StoppedBy,
+    Strategy, Terrain, improve, strategies,
 };
 use proptest::prelude::*;
 
@@ -124,9 +125,30 @@ proptest! {
 
     #[test]
     fn the_effort_that_was_used_replays_the_answer(snapshot in any_world(), pieces in 0..30u64) {
-        let asked = std::sync::atomic::AtomicU64::new(0);
-        let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces;
-        let cut = Greedy.solve(&snapshot, &Budget { effort: None, seed: 0, stop: &stop }).unwrap();
-        prop_assert_eq!(solve(&Greedy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
+        for strategy in [&Greedy as &dyn Strategy, &Local] {
+            let asked = std::sync::atomic::AtomicU64::new(0);
+            let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces;
+            let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop }).unwrap();
+            prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
+        }
+    }
+
+    #[test]
+    fn a_search_that_is_run_on_finds_what_one_without_a_break_finds(snapshot in any_world(), pieces in 0..90u64) {
+        let terrain = Terrain::new(&snapshot);
+        let mut search = Search::new(&terrain, &snapshot.incumbent(), 1);
+        search.run(pieces, &|| false);
+        search.best();
+        search.run(90 - pieces, &|| false);
+        prop_assert_eq!(search.best(), solve(&Local, &snapshot, Some(90), 1).assignment);
+    }
+
+    #[test]
+    fn local_search_is_never_worse_than_its_start(snapshot in any_world(), seed in 0..9u64, effort in 0..90u64) {
+        let start = solve(&Greedy, &snapshot, None, seed).assignment;
+        let found = improve(&snapshot, &start, &Budget::effort(Some(effort), seed)).assignment;
+        prop_assert_eq!(snapshot.violations(&found), vec![]);
+        let vector = |at| Cost { policy: snapshot.penalty(at), ..snapshot.cost(at) }.vector(&snapshot);
+        prop_assert!(vector(&found) <= vector(&start));
     }
 }

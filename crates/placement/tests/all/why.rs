@@ -269,7 +269,7 @@ fn what_keeps_an_actor_out_is_told_in_the_words_of_the_file() {
     insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga only, and there is no unit of that kind");
     insta::assert_snapshot!(tell(&snapshot, "", "y"), @"always: it has no implementation");
     let snapshot = world("", "x:fpga=1", "");
-    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: there is no unit at all");
+    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
     let bins = "b0:cpu:9:mem=5 b1:cpu:9:mem=5 b2:cpu:9:mem=5 b3:cpu:9:mem=5";
     let snapshot =
         world(bins, "a0:cpu=1:mem=3 a1:cpu=1:mem=3 a2:cpu=1:mem=3 a3:cpu=1:mem=3 x:cpu=1:mem=3", "");

@@ -1,0 +1,53 @@
+//! A policy's ground rules as a program: what is left of it is said in atoms that no built-in rule has.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use placement::{Rules, Snapshot};
+
+const WRITES: &str = "a string takes any text";
+
+/// The rules over `run_on`, with what must not hold, and what costs something at the level of `policy`.
+pub(crate) fn text(snapshot: &Snapshot, rules: &Rules, actors: &[String], units: &[String]) -> String {
+    let mut text = String::new();
+    let mut inputs: BTreeMap<u32, String> = BTreeMap::new();
+    for (actor, symbol) in actors.iter().enumerate() {
+        for &(unit, atom) in rules.inputs(actor) {
+            if snapshot.is_fixed(actor) {
+                // It stays there.
+                writeln!(text, "ruled({atom}).").expect(WRITES);
+            } else {
+                inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
+            }
+        }
+    }
+    let atom = |atom: u32| inputs.get(&atom).cloned().unwrap_or_else(|| format!("ruled({atom})"));
+    let literal = |literal: i32| {
+        let not = if literal < 0 { "not " } else { "" };
+        format!("{not}{}", atom(literal.unsigned_abs()))
+    };
+    for rule in rules.ground() {
+        let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
+        let body = if rule.lower >= total {
+            rule.body.iter().map(|(part, _)| literal(*part)).collect::<Vec<_>>().join(", ")
+        } else {
+            let parts = rule.body.iter().enumerate();
+            let parts =
+                parts.map(|(position, (part, weight))| format!("{weight},{position}:{}", literal(*part)));
+            format!("#sum {{ {} }} >= {}", parts.collect::<Vec<_>>().join("; "), rule.lower)
+        };
+        let neck = if body.is_empty() { "" } else { " :- " };
+        writeln!(text, "ruled({}){neck}{body}.", rule.head).expect(WRITES);
+    }
+    for demand in rules.demands() {
+        writeln!(text, ":- {}.", atom(demand.atom)).expect(WRITES);
+    }
+    for (position, (costs, weight)) in
+        rules.penalties().iter().enumerate().filter(|(_, (_, weight))| *weight > 0)
+    {
+        let costs = atom(*costs);
+        writeln!(text, "#minimize {{ {weight}@P,policy,ruled,{position} : {costs}, level(policy,P) }}.")
+            .expect(WRITES);
+    }
+    text
+}

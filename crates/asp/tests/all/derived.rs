@@ -1,0 +1,80 @@
+//! What a policy derives from a world, and what the judge says of an assignment: both by clingo, against each other.
+
+use asp::{ClingoJudge, Limits};
+use placement::{Assignment, Derived, Judge, JudgeError, Snapshot};
+
+fn judge() -> ClingoJudge {
+    ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000)
+}
+
+/// Two zones of two nodes each with a CPU and a GPU; two groups of three actors that run on both.
+fn world(program: &str) -> Snapshot {
+    let unit = |node: usize, kind: &str| {
+        serde_json::json!({"id": format!("n{node}/{kind}"), "kind": kind, "node": format!("n{node}"),
+            "zone": format!("z{}", node / 2), "capacity": 10, "provides": {"memory": 8}})
+    };
+    let units: Vec<_> = (0..4).flat_map(|node| [unit(node, "cpu"), unit(node, "gpu")]).collect();
+    let actor = |group: &str, number: usize| {
+        serde_json::json!({"id": format!("shop/app/{group}-{number}"), "group": group,
+            "labels": {"tier": if group == "a" { "batch" } else { "live" }}, "runsOn": {"cpu": 2, "gpu": 1}})
+    };
+    let actors: Vec<_> = ["a", "b"].iter().flat_map(|group| (0..3).map(|i| actor(group, i))).collect();
+    let json = serde_json::json!({"version": 1, "nodes": (0..4).map(|n| serde_json::json!({"id": format!("n{n}"),
+        "zone": format!("z{}", n / 2)})).collect::<Vec<_>>(), "units": units, "actors": actors,
+        "exchangeCost": {"otherKind": 5}, "policy": {"name": "test", "program": program}});
+    Snapshot::read(&json.to_string()).unwrap()
+}
+
+fn derive(program: &str) -> Result<Derived, JudgeError> {
+    judge().derive(&world(program))
+}
+
+#[test]
+fn what_follows_from_facts_becomes_constraints_with_their_line() {
+    let derived = derive(
+        "% batch stays off accelerators\n\
+         forbid(A,U) :- actor_label(A,\"tier\",\"batch\"), cu_kind(U,\"gpu\").\n\
+         apart(A,B,node) :- group(A,\"b\"), group(B,\"b\"), A < B.\n\
+         pin(a(\"shop\",\"app\",\"b-0\"),\"n3/gpu\").\n\
+         prefer(A,\"n0/cpu\",5) :- group(A,\"b\"), A != a(\"shop\",\"app\",\"b-0\").\n\
+         reserve(U,\"memory\",2) :- cu_zone(U,\"z0\"), cu_kind(U,\"cpu\").",
+    )
+    .unwrap();
+    insta::assert_snapshot!(serde_json::to_string(&derived.constraints).unwrap().replace("},{", "},\n{"));
+    assert_eq!(derived.rules, None);
+}
+
+#[test]
+fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
+    let program = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\
+        :- group(_,G), cu_zone(_,Z), #count { A : zone(A,Z), group(A,G) } > 2.\n\
+        :- zone(A,Z), zone(B,Z), A < B, group(A,\"a\"), group(B,\"b\"), A = a(\"shop\",\"app\",\"a-0\").\n\
+        web(A) :- actor(A), A = a(\"shop\",App,Name), Name != App.\n\
+        :- web(A), web(B), A < B, run_on(A,\"n0/cpu\"), run_on(B,\"n1/cpu\").\n\
+        busy(N) :- run_on(_,U), cu_node(U,N).\n\
+        calm(N) :- cu_node(_,N), not busy(N).\n\
+        :- calm(\"n3\"), not calm(N) : cu_node(_,N), N != \"n3\".\n\
+        :- #max { N : run_on(A,U), cu_capacity(U,C), group(A,\"a\"), N = C-A2, A2 = 3 } > 6, not busy(\"n2\").\n\
+        :~ unplaced(A). [7,A]\n\
+        :~ run_on(A,U), cu_kind(U,\"gpu\"), group(A,G). [2,A]\n\
+        :- #sum { W,A : run_on(A,U), workload(A,U,W) } < 3, cu(U), run_on(_,U), not cu_kind(U,\"cpu\").";
+    let snapshot = world(program);
+    let derived = judge().derive(&snapshot).unwrap();
+    let snapshot = snapshot.with_derived(derived).unwrap();
+    let dice = &mut fastrand::Rng::with_seed(7);
+    let mut broken = 0;
+    for _ in 0..30 {
+        let place = |dice: &mut fastrand::Rng| (dice.u8(..5) > 0).then(|| dice.usize(..8));
+        let assignment: Assignment = (0..6).map(|_| place(dice)).collect();
+        let judgement = judge().judge(&snapshot, &assignment).unwrap();
+        let mut of_rules: Vec<String> =
+            snapshot.violations(&assignment).iter().map(ToString::to_string).collect();
+        let mut of_clingo = judgement.violations.clone();
+        of_rules.sort_unstable();
+        of_clingo.sort_unstable();
+        assert_eq!(of_rules, of_clingo, "{assignment:?}");
+        assert_eq!(judgement.penalty, snapshot.penalty(&assignment));
+        broken += of_clingo.len();
+    }
+    assert!(broken > 20, "{broken}");
+}
