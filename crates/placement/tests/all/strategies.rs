@@ -1,8 +1,8 @@
 //! What every strategy keeps to, and what each is for.
 
 use placement::{
-    Answer, Budget, Cost, Exhaustive, Greedy, Local, Random, RoundRobin, Search, Snapshot, StoppedBy,
-    Strategy, Terrain, improve, strategies,
+    Answer, Budget, Cost, Exhaustive, Greedy, Local, Random, RoundRobin, Snapshot, StoppedBy, Strategy,
+    improve, strategies,
 };
 use proptest::prelude::*;
 
@@ -131,16 +131,6 @@ proptest! {
             let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop }).unwrap();
             prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
         }
-    }
-
-    #[test]
-    fn a_search_that_is_run_on_finds_what_one_without_a_break_finds(snapshot in any_world(), pieces in 0..90u64) {
-        let terrain = Terrain::new(&snapshot);
-        let mut search = Search::new(&terrain, &snapshot.incumbent(), 1);
-        search.run(pieces, &|| false);
-        search.best();
-        search.run(90 - pieces, &|| false);
-        prop_assert_eq!(search.best(), solve(&Local, &snapshot, Some(90), 1).assignment);
     }
 
     #[test]
