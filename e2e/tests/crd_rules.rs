@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use e2e::{Cluster, product::tree};
+use e2e::{Cluster, product::tree, wait::wait_for};
 use futures::{StreamExt as _, stream};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -150,6 +150,13 @@ async fn every_field_explains_itself() {
         collect(name, &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &mut levels);
     }
     assert!(levels.len() > 35, "{levels:?}");
+    // A kind is served before its description is: the API server writes that anew a moment later.
+    for level in levels.iter().filter(|level| !level.contains('.')) {
+        wait_for("the API server to describe the kind", Duration::from_secs(30), async || {
+            cluster.kubectl(["explain", level]).await
+        })
+        .await;
+    }
     let explained = stream::iter(&levels).map(async |level| {
         let said = cluster.kubectl(["explain", level]).await.unwrap().stdout;
         let nothing = said.contains("<no description>") || !said.contains("DESCRIPTION:\n    ");
