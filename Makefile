@@ -19,11 +19,13 @@ export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
 
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake.
 NEEDED := cc:gcc c++:g++ cmake:cmake
+# Those that real nodes need, in the tests alone.
+NEEDED_BY_NODES := pkg-config:pkg-config ip:iproute2
 
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench fmt lint build clean tools
+.PHONY: help demo test bench fmt lint build clean tools node-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +38,7 @@ demo: tools ## place the video-surveillance application on a real control plane,
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tools $(DENY) ## format, lints, dependency walls, and every test, on a real control plane too
+test: tools node-tools $(DENY) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
@@ -45,8 +47,8 @@ test: tools $(DENY) ## format, lints, dependency walls, and every test, on a rea
 	@$(DENY) --locked check --hide-inclusion-graph bans licenses sources
 	$(call say,building programs and tests)
 	@cargo build --locked --workspace --all-targets
-	$(call say,building the control plane (about 12 minutes the first time; nothing afterwards))
-	@$(BIN)/cairn-e2e binaries >/dev/null
+	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))
+	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
 	@cargo test --locked --workspace
 
@@ -90,6 +92,18 @@ tools:
 	fi
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust, https://rustup.rs (rust-toolchain.toml names the version)" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
+
+# runc filters system calls by libseccomp, and is compiled here.
+node-tools:
+	@missing=; for need in $(NEEDED_BY_NODES); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
+	pkg-config --exists libseccomp 2>/dev/null || missing="$$missing libseccomp-dev"; \
+	if [ "$$(id -u)" != 0 ]; then \
+		echo "the tests on real nodes run kubelets, which need root: run this as root, in a container with --privileged" >&2; exit 1; \
+	elif [ -n "$$missing" ]; then \
+		command -v apt-get >/dev/null || { echo "to run kubelets, please install:$$missing" >&2; exit 1; }; \
+		echo "installing$$missing, to run kubelets"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	fi
 
 # Unoptimised, which builds in half the time and is quick enough; its own build folder goes when it is built.
 $(DENY): | tools

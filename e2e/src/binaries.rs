@@ -20,7 +20,7 @@ use crate::{
     keeper, wait,
 };
 
-pub use sets::{SETS, Set};
+pub use sets::{NODE_SETS, SETS, Set};
 
 mod sets;
 
@@ -44,9 +44,11 @@ impl Binaries {
     }
 }
 
-/// Finds every tool, after building those that are not in the cache. Says on stderr what it builds.
-pub async fn ensure() -> Result<Binaries> {
-    ensure_in(&cache()?, &SETS).await
+/// Finds every tool of a control plane, after building those that are not in the cache; with `real_nodes` also
+/// those that real nodes need. Says on stderr what it builds.
+pub async fn ensure(real_nodes: bool) -> Result<Binaries> {
+    let nodes = NODE_SETS.into_iter().filter(|_| real_nodes);
+    ensure_in(&cache()?, &SETS.into_iter().chain(nodes).collect::<Vec<_>>()).await
 }
 
 /// As [`ensure`], in this cache and for these sets.
@@ -120,6 +122,13 @@ async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<(
     fs::write(module.join("go.mod"), set.go_mod)?;
     fs::write(module.join("go.sum"), set.go_sum)?;
     let started = Instant::now();
+    if let Some((library, package)) = set.links {
+        let known = std::process::Command::new("pkg-config").args(["--exists", library]).status();
+        if !known.is_ok_and(|status| status.success()) {
+            bail!("pkg-config finds no {library}: install pkg-config and {package}");
+        }
+    }
+    let tags = format!("-tags={}", set.tags.join(","));
     for (tool, package) in set.tools {
         eprintln!(
             "building {tool} {} (once; all of {} takes about {} min on two cores)",
@@ -131,11 +140,10 @@ async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<(
         let flags = format!("-ldflags={}", set.linker_flags());
         let file =
             file.to_str().context("the cache's path is not UTF-8: set CAIRN_CACHE to another folder")?;
-        run_go(go, &module, workshop, &["build", &flags, "-o", file, package]).await?;
+        run_go(go, set, workshop, &["build", &flags, &tags, "-o", file, package]).await?;
     }
     if !set.extra.is_empty() {
-        let module_folder =
-            run_go(go, &module, workshop, &["list", "-m", "-f", "{{.Dir}}", set.module]).await?;
+        let module_folder = run_go(go, set, workshop, &["list", "-m", "-f", "{{.Dir}}", set.module]).await?;
         let mut text = String::new();
         for file in set.extra {
             let path = Path::new(module_folder.trim()).join(file);
@@ -158,15 +166,15 @@ fn find_go() -> Result<PathBuf> {
     )
 }
 
-/// Runs the Go toolchain in `module` and returns what it printed.
+/// Runs the Go toolchain in the module of a set and returns what it printed.
 ///
 /// It dies with this process, or with the future that is returned.
-async fn run_go(go: &Path, module: &Path, workshop: &Path, arguments: &[&str]) -> Result<String> {
+async fn run_go(go: &Path, set: &Set, workshop: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = keeper::dying_with_us(go)?;
     command
         .args(arguments)
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
+        .current_dir(workshop.join(set.name))
+        .env("CGO_ENABLED", if set.links.is_some() { "1" } else { "0" })
         .env("GOCACHE", workshop.join("gocache"))
         .env("GOTOOLCHAIN", "local")
         .env("GOWORK", "off")

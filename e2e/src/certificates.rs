@@ -12,6 +12,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
+use crate::real_nodes::network;
+
 /// A certificate authority that lives as long as one control plane. It writes PEM files into one folder.
 pub struct Authority {
     folder: PathBuf,
@@ -54,11 +56,13 @@ impl Authority {
         self.sign(name, params)
     }
 
-    /// Signs a serving certificate for loopback and for the names that pods use for the API server.
+    /// Signs a serving certificate for loopback and for the names and the address that pods use for the API server.
     pub fn server(&self, name: &str) -> Result<()> {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let mut params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
-        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        for address in [Ipv4Addr::LOCALHOST, network::SERVICE] {
+            params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(address)));
+        }
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(name, params)

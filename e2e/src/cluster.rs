@@ -3,11 +3,11 @@
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     panic,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Mutex, Once, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -28,7 +28,27 @@ use crate::{
 pub struct Cluster {
     plane: ControlPlane,
     supervisor: std::process::Child,
+    /// How the supervisor is spoken to; it ends when this goes.
+    talk: Mutex<Option<Talk>>,
     numbers: AtomicUsize,
+}
+
+/// The two pipes to the supervisor.
+struct Talk {
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    /// The control plane that the supervisor prints next; none when it ended.
+    fn plane(&mut self) -> Result<Option<ControlPlane>> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).context("cannot read from the supervisor")?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_str(&line).context("the supervisor said something else").map(Some)
+    }
 }
 
 impl Cluster {
@@ -38,40 +58,64 @@ impl Cluster {
     /// When it did not start; every test then says so, and nobody tries again.
     #[track_caller]
     pub fn shared() -> &'static Self {
+        Self::shared_with(0)
+    }
+
+    /// As [`Cluster::shared`], with at least this many [real nodes](crate::real_nodes); whoever comes first decides.
+    ///
+    /// # Panics
+    /// When it did not start, or has fewer.
+    #[track_caller]
+    pub fn shared_with(real_nodes: usize) -> &'static Self {
         static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
         let start = || {
             let started = Instant::now();
-            let cluster = Self::start().map_err(|error| format!("{error:#}"))?;
+            let cluster = Self::start_with(real_nodes).map_err(|error| format!("{error:#}"))?;
             let (seconds, state) = (started.elapsed().as_secs_f32(), cluster.plane.state.display());
             eprintln!("control plane ready in {seconds:.1} s ({state})");
             Ok(cluster)
         };
         match SHARED.get_or_init(start) {
-            Ok(cluster) => cluster,
+            Ok(cluster) if cluster.plane.nodes.len() >= real_nodes => cluster,
+            Ok(cluster) => {
+                panic!("the control plane was started with {} real nodes", cluster.plane.nodes.len())
+            }
             Err(error) => panic!("{error}"),
         }
     }
 
     /// Starts a control plane of one's own. Blocks until it is ready; the first time of all, while tools build.
     pub fn start() -> Result<Self> {
+        Self::start_with(0)
+    }
+
+    /// As [`Cluster::start`], with this many [real nodes](crate::real_nodes), which may not be Ready yet.
+    pub fn start_with(real_nodes: usize) -> Result<Self> {
         let mut supervisor = Command::new(keeper::executable()?)
             .arg("up")
+            .arg(format!("--real-nodes={real_nodes}"))
             .stdin(Stdio::piped()) // closes when this process ends, however it ends
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order
             .spawn()
             .context("cannot start the supervisor `cairn-e2e up`")?;
-        let mut line = String::new();
-        let stdout = supervisor.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).context("cannot read from the supervisor")?;
-        if line.is_empty() {
+        let stdin = supervisor.stdin.take().expect("stdin is piped");
+        let stdout = BufReader::new(supervisor.stdout.take().expect("stdout is piped"));
+        let mut talk = Talk { stdin, stdout };
+        let Some(plane) = talk.plane()? else {
             let status = supervisor.wait().context("cannot wait for the supervisor")?;
             bail!("the control plane did not start ({status}); the reason is on stderr");
-        }
-        let plane: ControlPlane =
-            serde_json::from_str(&line).context("the supervisor said something else")?;
+        };
         keep_state_when_a_test_panics(plane.state.clone());
-        Ok(Self { plane, supervisor, numbers: AtomicUsize::new(1) })
+        Ok(Self { plane, supervisor, talk: Mutex::new(Some(talk)), numbers: AtomicUsize::new(1) })
+    }
+
+    /// Stops the API server and starts it again, with all that it knew. Blocks until it is ready.
+    pub fn restart_apiserver(&self) -> Result<()> {
+        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        let talk = talk.as_mut().expect("it goes when the cluster does");
+        writeln!(talk.stdin, "{}", control_plane::RESTART).context("cannot reach the supervisor")?;
+        talk.plane()?.context("the supervisor ended; the reason is on stderr").map(drop)
     }
 
     /// Its files, ports and processes.
@@ -138,7 +182,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        drop(self.supervisor.stdin.take());
+        drop(self.talk.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         // it stops everything within its own bounds
         if let Err(error) = self.supervisor.wait() {
             eprintln!("cannot wait for the supervisor: {error}");

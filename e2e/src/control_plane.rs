@@ -23,7 +23,9 @@ use crate::{
     certificates::Authority,
     keeper::{self, Child, Orders},
     kubeconfig::{self, Credentials},
-    ports, wait,
+    ports,
+    real_nodes::{self, RealNode},
+    wait,
 };
 
 mod flags;
@@ -47,6 +49,8 @@ pub struct ControlPlane {
     pub ports: BTreeMap<String, u16>,
     /// Each process's id.
     pub pids: BTreeMap<String, u32>,
+    /// The nodes that have a kubelet.
+    pub nodes: Vec<RealNode>,
 }
 
 impl ControlPlane {
@@ -76,20 +80,23 @@ pub(crate) fn mark_failed(state: &Path) {
     let _ = fs::write(state.join("failed"), "");
 }
 
-/// Starts a control plane, prints it, and holds it until stdin closes or a signal comes.
+/// Has the supervisor restart the API server. It prints the control plane again when that is ready.
+pub(crate) const RESTART: &str = "restart kube-apiserver";
+
+/// Starts a control plane with this many real nodes, prints it, and holds it until stdin closes or a signal comes.
 ///
 /// Everything is stopped in order then, and the state folder removed. It is kept, and named on stderr, when
 /// something failed or `CAIRN_KEEP=1` is set.
-pub async fn up() -> Result<()> {
+pub async fn up(real_nodes: usize) -> Result<()> {
     let mut orders = Orders::listen()?;
     let binaries = tokio::select! {
-        binaries = binaries::ensure() => binaries?,
+        binaries = binaries::ensure(real_nodes > 0) => binaries?,
         _ = orders.release() => return Ok(()),
     };
     let state =
         tempfile::Builder::new().prefix("cairn-e2e-").tempdir().context("cannot make a state folder")?.keep();
     let mut running = Running::default();
-    let held = hold(&mut running, &binaries, &state, &mut orders).await;
+    let held = hold(&mut running, &binaries, &state, real_nodes, &mut orders).await;
     running.stop().await;
     let keep = std::env::var("CAIRN_KEEP").is_ok_and(|value| value == "1");
     if held.is_err() || keep || state.join("failed").exists() {
@@ -101,25 +108,38 @@ pub async fn up() -> Result<()> {
 }
 
 /// Starts everything and waits for the end, which is an error only if it was not asked for.
-async fn hold(running: &mut Running, binaries: &Binaries, state: &Path, orders: &mut Orders) -> Result<()> {
-    let plane = tokio::select! {
-        plane = running.start(binaries, state) => plane?,
+async fn hold(
+    running: &mut Running,
+    binaries: &Binaries,
+    state: &Path,
+    real_nodes: usize,
+    orders: &mut Orders,
+) -> Result<()> {
+    let mut plane = tokio::select! {
+        plane = running.start(binaries, state, real_nodes) => plane?,
         _ = orders.release() => return Ok(()),
     };
-    keeper::say(&plane)?;
-    tokio::select! {
-        _ = orders.release() => Ok(()),
-        error = running.failure() => Err(error),
+    loop {
+        keeper::say(&plane)?;
+        let order = tokio::select! {
+            order = orders.next() => order,
+            error = running.failure() => return Err(error),
+        };
+        match order.as_deref() {
+            Err(_) => return Ok(()),
+            Ok(RESTART) => plane = running.restart_apiserver(plane).await?,
+            Ok(other) => bail!("no order: {other}"),
+        }
     }
 }
 
-/// The processes that run, in the order of their start.
+/// The processes that run, in the order of their start: etcd, the API server, and its clients.
 #[derive(Default)]
 struct Running(Vec<Child>);
 
 impl Running {
-    async fn start(&mut self, binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
-        let plane = prepare(binaries, state)?;
+    async fn start(&mut self, binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<ControlPlane> {
+        let (mut plane, names) = prepare(binaries, state, real_nodes)?;
         self.spawn(&plane, "etcd", flags::etcd(&plane))?;
         // the API server would try until it works, and log an error each time
         let etcd = (Ipv4Addr::LOCALHOST, plane.ports["etcd"]);
@@ -127,19 +147,36 @@ impl Running {
         self.spawn(&plane, "kube-apiserver", flags::apiserver(&plane))?;
         let client = plane.client().await?;
         self.until("the API server is ready", async || ready(&client).await).await?;
+        for name in names {
+            let (node, child) = real_nodes::start(&plane, &name).await?;
+            plane.nodes.push(node);
+            self.0.push(child);
+        }
         self.spawn(&plane, "kube-controller-manager", flags::controller_manager(&plane))?;
         self.spawn(&plane, "kube-scheduler", flags::scheduler(&plane))?;
         self.spawn(&plane, "kwok", flags::kwok(&plane, &binaries::kwok_stages(binaries)?))?;
         // made by the controller manager, and needed by every pod
         let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
         self.until("the controllers work", async || accounts.get("default").await).await?;
-        let pids = self.0.iter().filter_map(|child| Some((child.name.clone(), child.pid()?))).collect();
-        Ok(ControlPlane { pids, ..plane })
+        Ok(ControlPlane { pids: self.pids(), ..plane })
+    }
+
+    fn pids(&self) -> BTreeMap<String, u32> {
+        self.0.iter().filter_map(|child| Some((child.name.clone(), child.pid()?))).collect()
+    }
+
+    /// Stops the API server, starts it again with what is in etcd, and waits until it is ready.
+    async fn restart_apiserver(&mut self, plane: ControlPlane) -> Result<ControlPlane> {
+        let server = &mut self.0[1];
+        server.stop().await?;
+        *server = child(&plane, "kube-apiserver", flags::apiserver(&plane))?;
+        let client = plane.client().await?;
+        self.until("the API server is ready again", async || ready(&client).await).await?;
+        Ok(ControlPlane { pids: self.pids(), ..plane })
     }
 
     fn spawn(&mut self, plane: &ControlPlane, name: &str, flags: Vec<String>) -> Result<()> {
-        let log = plane.state.join("log").join(format!("{name}.log"));
-        self.0.push(Child::spawn(name, &log, &plane.bin.join(name), flags)?);
+        self.0.push(child(plane, name, flags)?);
         Ok(())
     }
 
@@ -184,6 +221,11 @@ impl Running {
     }
 }
 
+fn child(plane: &ControlPlane, name: &str, flags: Vec<String>) -> Result<Child> {
+    let log = plane.state.join("log").join(format!("{name}.log"));
+    Child::spawn(name, &log, &plane.bin.join(name), flags)
+}
+
 async fn stop(mut child: Child) -> Result<()> {
     child.stop().await.map(drop)
 }
@@ -196,8 +238,9 @@ async fn ready(client: &Client) -> Result<()> {
     }
 }
 
-/// Makes the folders, ports, certificates and kubeconfigs of a new control plane.
-fn prepare(binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
+/// Makes the folders, ports, certificates and kubeconfigs of a new control plane; also returned are the names of its
+/// real nodes.
+fn prepare(binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<(ControlPlane, Vec<String>)> {
     for folder in ["bin", "etcd", "log", "pki", "run"] {
         fs::create_dir(state.join(folder)).with_context(|| format!("cannot write to {}", state.display()))?;
     }
@@ -213,10 +256,12 @@ fn prepare(binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
         audit_log: state.join("log/audit.jsonl"),
         ports,
         pids: BTreeMap::new(),
+        nodes: Vec::new(),
     };
     let authority = Authority::create(&state.join("pki"))?;
     authority.server("kube-apiserver")?;
     authority.client("front-proxy", "front-proxy-client", &[])?;
+    authority.client("kubelet-client", "kube-apiserver", &[])?;
     authority.token_keys("service-accounts")?;
     let administrators: &[&str] = &["system:masters"];
     for (name, user, groups) in [
@@ -232,5 +277,6 @@ fn prepare(binaries: &Binaries, state: &Path) -> Result<ControlPlane> {
         kubeconfig::write(&path, &plane.server(), &authority.certificate(), credentials, "default")?;
     }
     fs::write(state.join("audit-policy.yaml"), flags::AUDIT_POLICY)?;
-    Ok(plane)
+    let nodes = real_nodes::prepare(&authority, state, real_nodes)?;
+    Ok((plane, nodes))
 }

@@ -22,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use tokio::{
+    io::AsyncWriteExt,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
@@ -73,6 +74,8 @@ pub struct Child {
     /// The file that holds its stdout and stderr.
     pub log: PathBuf,
     process: tokio::process::Child,
+    /// Of one that ends in order when this closes.
+    stdin: Option<tokio::process::ChildStdin>,
 }
 
 impl Child {
@@ -86,14 +89,36 @@ impl Child {
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
-        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = dying_with_us(program)?;
-        command.args(arguments);
+        command.args(arguments).stdin(Stdio::null());
+        Self::start(name, log, command)
+    }
+
+    /// Starts this executable with `arguments`, to be something that cleans up when its stdin closes.
+    ///
+    /// The kernel closes that pipe when this process is killed, so even then what it does is put back.
+    pub fn spawn_held(name: &str, log: &Path, arguments: &[&str]) -> Result<Self> {
+        let mut command = tokio::process::Command::new(executable()?);
+        command.args(arguments).stdin(Stdio::piped());
+        let mut child = Self::start(name, log, command)?;
+        child.stdin = child.process.stdin.take();
+        Ok(child)
+    }
+
+    fn start(name: &str, log: &Path, mut command: tokio::process::Command) -> Result<Self> {
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         // one open file for both streams: they share its offset, so neither overwrites the other
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        command.stdout(out.try_clone()?).stderr(out);
         command.process_group(0).kill_on_drop(true);
         let process = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        Ok(Self { name: name.to_owned(), log: log.to_owned(), process })
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), process, stdin: None })
+    }
+
+    /// Writes a line to the stdin of one that is held.
+    pub async fn tell(&mut self, what: &impl Serialize) -> Result<()> {
+        let line = serde_json::to_string(what).context("cannot write JSON")? + "\n";
+        let stdin = self.stdin.as_mut().with_context(|| format!("{} does not listen", self.name))?;
+        stdin.write_all(line.as_bytes()).await.with_context(|| format!("cannot reach {}", self.name))
     }
 
     /// Its process id; none once it has ended.
@@ -115,9 +140,16 @@ impl Child {
     }
 
     /// Asks it to end, kills it after [`GRACE`], and waits until it is gone.
+    ///
+    /// One that is held has more to put back, and gets four times as long.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
-        self.signal(Signal::TERM);
-        if let Ok(ended) = tokio::time::timeout(GRACE, self.ended()).await {
+        let grace = if self.stdin.take().is_some() {
+            GRACE * 4
+        } else {
+            self.signal(Signal::TERM);
+            GRACE
+        };
+        if let Ok(ended) = tokio::time::timeout(grace, self.ended()).await {
             return ended;
         }
         self.signal(Signal::KILL);

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! test ──stdin──► cairn-e2e up ──┬─► etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
+//!                                └─stdin─► cairn-e2e node: containerd, a kubelet, and their containers
 //!      ──stdin──► cairn-e2e keep ─┴─► the operator, a node agent
 //! ```
 //!
@@ -17,6 +18,7 @@
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it.
+//! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
 //! - [`rbac`] says which rights of a `ServiceAccount` were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
 //! - [`wait`] is the only place that waits, always for a condition and with a bound.
@@ -47,14 +49,17 @@ pub mod cluster;
 pub mod command;
 pub mod control_plane;
 pub mod demo;
+pub mod images;
 pub mod keeper;
 pub mod kubeconfig;
+pub mod kubelet_api;
 pub mod namespace;
 pub mod nodes;
 pub mod ports;
 pub mod process;
 pub mod product;
 pub mod rbac;
+pub mod real_nodes;
 pub mod wait;
 pub mod workload;
 
@@ -65,5 +70,6 @@ pub use namespace::Namespace;
 pub use nodes::{Nodes, SimulatedNode};
 pub use process::Process;
 pub use rbac::Grant;
+pub use real_nodes::RealNode;
 pub use wait::wait_for;
 pub use workload::Workload;

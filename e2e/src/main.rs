@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, keeper};
+use e2e::{bench, binaries, control_plane, demo, keeper, real_nodes};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -17,9 +17,17 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Build the tools that are not in the cache, and print where each one is.
-    Binaries,
+    Binaries {
+        /// Also those of real nodes.
+        #[arg(long)]
+        real_nodes: bool,
+    },
     /// Start a control plane, print it as one line of JSON, and hold it until stdin closes or Ctrl-C.
-    Up,
+    Up {
+        /// How many nodes with a kubelet and containerd it has; they need root.
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        real_nodes: usize,
+    },
     /// Show the product: install it, place an application, take a node away, and say what happened and why.
     Demo {
         /// Keep everything running until Ctrl-C, and say how to look around.
@@ -53,6 +61,24 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Make namespaces, be a node in them until stdin closes, and remove what is left of it.
+    #[command(hide = true)]
+    Node {
+        /// The name of its cgroups.
+        cgroup: String,
+    },
+    /// Be the first process in the namespaces of a node.
+    #[command(hide = true)]
+    NodeFirst {
+        /// The name of its cgroups.
+        cgroup: String,
+    },
+    /// Run containerd and the kubelet of a node, in its namespaces.
+    #[command(hide = true)]
+    NodeRun {
+        /// The name of its cgroups.
+        cgroup: String,
+    },
     /// Become a program that the kernel kills when the process PARENT dies.
     #[command(hide = true)]
     DieWithParent {
@@ -80,19 +106,22 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Binaries => {
-            for (name, path) in binaries::ensure().await?.iter() {
+        Command::Binaries { real_nodes } => {
+            for (name, path) in binaries::ensure(real_nodes).await?.iter() {
                 println!("{name:<24} {}", path.display());
             }
             Ok(())
         }
-        Command::Up => control_plane::up().await,
+        Command::Up { real_nodes } => control_plane::up(real_nodes).await,
         Command::Bench { applications, actors, nodes, results } => {
             let size = bench::Size { applications, actors, nodes };
             bench::run(size, &results.unwrap_or_else(bench::results)).await
         }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,
+        Command::Node { cgroup } => real_nodes::become_node(&cgroup),
+        Command::NodeFirst { cgroup } => real_nodes::first_process(&cgroup),
+        Command::NodeRun { cgroup } => real_nodes::run(&cgroup).await,
         Command::DieWithParent { parent, program, arguments } => {
             keeper::die_with_parent(parent, &program, &arguments)
         }

@@ -2,7 +2,8 @@
 //!
 //! KWOK's nodes run no containers, so the chart is installed with no operator replica and with a node selector for
 //! the agents that matches nothing: everything is rendered and nothing starts. Operator and agent then run as
-//! processes, with what the chart rendered for them and with tokens of its `ServiceAccount`s.
+//! processes, with what the chart rendered for them and with tokens of its `ServiceAccount`s. Where there are real
+//! nodes, the agents can be the pods that they are for users.
 
 use std::{
     ffi::OsString,
@@ -31,12 +32,18 @@ impl Cluster {
     ///
     /// The agent will serve the machines that are described in `topologies`, a file or a folder.
     pub async fn install(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
+        self.install_agents(topologies, &[&["--set=agent.nodeSelector.nowhere=here"], settings].concat())
+            .await
+    }
+
+    /// As [`Cluster::install`], and the agents run as pods, for which real nodes are needed.
+    ///
+    /// `topologies` is a path in their image, in which `$(NODE_NAME)` is the node's name.
+    pub async fn install_agents(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
         let mut arguments: Vec<OsString> = ["install", "cairn"].map(OsString::from).into();
         arguments.push(tree("charts/cairn").into());
         arguments.extend(["--create-namespace", "--namespace", NAMESPACE].map(OsString::from));
-        arguments.extend(
-            ["--set=operator.replicas=0", "--set=agent.nodeSelector.nowhere=here"].map(OsString::from),
-        );
+        arguments.push("--set=operator.replicas=0".into());
         let mut simulate = OsString::from("--set-string=agent.simulate=");
         simulate.push(topologies);
         arguments.push(simulate);

@@ -23,6 +23,10 @@ pub struct Set {
     pub(super) go_mod: &'static str,
     /// `go.sum`, which pins every content.
     pub(super) go_sum: &'static str,
+    /// Build tags; a set without any is built as Go builds it.
+    pub(super) tags: &'static [&'static str],
+    /// The C library that it links, as pkg-config calls it, and the Debian package that has it; none is pure Go.
+    pub(super) links: Option<(&'static str, &'static str)>,
     /// Variables that the linker sets; `{version}` and `{minor}` stand for the module's.
     pub(super) variables: &'static [&'static str],
     /// Files of the module that become [`KWOK_STAGES`].
@@ -35,7 +39,16 @@ macro_rules! pinned {
     };
 }
 
-/// Everything that the harness runs.
+/// The version that a program of Kubernetes reports.
+const KUBERNETES: &[&str] = &[
+    "k8s.io/component-base/version.gitVersion={version}",
+    "k8s.io/component-base/version.gitMajor=1",
+    "k8s.io/component-base/version.gitMinor={minor}",
+    "k8s.io/component-base/version.gitTreeState=clean",
+    "k8s.io/component-base/version.buildDate=1970-01-01T00:00:00Z",
+];
+
+/// Everything that a control plane needs.
 pub const SETS: [Set; 5] = [
     Set {
         name: "kubernetes",
@@ -49,13 +62,9 @@ pub const SETS: [Set; 5] = [
         minutes: 6,
         go_mod: pinned!("k8s", "go.mod"),
         go_sum: pinned!("k8s", "go.sum"),
-        variables: &[
-            "k8s.io/component-base/version.gitVersion={version}",
-            "k8s.io/component-base/version.gitMajor=1",
-            "k8s.io/component-base/version.gitMinor={minor}",
-            "k8s.io/component-base/version.gitTreeState=clean",
-            "k8s.io/component-base/version.buildDate=1970-01-01T00:00:00Z",
-        ],
+        tags: &[],
+        links: None,
+        variables: KUBERNETES,
         extra: &[],
     },
     Set {
@@ -65,6 +74,8 @@ pub const SETS: [Set; 5] = [
         minutes: 1,
         go_mod: pinned!("etcd", "go.mod"),
         go_sum: pinned!("etcd", "go.sum"),
+        tags: &[],
+        links: None,
         variables: &[],
         extra: &[],
     },
@@ -75,6 +86,8 @@ pub const SETS: [Set; 5] = [
         minutes: 2,
         go_mod: pinned!("kwok", "go.mod"),
         go_sum: pinned!("kwok", "go.sum"),
+        tags: &[],
+        links: None,
         variables: &["sigs.k8s.io/kwok/pkg/consts.Version={version}"],
         extra: &[
             "kustomize/stage/node/fast/node-initialize.yaml",
@@ -91,6 +104,8 @@ pub const SETS: [Set; 5] = [
         minutes: 2,
         go_mod: pinned!("helm", "go.mod"),
         go_sum: pinned!("helm", "go.sum"),
+        tags: &[],
+        links: None,
         variables: &["helm.sh/helm/v4/internal/version.version={version}"],
         extra: &[],
     },
@@ -101,7 +116,70 @@ pub const SETS: [Set; 5] = [
         minutes: 1,
         go_mod: pinned!("kubeconform", "go.mod"),
         go_sum: pinned!("kubeconform", "go.sum"),
+        tags: &[],
+        links: None,
         variables: &["main.version={version}"],
+        extra: &[],
+    },
+];
+
+/// What real nodes need besides: kubelet, containerd, runc, and the plugins that give pods a network.
+pub const NODE_SETS: [Set; 4] = [
+    Set {
+        name: "kubelet",
+        module: "k8s.io/kubernetes",
+        tools: &[("kubelet", "k8s.io/kubernetes/cmd/kubelet")],
+        minutes: 3,
+        go_mod: pinned!("kubelet", "go.mod"),
+        go_sum: pinned!("kubelet", "go.sum"),
+        tags: &[],
+        links: None,
+        variables: KUBERNETES,
+        extra: &[],
+    },
+    Set {
+        name: "containerd",
+        module: "github.com/containerd/containerd/v2",
+        tools: &[
+            ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
+            ("containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+            ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+        ],
+        minutes: 2,
+        go_mod: pinned!("containerd", "go.mod"),
+        go_sum: pinned!("containerd", "go.sum"),
+        tags: &[],
+        links: None,
+        variables: &["github.com/containerd/containerd/v2/version.Version={version}"],
+        extra: &[],
+    },
+    Set {
+        name: "runc",
+        module: "github.com/opencontainers/runc",
+        tools: &[("runc", "github.com/opencontainers/runc")],
+        minutes: 1,
+        go_mod: pinned!("runc", "go.mod"),
+        go_sum: pinned!("runc", "go.sum"),
+        // without it, it refuses every pod that has a seccomp profile, RuntimeDefault among them
+        tags: &["seccomp"],
+        links: Some(("libseccomp", "libseccomp-dev")),
+        variables: &[],
+        extra: &[],
+    },
+    Set {
+        name: "cni",
+        module: "github.com/containernetworking/plugins",
+        tools: &[
+            ("bridge", "github.com/containernetworking/plugins/plugins/main/bridge"),
+            ("host-local", "github.com/containernetworking/plugins/plugins/ipam/host-local"),
+            ("loopback", "github.com/containernetworking/plugins/plugins/main/loopback"),
+        ],
+        minutes: 1,
+        go_mod: pinned!("cni", "go.mod"),
+        go_sum: pinned!("cni", "go.sum"),
+        tags: &[],
+        links: None,
+        variables: &[],
         extra: &[],
     },
 ];
@@ -119,7 +197,7 @@ impl Set {
     /// Where the set lies in `cache` once it is built.
     pub fn folder(&self, cache: &Path) -> PathBuf {
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-        let tools = self.tools.iter().map(|(_, package)| *package);
+        let tools = self.tools.iter().map(|(_, package)| *package).chain(self.tags.iter().copied());
         let parts = [self.go_mod, self.go_sum, &self.linker_flags(), GO_FLAGS, &platform];
         let hash = fnv1a(parts.into_iter().chain(tools).chain(self.extra.iter().copied()));
         cache.join("bin").join(format!("{}-{}-{hash:016x}", self.name, self.version()))
@@ -144,17 +222,28 @@ fn fnv1a<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use super::{SETS, Set, fnv1a};
+    use super::{NODE_SETS, SETS, Set, fnv1a};
 
     #[test]
     fn every_set_has_a_pinned_version_and_a_folder_of_its_own() {
-        let versions: Vec<_> = SETS.iter().map(|set| format!("{} {}", set.name, set.version())).collect();
+        let all = || SETS.iter().chain(&NODE_SETS);
+        let versions: Vec<_> = all().map(|set| format!("{} {}", set.name, set.version())).collect();
         assert_eq!(
             versions,
-            ["kubernetes v1.36.3", "etcd v3.6.16", "kwok v0.8.0", "helm v4.3.1", "kubeconform v0.8.0"]
+            [
+                "kubernetes v1.36.3",
+                "etcd v3.6.16",
+                "kwok v0.8.0",
+                "helm v4.3.1",
+                "kubeconform v0.8.0",
+                "kubelet v1.36.3",
+                "containerd v2.4.2",
+                "runc v1.5.2",
+                "cni v1.9.1"
+            ]
         );
-        let folders: BTreeSet<_> = SETS.iter().map(|set| set.folder(Path::new("/cache"))).collect();
-        assert_eq!(folders.len(), SETS.len());
+        let folders: BTreeSet<_> = all().map(|set| set.folder(Path::new("/cache"))).collect();
+        assert_eq!(folders.len(), all().count());
     }
 
     #[test]

@@ -12,7 +12,8 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 ";
 
-/// The range is never routed: only the API server's own Service lives in it.
+/// The range is never routed: only the API server's own Service lives in it, at its first address, which real nodes
+/// have themselves.
 const SERVICES: &str = "10.0.0.0/16";
 
 pub(super) fn etcd(plane: &ControlPlane) -> Vec<String> {
@@ -43,6 +44,9 @@ pub(super) fn apiserver(plane: &ControlPlane) -> Vec<String> {
         format!("--tls-cert-file={pki}/kube-apiserver.crt"),
         format!("--tls-private-key-file={pki}/kube-apiserver.key"),
         format!("--client-ca-file={pki}/ca.crt"),
+        format!("--kubelet-client-certificate={pki}/kubelet-client.crt"),
+        format!("--kubelet-client-key={pki}/kubelet-client.key"),
+        "--kubelet-preferred-address-types=InternalIP".into(), // no name of a node can be resolved
         "--anonymous-auth=false".into(),
         "--authorization-mode=Node,RBAC".into(),
         "--enable-admission-plugins=NodeRestriction".into(),

@@ -1,0 +1,207 @@
+//! What the harness says to kubelets over their sockets: device plugins (`v1beta1`), pod resources (`v1`).
+//!
+//! Messages and services of `k8s.io/kubelet/pkg/apis/{deviceplugin/v1beta1,podresources/v1}/api.proto`, with the
+//! fields that are used here. By hand, as there are a dozen: a compiler for them would be a hundred crates.
+
+use std::{collections::HashMap, path::Path};
+
+use anyhow::{Context, Result, anyhow};
+use futures::StreamExt;
+use tonic::{
+    Request, Response, Status,
+    body::Body,
+    codegen::http::uri::PathAndQuery,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+use tower::service_fn;
+
+/// Nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Empty {}
+
+/// What a kubelet gave to each pod.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Given {
+    /// The pods.
+    #[prost(message, repeated, tag = "1")]
+    pub pods: Vec<PodResources>,
+}
+
+/// What a kubelet gave to the containers of a pod.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PodResources {
+    /// The pod.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its namespace.
+    #[prost(string, tag = "2")]
+    pub namespace: String,
+    /// Its containers.
+    #[prost(message, repeated, tag = "3")]
+    pub containers: Vec<ContainerResources>,
+}
+
+/// What a kubelet gave to a container.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ContainerResources {
+    /// The container.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its devices.
+    #[prost(message, repeated, tag = "2")]
+    pub devices: Vec<ContainerDevices>,
+}
+
+/// Devices of one resource.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ContainerDevices {
+    /// The resource, `nvidia.com/gpu` for example.
+    #[prost(string, tag = "1")]
+    pub resource_name: String,
+    /// The devices, as the plugin calls them.
+    #[prost(string, repeated, tag = "2")]
+    pub device_ids: Vec<String>,
+}
+
+/// How a plugin makes itself known.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Registration {
+    #[prost(string, tag = "1")]
+    version: String,
+    /// The name of its socket, in the folder of the kubelet's own.
+    #[prost(string, tag = "2")]
+    endpoint: String,
+    #[prost(string, tag = "3")]
+    resource_name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Devices {
+    #[prost(message, repeated, tag = "1")]
+    devices: Vec<Device>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Device {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(string, tag = "2")]
+    health: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Wishes {
+    #[prost(message, repeated, tag = "1")]
+    containers: Vec<Wish>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Wish {
+    #[prost(string, repeated, tag = "1")]
+    device_ids: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Allocations {
+    #[prost(message, repeated, tag = "1")]
+    containers: Vec<Allocation>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Allocation {
+    #[prost(map = "string, string", tag = "1")]
+    environment: HashMap<String, String>,
+}
+
+/// Asks a kubelet which pod has what, over its socket for pod resources.
+pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
+    let channel = connect(socket).await?;
+    let given: Given = call(channel, "/v1.PodResourcesLister/List", Empty {}).await?;
+    Ok(given.pods)
+}
+
+/// Gives `devices` of `resource` to the kubelet with this folder, until it fails.
+///
+/// Every device is healthy. A container gets the ids of its devices in the variable `DEVICES`, with commas.
+pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -> Result<()> {
+    let folder = kubelet.join("device-plugins");
+    let name = format!("cairn-e2e-{}.sock", std::process::id());
+    let listener = tokio::net::UnixListener::bind(folder.join(&name))
+        .with_context(|| format!("cannot listen in {}", folder.display()))?;
+    let devices =
+        devices.iter().map(|id| Device { id: id.clone(), health: "Healthy".into() }).collect::<Vec<_>>();
+    let service = service_fn(move |request| {
+        let devices = devices.clone();
+        async move { Ok::<_, std::convert::Infallible>(answer(request, devices).await) }
+    });
+    let incoming = futures::stream::unfold(listener, async |listener| {
+        let connection = listener.accept().await.map(|(connection, _)| connection);
+        Some((connection, listener))
+    });
+    let serve = tonic::transport::Server::builder().serve_with_incoming(service, incoming);
+
+    // the kubelet asks back before it answers
+    let register = async {
+        let channel = connect(&folder.join("kubelet.sock")).await?;
+        let registration =
+            Registration { version: "v1beta1".into(), endpoint: name, resource_name: resource.into() };
+        let Empty {} = call(channel, "/v1beta1.Registration/Register", registration).await?;
+        println!("registered {resource}");
+        std::future::pending().await
+    };
+    tokio::select! {
+        served = serve => served.context("the server of the plugin ended"),
+        failed = register => failed,
+    }
+}
+
+/// One call of the service `v1beta1.DevicePlugin`.
+async fn answer(
+    request: tonic::codegen::http::Request<Body>,
+    devices: Vec<Device>,
+) -> tonic::codegen::http::Response<Body> {
+    match request.uri().path() {
+        // the options are all false: no other calls, please
+        "/v1beta1.DevicePlugin/GetDevicePluginOptions" => {
+            let options = service_fn(async |_: Request<Empty>| Ok(Response::new(Empty {})));
+            tonic::server::Grpc::new(ProstCodec::default()).unary(options, request).await
+        }
+        "/v1beta1.DevicePlugin/ListAndWatch" => {
+            let list = service_fn(move |_: Request<Empty>| {
+                // and nothing ever changes
+                let first = futures::stream::iter([Ok(Devices { devices: devices.clone() })]);
+                async { Ok(Response::new(first.chain(futures::stream::pending()))) }
+            });
+            tonic::server::Grpc::new(ProstCodec::default()).server_streaming(list, request).await
+        }
+        "/v1beta1.DevicePlugin/Allocate" => {
+            let allocate = service_fn(async |wishes: Request<Wishes>| {
+                let allocation = |wish: Wish| Allocation {
+                    environment: [("DEVICES".to_owned(), wish.device_ids.join(","))].into(),
+                };
+                let containers = wishes.into_inner().containers.into_iter().map(allocation).collect();
+                Ok(Response::new(Allocations { containers }))
+            });
+            tonic::server::Grpc::new(ProstCodec::default()).unary(allocate, request).await
+        }
+        other => Status::unimplemented(other.to_owned()).into_http(),
+    }
+}
+
+async fn connect(socket: &Path) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
+    endpoint.connect().await.with_context(|| format!("nobody answers on {}", socket.display()))
+}
+
+async fn call<Q, A>(channel: Channel, path: &'static str, question: Q) -> Result<A>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.with_context(|| format!("cannot call {path}"))?;
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = client.unary(Request::new(question), PathAndQuery::from_static(path), codec).await;
+    answer.map(Response::into_inner).map_err(|status| anyhow!("{path} answers {status}"))
+}

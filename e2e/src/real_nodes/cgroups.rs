@@ -1,0 +1,87 @@
+//! The cgroups of nodes. Nobody owns a cgroup, so the one who makes it has to see to its end.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+const ROOT: &str = "/sys/fs/cgroup";
+const PREFIX: &str = "cairn-e2e-";
+
+/// The name of a node's cgroups: `cairn-e2e-PID-NODE`, where PID is this process.
+pub(super) fn name(node: &str) -> String {
+    format!("{PREFIX}{}-{node}", std::process::id())
+}
+
+/// Makes a cgroup in every hierarchy: the kubelet makes only what is below its own.
+pub(super) fn make(name: &str) -> Result<()> {
+    for hierarchy in hierarchies() {
+        let folder = hierarchy.join(name);
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the cgroup {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// Removes the cgroups of this name and those below, as far as no process is in them.
+pub(super) fn remove(name: &str) {
+    for hierarchy in hierarchies() {
+        remove_tree(&hierarchy.join(name));
+    }
+}
+
+/// Removes what is left of nodes whose supervisor, and whoever it told to clean up, were all killed at once.
+pub(super) fn remove_abandoned() {
+    for hierarchy in hierarchies() {
+        for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().and_then(owner).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                remove_tree(&entry.path());
+            }
+        }
+    }
+}
+
+/// The process in the name of a cgroup that is one of ours.
+fn owner(name: &str) -> Option<&str> {
+    let (pid, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    pid.bytes().all(|byte| byte.is_ascii_digit()).then_some(pid)
+}
+
+/// One folder for version 2; with version 1, one for each controller.
+fn hierarchies() -> Vec<PathBuf> {
+    let is_one = |folder: &PathBuf| folder.join("cgroup.procs").is_file();
+    let root = PathBuf::from(ROOT);
+    if is_one(&root) {
+        return vec![root];
+    }
+    let folders = fs::read_dir(root).into_iter().flatten().flatten();
+    // `cpu` and `cpuacct` may be links to the same one
+    let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).filter(is_one).collect()
+}
+
+/// Folders only, the innermost first: the files of a cgroup go with it.
+fn remove_tree(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path());
+        }
+    }
+    // one that is in use is left to whoever uses it
+    let _ = fs::remove_dir(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{name, owner};
+
+    #[test]
+    fn a_cgroup_says_whose_it_is() {
+        assert_eq!(owner(&name("real-0")), Some(std::process::id().to_string().as_str()));
+        assert_eq!(owner("cairn-e2e-real-0"), None);
+        assert_eq!(owner("kubepods"), None);
+    }
+}

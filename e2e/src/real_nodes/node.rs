@@ -1,0 +1,73 @@
+//! What runs a node from inside: mounts, containerd, the pause image, the kubelet.
+
+use std::{ffi::OsStr, fs, time::Duration};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::{Plan, configuration, namespaces};
+use crate::{
+    command,
+    keeper::{Child, Orders},
+    wait,
+};
+
+/// How long containerd may take to answer.
+const CONTAINERD_LIMIT: Duration = Duration::from_mins(1);
+
+/// Runs the node that the first line of stdin describes until stdin closes.
+///
+/// Nothing is stopped then: it ends with the namespace that it is in.
+pub async fn run(cgroup: &str) -> Result<()> {
+    let mut orders = Orders::listen()?;
+    let Ok(plan) = orders.next().await else { return Ok(()) };
+    let plan: Plan = serde_json::from_str(&plan).context("the plan of the node is not one")?;
+    namespaces::mount_all(&plan.node)?;
+    tokio::select! {
+        failed = serve(&plan, cgroup) => failed,
+        _ = orders.release() => Ok(()),
+    }
+}
+
+/// Starts everything, and returns only when something failed.
+async fn serve(plan: &Plan, cgroup: &str) -> Result<()> {
+    let state = &plan.node.state;
+    let write = |name: &str, text: &str| {
+        let path = state.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write("cni/10-bridge.conflist", &configuration::network(plan))?;
+    write("containerd.toml", &configuration::containerd(plan))?;
+    write("kubelet.yaml", &configuration::kubelet(plan, cgroup))?;
+    for folder in ["cni", "kubelet"] {
+        fs::create_dir_all(state.join("var-lib").join(folder))?;
+    }
+
+    let spawn = |name: &str, arguments: Vec<String>| {
+        let log = state.with_file_name("log").join(format!("{}-{name}.log", plan.node.name));
+        Child::spawn(name, &log, &plan.bin.join(name), arguments)
+    };
+    let mut containerd = spawn("containerd", configuration::containerd_flags(plan))?;
+    tokio::select! {
+        done = import(plan) => done?,
+        error = failure(&mut containerd) => return Err(error),
+    }
+    let mut kubelet = spawn("kubelet", configuration::kubelet_flags(plan))?;
+    tokio::select! {
+        error = failure(&mut containerd) => Err(error),
+        error = failure(&mut kubelet) => Err(error),
+    }
+}
+
+/// Gives containerd the pause image as soon as it answers.
+async fn import(plan: &Plan) -> Result<()> {
+    let ctr = async |arguments: &[&OsStr]| command::run(plan.node.ctr(&plan.bin, arguments), "").await;
+    let answers = wait::until(CONTAINERD_LIMIT, async || ctr(&["version".as_ref()]).await).await;
+    answers.map_err(|seen| anyhow!("containerd does not answer: {seen}"))?;
+    ctr(&["images".as_ref(), "import".as_ref(), plan.pause.as_ref()]).await.map(drop)
+}
+
+/// Waits until a process ends, and says how.
+async fn failure(child: &mut Child) -> anyhow::Error {
+    let status = child.ended().await.map_or_else(|error| format!("{error:#}"), |status| status.to_string());
+    anyhow!("{} ended ({status}); its last words:\n{}", child.name, child.last_words())
+}
