@@ -1,0 +1,129 @@
+//! The agent as the chart's DaemonSet runs it: who it is, what it publishes, how often it writes.
+
+use anyhow::{bail, ensure};
+use crds::NodeTopology;
+use e2e::{
+    AuditEvent, AuditLog,
+    product::{AGENT, NAMESPACE},
+    wait_for,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::scene::{DEVICES, SOON, agents, cluster, devices, machine, processes, product, status_of};
+
+/// How many renewals of its lease by each agent are waited for, to see what else is written.
+const RENEWALS: usize = 4;
+
+/// The one test about agents, as each part would disturb the others.
+#[tokio::test]
+async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
+    let cluster = cluster().await;
+    product().await;
+
+    // as the chart says: nobody, with no right at all, and a file system that nobody can write to
+    let before = agents().await.unwrap();
+    assert_eq!(before.len(), DEVICES.len());
+    for pod in &before {
+        let agent = *processes(pod).iter().find(|id| status_of(**id, "Name") == "cairn-node-agen").unwrap();
+        assert!(status_of(agent, "Uid").starts_with("65532"));
+        assert_eq!(status_of(agent, "CapEff"), "0000000000000000");
+        assert_eq!((status_of(agent, "NoNewPrivs"), status_of(agent, "Seccomp")), ("1".into(), "2".into()));
+        let mounts = std::fs::read_to_string(format!("/proc/{agent}/mounts")).unwrap();
+        let root = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/")).unwrap();
+        assert!(root.split(' ').nth(3).unwrap().starts_with("ro"), "{root}");
+    }
+
+    // each the devices of its own node
+    let topologies = Api::<NodeTopology>::all(cluster.client().await.unwrap());
+    for (node, _) in DEVICES {
+        let found = topologies.get(node).await.unwrap();
+        let ids: Vec<_> = found.spec.devices.iter().map(|device| device.id.clone()).collect();
+        assert_eq!(ids, devices(node));
+    }
+
+    at_rest().await;
+    one_write_per_change(&topologies, "before").await;
+
+    // the API server goes and comes; the agents stay
+    cluster.restart_apiserver().unwrap();
+    let restarted = cluster.audit().await.unwrap();
+    wait_for("the agents renew their leases again", SOON, async || {
+        let now = cluster.audit().await?;
+        let events = now.since(&restarted);
+        let renewed = |node: &str| events.iter().any(|event| is_lease_of(event, node));
+        ensure!(DEVICES.iter().all(|(node, _)| renewed(node)), "{} events", events.len());
+        anyhow::Ok(())
+    })
+    .await;
+    one_write_per_change(&topologies, "after").await;
+    for pod in agents().await.unwrap() {
+        assert!(before.iter().any(|other| other.uid() == pod.uid()), "{} is new", pod.name_any());
+        let containers = pod.status.unwrap().container_statuses.unwrap();
+        assert!(containers.iter().all(|container| container.restart_count == 0), "{containers:?}");
+    }
+}
+
+fn by_agent(event: &AuditEvent) -> bool {
+    event.is_write() && event.is_by_service_account(NAMESPACE, AGENT)
+}
+
+fn is_lease_of(event: &AuditEvent, node: &str) -> bool {
+    by_agent(event) && event.resource == "leases" && event.name == format!("cairn-agent-{node}")
+}
+
+/// With nothing to say, the agents write their leases and nothing else.
+async fn at_rest() {
+    let cluster = cluster().await;
+    let before = cluster.audit().await.unwrap();
+    let writes = wait_for("some renewals", SOON, async || {
+        let now = cluster.audit().await?;
+        let writes: Vec<_> = now.since(&before).iter().filter(|event| by_agent(event)).cloned().collect();
+        for (node, _) in DEVICES {
+            let renewals = writes.iter().filter(|event| is_lease_of(event, node)).count();
+            ensure!(renewals >= RENEWALS, "{renewals} of {node}");
+        }
+        anyhow::Ok(writes)
+    })
+    .await;
+    let surplus: Vec<_> = writes.iter().filter(|event| event.resource != "leases").collect();
+    assert_eq!(surplus, Vec::<&AuditEvent>::new());
+}
+
+/// Somebody gives a node another device; its agent, and no other, puts that right with one write.
+async fn one_write_per_change(topologies: &Api<NodeTopology>, when: &str) {
+    let cluster = cluster().await;
+    let (node, _) = DEVICES[0];
+    let before = cluster.audit().await.unwrap();
+    let mut changed = machine(node);
+    changed["spec"]["devices"][0]["model"] = json!(when);
+    let by_somebody = PatchParams::apply("somebody").force();
+    topologies.patch(node, &by_somebody, &Patch::Apply(changed)).await.unwrap();
+    wait_for("the agent puts it right", SOON, async || {
+        let model = topologies.get(node).await?.spec.devices[0].model.clone();
+        if model.as_deref() == Some("A100") { Ok(()) } else { bail!("{model:?}") }
+    })
+    .await;
+    // what it has to say about that comes before its next renewal
+    let writes = wait_for("a renewal after that", SOON, async || {
+        let now = cluster.audit().await?;
+        let writes = writes_since(&now, &before);
+        let put_right = writes.iter().position(|event| event.resource == "nodetopologies");
+        let renewed = writes.iter().rposition(|event| is_lease_of(event, node));
+        ensure!(put_right.is_some() && renewed > put_right, "{} writes", writes.len());
+        anyhow::Ok(writes)
+    })
+    .await;
+    let spec = |event: &&AuditEvent| event.resource == "nodetopologies" && event.subresource.is_empty();
+    let specs: Vec<_> = writes.iter().filter(spec).collect();
+    assert_eq!(specs.len(), 1, "{specs:#?}");
+    let status = |event: &&AuditEvent| event.subresource == "status";
+    assert!(writes.iter().filter(status).count() <= 1, "{writes:#?}");
+}
+
+fn writes_since(now: &AuditLog, before: &AuditLog) -> Vec<AuditEvent> {
+    now.since(before).iter().filter(|event| by_agent(event)).cloned().collect()
+}
