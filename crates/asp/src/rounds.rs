@@ -13,8 +13,12 @@ use crate::search::Search;
 /// costs some for each of them. Each round has twice as many as the one before.
 const FIRST: (usize, usize) = (160, 2);
 
-/// Pieces of the native search for which there is one neighbourhood: while they gain, and while they do not.
-const SHARE: (u64, u64) = (80, 640);
+/// Pieces of the native search for which there is one neighbourhood, while they gain: so many, and at least one for each
+/// actor that can move, since the more there are the less a neighbourhood is of the whole.
+const SHARE: u64 = 80;
+
+/// By how much that number grows while neighbourhoods do not gain.
+const IDLE: u64 = 8;
 
 /// Pieces after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
@@ -69,7 +73,8 @@ fn alternate<'a>(
     let mut neighbourhoods = Neighbourhoods::new(&search);
     let (least, actors) = FIRST;
     let mut pieces = least.max(movable(&search) / actors) as u64;
-    let mut share = SHARE.0;
+    let busy = SHARE.max(movable(&search) as u64);
+    let mut share = busy;
     loop {
         let done = native.run(search.left().min(pieces), search.stop());
         search.spend(done);
@@ -86,7 +91,8 @@ fn alternate<'a>(
                 break;
             }
         }
-        share = if search.best.vector < before { (share / 2).max(SHARE.0) } else { (share * 2).min(SHARE.1) };
+        share =
+            if search.best.vector < before { (share / 2).max(busy) } else { (share * 2).min(busy * IDLE) };
         native.offer(&search.best.assignment);
         after_each(&search);
         if let Some(why) = search.over() {

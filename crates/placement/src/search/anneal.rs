@@ -70,7 +70,7 @@ impl<'m> Walk<'m> {
 
     /// Sets what a mean work of excess costs, in mean losses.
     pub fn set_price_of_excess(&mut self, price: f64) {
-        self.price_of_excess = price * self.fine / self.mean_work;
+        self.price_of_excess = price * self.scale / self.mean_work;
         self.price_of_breach = price * self.scale;
     }
 

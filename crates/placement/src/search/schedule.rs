@@ -16,19 +16,38 @@ const SHORTEST: u64 = 400;
 const LONGEST: u64 = 100_000;
 const POLISH: u64 = 1_500;
 
-/// Where a cooling begins and ends, in mean losses of a random step.
-const HOT: f64 = 1.5;
-const COLD: f64 = 0.005;
+/// Where a cooling ends, in median losses of a random step.
+const COLD: f64 = 0.03;
 
-/// Where polishes begin, one after the other.
-const WARM: [f64; 3] = [0.05, 0.1, 0.2];
+/// How a cooling goes about its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Style {
+    /// Where it begins, in mean losses.
+    hot: f64,
+    /// What a mean work of excess costs at first, in mean losses.
+    cheap: f64,
+}
+
+/// One for each walk: worlds whose parts hang together from afar want to be shaken thoroughly, and to be let pass
+/// through overload; worlds whose costs are of one kind want neither. The first coolings tell which is which.
+const STYLES: [Style; 2] = [Style { hot: 3.0, cheap: 1.8 }, Style { hot: 0.6, cheap: 11.0 }];
+
+/// Where polishes begin, in median losses: one that gained is tried again, one that did not gives way to the next.
+const WARM: [f64; 5] = [0.2, 0.8, 3.2, 0.4, 1.6];
+
+/// Steps per item above which another long cooling seldom finds what many short polishes of the best do not, and how
+/// much longer than such a cooling is polished.
+const ENOUGH: u64 = 10_000;
+const PATIENCE: u64 = 4;
 
 /// Where the search of a placement that is there already begins: it is left no farther than need be.
 const LUKEWARM: f64 = 0.02;
 
-/// What a piece of work above a limit costs at first and at the end of a cooling, in mean losses over mean works.
-const CHEAP: f64 = 2.0;
-const DEAR: f64 = 1000.0;
+/// The hottest that such a search becomes.
+const HOTTEST: f64 = 1.5;
+
+/// What a mean work of excess costs at the end of a cooling, in mean losses.
+const DEAR: f64 = 400.0;
 
 /// The part of a cooling in which excess stays cheap.
 const FORGIVING: f64 = 0.4;
@@ -44,6 +63,8 @@ pub(crate) struct Cooling {
     pub from_best: bool,
     /// Whether it keeps to the scale of small losses from the first.
     pub is_fine: bool,
+    /// What a mean work of excess costs at first, in mean losses.
+    cheap: f64,
 }
 
 impl Cooling {
@@ -55,10 +76,10 @@ impl Cooling {
         from * (to / from).powf(part)
     }
 
-    /// What a mean work of excess costs after a part of the cooling.
-    pub fn price(part: f64) -> f64 {
+    /// What a mean work of excess costs after a part of the cooling, in mean losses.
+    pub fn price(&self, part: f64) -> f64 {
         let dear = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
-        CHEAP * (DEAR / CHEAP).powf(dear)
+        self.cheap * (DEAR / self.cheap).powf(dear)
     }
 
     /// How far it is after so many pieces.
@@ -71,52 +92,83 @@ impl Cooling {
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     items: u64,
+    style: Style,
+    /// By how many doublings its coolings are longer than those of the first walk.
+    longer: u32,
     /// Steps per item of the next long cooling.
     long: u64,
     /// Where the next long cooling begins.
     from: f64,
     /// Steps per item that are still to be spent on polishing.
     polish: u64,
-    polishes: usize,
+    /// The place in `WARM` of the next polish, or of the present one.
+    heat: usize,
+    is_polishing: bool,
     is_warm: bool,
-    is_first: bool,
+    /// Coolings begun.
+    coolings: u32,
 }
 
 impl Schedule {
     /// For the walk of this number; `is_warm` when it starts from a placement that is worth keeping.
     pub fn new(items: usize, walk: u32, is_warm: bool) -> Self {
         let items = u64::from(small(items)).max(1);
-        let (long, from) = if is_warm { (POLISH, LUKEWARM) } else { (SHORTEST, HOT) };
-        // Walks are out of step, so that one of them has always finished a cooling lately.
+        let style = if is_warm { STYLES[0] } else { STYLES[walk as usize % STYLES.len()] };
+        let (long, from) =
+            if is_warm { (POLISH << walk, LUKEWARM * f64::from(1 << walk)) } else { (SHORTEST, style.hot) };
         Self {
             items,
-            long: long << walk,
-            from: from * f64::from(1 << walk).min(HOT / from),
+            style,
+            longer: walk,
+            long,
+            from,
             polish: 0,
-            polishes: 0,
+            heat: 0,
+            is_polishing: false,
             is_warm,
-            is_first: true,
+            coolings: 0,
         }
     }
 
-    /// The next cooling.
-    pub fn next(&mut self) -> Cooling {
-        if self.polish >= POLISH {
-            self.polish -= POLISH;
-            self.polishes += 1;
-            let from = WARM[self.polishes % WARM.len()];
-            return Cooling { length: self.pieces(POLISH), from, from_best: true, is_fine: true };
+    /// How its coolings go about their way.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Has the long coolings from the next one on go another way.
+    pub fn take_up(&mut self, style: Style) {
+        self.style = style;
+        self.from = style.hot;
+    }
+
+    /// Whether the cooling under way is the first from hot: equally long on every walk, and a chance to compare.
+    pub fn is_trial(&self) -> bool {
+        self.coolings == 1 && !self.is_warm
+    }
+
+    /// The next cooling, told whether the one before has found a new best.
+    pub fn next(&mut self, gained: bool) -> Cooling {
+        if self.is_polishing && !gained {
+            self.heat = (self.heat + 1) % WARM.len();
         }
-        let from_best = self.is_warm && !self.is_first;
+        self.coolings = self.coolings.saturating_add(1);
+        self.is_polishing = self.polish >= POLISH;
+        let cheap = self.style.cheap;
+        if self.is_polishing {
+            self.polish -= POLISH;
+            let from = WARM[self.heat];
+            return Cooling { length: self.pieces(POLISH), from, from_best: true, is_fine: true, cheap };
+        }
+        let from_best = self.is_warm && self.coolings > 1;
         let (length, from) = (self.pieces(self.long), self.from);
-        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm };
-        self.is_first = false;
+        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm, cheap };
         if self.is_warm {
             self.long = (self.long * 2).min(LONGEST);
-            self.from = (self.from * 2.0).min(HOT);
+            self.from = (self.from * 2.0).min(HOTTEST);
         } else {
-            self.polish += self.long;
-            self.long = (self.long * 4).min(LONGEST);
+            self.polish += self.long * if self.long > ENOUGH { PATIENCE } else { 1 };
+            // Walks are out of step, so that one of them has always finished a cooling lately.
+            self.long = (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(LONGEST);
         }
         cooling
     }

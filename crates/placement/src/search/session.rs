@@ -2,6 +2,9 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, Scope};
+
 use super::anneal::Walk;
 use super::balance::balance;
 use super::construct::place_the_rest;
@@ -16,6 +19,9 @@ const WALKS: u32 = 2;
 
 /// Pieces below which starting a thread takes longer than they do.
 const WORTH_A_THREAD: u64 = 10;
+
+/// A walk does clearly worse than another if its energy is higher by one part in so many.
+const CLEARLY: i64 = 50;
 
 /// Steps that a walk takes to come to rest when the search is stopped in the middle of a cooling: per item, and at most.
 const QUENCH: u64 = 300;
@@ -50,6 +56,8 @@ struct Walker<'t> {
     cooling: Cooling,
     /// Pieces of the cooling that are done.
     done: u64,
+    /// Whether the cooling that ended last found a new best.
+    gained: bool,
 }
 
 impl<'t> Search<'t> {
@@ -78,8 +86,8 @@ impl<'t> Search<'t> {
         begin.set_slack(layout.slack);
         let walkers = (0..WALKS).map(|walk| {
             let mut schedule = Schedule::new(model.free, walk, is_warm);
-            let cooling = schedule.next();
-            Walker { walk: Walk::new(begin.clone(), dice.u64(..)), schedule, cooling, done: 0 }
+            let cooling = schedule.next(false);
+            Walker { walk: Walk::new(begin.clone(), dice.u64(..)), schedule, cooling, done: 0, gained: false }
         });
         let best_rank = if layout.broken() == 0 { rank(&layout) } else { (usize::MAX, i64::MAX, i64::MAX) };
         let mut search = Self { walkers: walkers.collect(), best, best_places: Vec::new(), best_rank };
@@ -89,40 +97,55 @@ impl<'t> Search<'t> {
 
     /// Runs so many pieces on every walk, or fewer if `stop` says so; says how many.
     pub fn run(&mut self, pieces: u64, stop: &dyn Fn() -> bool) -> u64 {
-        let mut done = 0;
-        while done < pieces && !stop() {
-            // Up to where all walks may look at what the others have found.
-            let phase = self.walkers[0].done % ROUND;
-            let round = (ROUND - phase).min(pieces - done);
-            if round < WORTH_A_THREAD {
-                self.walkers.iter_mut().for_each(|walker| walker.run(round));
-            } else {
-                in_parallel(&mut self.walkers, |walker| walker.run(round));
-            }
-            done += round;
-            if (phase + round).is_multiple_of(ROUND) {
+        thread::scope(|scope| {
+            let companions = if pieces < WORTH_A_THREAD { 0 } else { self.walkers.len() - 1 };
+            let companions: Vec<_> = (0..companions).map(|_| Companion::new(scope)).collect();
+            let mut done = 0;
+            while done < pieces && !stop() {
+                // Up to where a walk may look at what the others have found.
+                let left = self.walkers.iter().map(|walker| walker.cooling.length - walker.done).min();
+                let round = left.unwrap_or(ROUND).min(ROUND).min(pieces - done);
+                run_round(&mut self.walkers, round, &companions);
+                done += round;
                 self.exchange();
             }
-        }
-        done
+            done
+        })
     }
 
     /// Has walks that have finished a cooling tell what they found, and begin the next.
     fn exchange(&mut self) {
-        for walker in &mut self.walkers {
-            if walker.done == walker.cooling.length && walker.walk.has_best() {
-                let rank = walker.walk.best_rank();
-                if rank < self.best_rank {
-                    self.best_rank = rank;
-                    self.best_places = walker.walk.best_places();
-                }
+        if self.walkers.iter().all(|walker| walker.is_through() && walker.schedule.is_trial()) {
+            self.compare_styles();
+        }
+        for walker in self.walkers.iter_mut().filter(|walker| walker.is_through()) {
+            let rank = walker.walk.best_rank();
+            walker.gained = walker.walk.has_best() && rank < self.best_rank;
+            if walker.gained {
+                self.best_rank = rank;
+                self.best_places = walker.walk.best_places();
             }
         }
-        for walker in self.walkers.iter_mut().filter(|walker| walker.done == walker.cooling.length) {
-            walker.cooling = walker.schedule.next();
+        for walker in self.walkers.iter_mut().filter(|walker| walker.is_through()) {
+            walker.cooling = walker.schedule.next(walker.gained);
             walker.done = 0;
             if walker.cooling.from_best {
                 walker.walk.go_to(&self.best_places);
+            }
+        }
+    }
+
+    /// Has walks that did clearly worse than another go its way from now on.
+    fn compare_styles(&mut self) {
+        let found = |walker: &Walker| walker.walk.has_best().then(|| walker.walk.best_rank());
+        let best = self.walkers.iter().filter_map(|walker| Some((found(walker)?, walker.schedule.style())));
+        let Some(((unplaced, slack, energy), style)) = best.min_by_key(|(rank, _)| *rank) else { return };
+        for walker in &mut self.walkers {
+            let is_near = found(walker).is_some_and(|(others, same_slack, found)| {
+                (others, same_slack) == (unplaced, slack) && found - energy <= energy.abs() / CLEARLY
+            });
+            if !is_near {
+                walker.schedule.take_up(style);
             }
         }
     }
@@ -195,10 +218,15 @@ fn rank(layout: &Layout) -> (usize, i64, i64) {
 }
 
 impl Walker<'_> {
+    /// Whether its cooling has ended.
+    fn is_through(&self) -> bool {
+        self.done == self.cooling.length
+    }
+
     fn run(&mut self, pieces: u64) {
         for _ in 0..pieces {
             let (from, to) = (self.cooling.part(self.done), self.cooling.part(self.done + 1));
-            self.walk.set_price_of_excess(Cooling::price(from));
+            self.walk.set_price_of_excess(self.cooling.price(from));
             let scales = self.walk.scales();
             self.walk.run(
                 STEPS,
@@ -221,7 +249,7 @@ impl Walker<'_> {
         let steps = (QUENCH * walk.layout.model.free as u64).min(LONGEST_QUENCH) / CHUNKS;
         let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
         for chunk in 0..CHUNKS {
-            walk.set_price_of_excess(Cooling::price(part(chunk)));
+            walk.set_price_of_excess(self.cooling.price(part(chunk)));
             let temperature = |chunk: u64| self.cooling.temperature(part(chunk), walk.scales());
             let (from, to) = (temperature(chunk), temperature(chunk + 1));
             walk.run(steps, from, to);
@@ -230,10 +258,49 @@ impl Walker<'_> {
     }
 }
 
+/// A thread that runs a walk for a while whenever it is sent one, and sends it back.
+struct Companion<'t> {
+    there: Sender<(Walker<'t>, u64)>,
+    back: Receiver<Walker<'t>>,
+}
+
+impl<'t> Companion<'t> {
+    /// It ends when it is dropped.
+    fn new<'scope>(scope: &'scope Scope<'scope, '_>) -> Self
+    where
+        't: 'scope,
+    {
+        let (there, sent) = mpsc::channel::<(Walker, u64)>();
+        let (finished, back) = mpsc::channel();
+        scope.spawn(move || {
+            for (mut walker, pieces) in sent {
+                walker.run(pieces);
+                if finished.send(walker).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { there, back }
+    }
+}
+
+/// Has all walks run so many pieces, those but the first on companions where there are any.
+fn run_round<'t>(walkers: &mut Vec<Walker<'t>>, pieces: u64, companions: &[Companion<'t>]) {
+    const PANICKED: &str = "a companion ends early only if its walk panicked";
+    let sent = if pieces < WORTH_A_THREAD { &[] } else { companions };
+    for (companion, walker) in sent.iter().zip(walkers.drain(walkers.len() - sent.len()..)) {
+        companion.there.send((walker, pieces)).expect(PANICKED);
+    }
+    for walker in walkers.iter_mut() {
+        walker.run(pieces);
+    }
+    walkers.extend(sent.iter().map(|companion| companion.back.recv().expect(PANICKED)));
+}
+
 /// Does the same to each, on as many threads.
 fn in_parallel<T: Send>(each: &mut [T], work: impl Fn(&mut T) + Sync) {
     let Some((first, others)) = each.split_first_mut() else { return };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for other in others {
             scope.spawn(|| work(other));
         }
