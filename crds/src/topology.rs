@@ -74,11 +74,12 @@ fn known_end(end: &str) -> Rule {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
-    /// The name of the device, unique on its node and stable over restarts, such as `gpu-0`.
+    /// The name of the device, unique on its node and stable over restarts, such as `gpu-0000:3b:00.0`.
     #[schemars(length(min = 1, max = 128))]
     pub id: String,
 
-    /// What the device is: `NUMA Domain`, `GPU`, `FPGA`, `NPU`, or another type.
+    /// What the device is: `NUMA Domain`, `Memory Domain`, `GPU`, `GPU Partition`, `FPGA`, `NPU`, `Accelerator`,
+    /// `NIC`, or another type.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
@@ -97,6 +98,11 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub pci_bus_id: Option<String>,
+
+    /// The name that the maker's tools and device plugins have for this very device, such as `GPU-8f6b…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub uuid: Option<String>,
 
     /// The driver and its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]

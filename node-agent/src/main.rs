@@ -7,6 +7,7 @@ mod account;
 mod agent;
 mod args;
 mod failure;
+mod hardware;
 mod http;
 mod leases;
 mod metrics;

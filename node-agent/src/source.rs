@@ -9,6 +9,8 @@ use crds::NodeTopologySpec;
 
 pub use described::Described;
 
+use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
+
 /// Finds out what nodes have. One implementation per way of finding out.
 ///
 /// It may block: it is asked on a thread of its own, again and again, and is quick when nothing changed.
@@ -18,6 +20,13 @@ pub trait Source: Send + 'static {
 
     /// What each node has now.
     fn read(&mut self) -> Result<Reading, SourceError>;
+
+    /// What the devices say about themselves now; nothing where they are only described.
+    ///
+    /// Takes milliseconds, and at most a second when a driver does not answer.
+    fn counters(&mut self) -> Vec<DeviceReading> {
+        Vec::new()
+    }
 }
 
 /// What a source saw: topologies by name of the node, and what it could not read.
@@ -27,6 +36,19 @@ pub struct Reading {
     pub topologies: BTreeMap<String, Arc<NodeTopologySpec>>,
     /// What is wrong, by the place where it is wrong, such as a file.
     pub problems: BTreeMap<String, Problem>,
+    /// How each way of looking at hardware fares; empty where the source itself is the only one.
+    pub collectors: Vec<Collector>,
+}
+
+/// How one way of looking at hardware fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// Short and stable: the `collector` label of the metrics.
+    pub name: &'static str,
+    /// How it fares.
+    pub state: CollectorState,
+    /// Why, and what to do to get what it would report; empty when it is well.
+    pub words: String,
 }
 
 /// Why a part of a source is not, or no longer, read.
