@@ -17,10 +17,14 @@ CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
 export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
 
-# Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake.
-NEEDED := cc:gcc c++:g++ cmake:cmake
-# Those that real nodes need, in the tests alone.
-NEEDED_BY_NODES := pkg-config:pkg-config ip:iproute2
+# Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
+# agent's tests compare what it finds with what hwloc's own lstopo says.
+NEEDED := cc:gcc c++:g++ cmake:cmake pkg-config:pkg-config lstopo:hwloc
+# Libraries that the node agent is linked with, by their names for pkg-config: hwloc names libudev among its own.
+LIBRARIES := hwloc:libhwloc-dev libudev:libudev-dev
+# Those that real nodes need, in the tests alone: runc filters system calls by libseccomp, and is compiled here.
+NEEDED_BY_NODES := ip:iproute2
+LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 
 say = @printf '\n== %s\n' "$(1)"
 
@@ -83,20 +87,20 @@ clean: ## remove what was compiled of our own crates; what they depend on stays 
 
 tools:
 	@missing=; for need in $(NEEDED); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
+	for need in $(LIBRARIES); do pkg-config --exists $${need%%:*} 2>/dev/null || missing="$$missing $${need##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-			echo "to build clingo, please install:$$missing" >&2; exit 1; \
+			echo "to build clingo and the node agent, please install:$$missing" >&2; exit 1; \
 		fi; \
-		echo "installing$$missing, to build clingo"; \
+		echo "installing$$missing, to build clingo and the node agent"; \
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
 	fi
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust, https://rustup.rs (rust-toolchain.toml names the version)" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
 
-# runc filters system calls by libseccomp, and is compiled here.
-node-tools:
+node-tools: tools
 	@missing=; for need in $(NEEDED_BY_NODES); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
-	pkg-config --exists libseccomp 2>/dev/null || missing="$$missing libseccomp-dev"; \
+	for need in $(LIBRARIES_OF_NODES); do pkg-config --exists $${need%%:*} 2>/dev/null || missing="$$missing $${need##*:}"; done; \
 	if [ "$$(id -u)" != 0 ]; then \
 		echo "the tests on real nodes run kubelets, which need root: run this as root, in a container with --privileged" >&2; exit 1; \
 	elif [ -n "$$missing" ]; then \

@@ -10,6 +10,7 @@
 
 mod application;
 mod common;
+pub mod hicr;
 mod instance;
 pub mod labels;
 mod placement;

@@ -78,8 +78,7 @@ pub struct Device {
     #[schemars(length(min = 1, max = 128))]
     pub id: String,
 
-    /// What the device is: `NUMA Domain`, `Memory Domain`, `GPU`, `GPU Partition`, `FPGA`, `NPU`, `Accelerator`,
-    /// `NIC`, or another type.
+    /// What the device is: `NUMA Domain`, `GPU`, `FPGA`, `NPU`, `NIC`, or another type.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,

@@ -33,7 +33,7 @@ use crate::{
     metrics::{CollectorState, Metrics},
     publish::{Outcome, Wanted, publish},
     roster::{NodeMeta, Roster, Task},
-    source::{Problem, Reading, Source, SourceError},
+    source::{Collector, Problem, Reading, Source, SourceError},
 };
 
 /// How often a source is asked; a change counts at the second look, so it is published within 2 s.
@@ -284,6 +284,7 @@ async fn look(mut source: Box<dyn Source>) -> (Box<dyn Source>, Result<Reading, 
 pub struct Problems {
     of_source: Option<String>,
     of_places: BTreeMap<String, Problem>,
+    collectors: Vec<Collector>,
 }
 
 impl Problems {
@@ -321,10 +322,30 @@ impl Problems {
             info!(file = place, "it is in order again");
         }
         self.of_places.clone_from(&reading.problems);
-        metrics.set_collector(
-            collector,
-            if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error },
-        );
+        if reading.collectors.is_empty() {
+            let state = if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error };
+            metrics.set_collector(collector, state);
+        }
+        self.note_collectors(&reading.collectors, metrics);
+    }
+
+    /// Sets the state of each collector, and says once what is to be done to get what it would report.
+    fn note_collectors(&mut self, collectors: &[Collector], metrics: &Metrics) {
+        for now in collectors {
+            metrics.set_collector(now.name, now.state);
+            if self.collectors.contains(now) {
+                continue;
+            }
+            match now.state {
+                CollectorState::Ok => info!(collector = now.name, "reports"),
+                CollectorState::Absent => info!(collector = now.name, "has nothing to report: {}", now.words),
+                CollectorState::Denied | CollectorState::Error => {
+                    warn!(collector = now.name, "does not report: {}", now.words);
+                    metrics.collect_errors.with_label_values(&[<&str>::from(now.state)]).inc();
+                }
+            }
+        }
+        self.collectors = collectors.to_vec();
     }
 }
 

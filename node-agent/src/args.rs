@@ -2,14 +2,17 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 /// Publishes what a node has: its NodeTopology, its Lease, its metrics.
 ///
-/// This version serves described machines (--simulate); it does not look at hardware yet.
+/// It looks at the hardware of the node that it runs on, or serves described machines.
 #[derive(Debug, Parser)]
-#[command(name = "cairn-node-agent", version, max_term_width = 110)]
+#[command(name = "cairn-node-agent", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// Something else than being the agent.
+    #[command(subcommand)]
+    pub command: Option<Command>,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
@@ -18,6 +21,37 @@ pub struct Args {
     pub http: HttpArgs,
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// What the program can do besides.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prints what this machine has, or a described one, without a cluster.
+    Topology(TopologyArgs),
+    /// Looks with hwloc, for the agent; question and answer are JSON on standard input and output.
+    #[command(name = crate::hardware::PROBE_HWLOC, hide = true)]
+    ProbeHwloc,
+}
+
+/// What is printed, and how.
+#[derive(Debug, clap::Args)]
+pub struct TopologyArgs {
+    /// The form: for people, as a NodeTopology manifest, or as HiCR's own JSON.
+    #[arg(short, long, value_enum, default_value_t = Form::Tree)]
+    pub output: Form,
+    #[command(flatten)]
+    pub source: SourceArgs,
+}
+
+/// The forms of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people.
+    Tree,
+    /// A NodeTopology manifest.
+    Yaml,
+    /// HiCR's own JSON, which a HiCR program reads.
+    Hicr,
 }
 
 /// Where the topologies come from.
@@ -30,7 +64,14 @@ pub struct SourceArgs {
     #[arg(long, env = "CAIRN_SIMULATE", value_name = "FILE|DIR")]
     pub simulate: Option<PathBuf>,
 
-    /// The node that the agent runs on; described machines name their nodes themselves.
+    /// A machine in hwloc's words instead of the one that the agent runs on.
+    ///
+    /// XML, as `lstopo FILE.xml` writes it, or one line such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
+    /// To look at a copy of another machine's /sys and /proc, set `HWLOC_FSROOT` to the folder where they are.
+    #[arg(long, env = "CAIRN_TOPOLOGY_FILE", value_name = "FILE", conflicts_with = "simulate")]
+    pub topology_file: Option<PathBuf>,
+
+    /// The node that the agent runs on; machines described by --simulate name their nodes themselves.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub node_name: Option<String>,
 }
@@ -96,7 +137,9 @@ mod tests {
     fn the_flags_are_well_formed_and_have_these_defaults() {
         use clap::CommandFactory;
         Args::command().debug_assert();
-        for argument in Args::command().get_arguments().filter(|a| a.get_id() != "help") {
+        for argument in
+            Args::command().get_arguments().filter(|a| a.get_id() != "help" && a.get_id() != "version")
+        {
             assert!(argument.get_env().is_some(), "--{} has no environment variable", argument.get_id());
         }
     }

@@ -14,6 +14,7 @@ mod metrics;
 mod publish;
 mod roster;
 mod source;
+mod topology;
 
 use std::{io, process::ExitCode};
 
@@ -28,19 +29,26 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent::{Agent, Problems},
-    args::{Args, LogArgs, LogFormat, SourceArgs},
+    args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
+    hardware::{child, hwloc},
     metrics::Metrics,
-    source::{Described, Source, SourceError},
+    source::{Described, Machine, Source, SourceError},
 };
 
 /// Why the agent does not start.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(
-        "this version publishes described machines only: pass --simulate FILE|DIR (or CAIRN_SIMULATE) with a \
-         NodeTopology manifest{}; it does not look at the hardware of a node yet", for_node(.0.as_deref())
+        "which node is this? Pass --node-name NAME (or NODE_NAME, in a pod from `fieldRef: {{fieldPath: spec.nodeName}}`), \
+         or --simulate FILE|DIR for described machines"
     )]
-    NoSource(Option<String>),
+    NoNode,
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+    #[error(transparent)]
+    Topology(#[from] topology::Error),
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error("nothing is described:\n{0}")]
@@ -59,14 +67,16 @@ enum StartError {
     Signals(io::Error),
 }
 
-fn for_node(name: Option<&str>) -> String {
-    name.filter(|name| !name.is_empty()).map(|name| format!(" named `{name}`")).unwrap_or_default()
-}
-
-// One thread does it all: memory does not grow with the cores of the node.
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match run(Args::parse()).await {
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command {
+        Some(Command::ProbeHwloc) => {
+            child::answer(|machine| hwloc::answer(&machine)).map_err(StartError::Output)
+        }
+        Some(Command::Topology(what)) => show(what),
+        None => run_agent(args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cairn-node-agent: {error}");
@@ -75,8 +85,25 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Prints what there is, once.
+fn show(what: TopologyArgs) -> Result<(), StartError> {
+    let TopologyArgs { output, mut source } = what;
+    if source.node_name.as_deref().is_none_or(str::is_empty) {
+        source.node_name = Some(topology::host_name());
+    }
+    let reading = choose_source(source)?.read()?;
+    let text = topology::render(&reading, output)?;
+    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(StartError::Output)
+}
+
+fn run_agent(args: Args) -> Result<(), StartError> {
+    // One thread does it all: memory does not grow with the cores of the node.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(StartError::Runtime)?.block_on(run(args))
+}
+
 async fn run(args: Args) -> Result<(), StartError> {
-    let Args { source, cluster, http, log } = args;
+    let Args { command: _, source, cluster, http, log } = args;
     set_up_log(&log)?;
     let mut stopped = Stopped::new().map_err(StartError::Signals)?;
     let mut source = choose_source(source)?;
@@ -118,12 +145,13 @@ async fn run(args: Args) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The source that the flags name. Live hardware will be another one.
+/// The source that the flags name.
 fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
-    match args.simulate {
-        Some(path) => Ok(Box::new(Described::new(path))),
-        None => Err(StartError::NoSource(args.node_name)),
+    if let Some(path) = args.simulate {
+        return Ok(Box::new(Described::new(path)));
     }
+    let node = args.node_name.filter(|name| !name.is_empty()).ok_or(StartError::NoNode)?;
+    Ok(Box::new(Machine::new(node, args.topology_file)))
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {

@@ -2,12 +2,21 @@
 
 mod described;
 mod document;
+mod machine;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+};
 
 use crds::NodeTopologySpec;
 
 pub use described::Described;
+pub use machine::Machine;
 
 use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
 
@@ -24,6 +33,7 @@ pub trait Source: Send + 'static {
     /// What the devices say about themselves now; nothing where they are only described.
     ///
     /// Takes milliseconds, and at most a second when a driver does not answer.
+    #[allow(dead_code, reason = "what is read of devices and what tells it meet here")]
     fn counters(&mut self) -> Vec<DeviceReading> {
         Vec::new()
     }
@@ -73,6 +83,8 @@ pub enum ProblemReason {
     Malformed,
     /// It describes a node that another file describes already.
     Duplicate,
+    /// There is more than a NodeTopology holds.
+    TooLarge,
 }
 
 /// A source that cannot be asked at all.
@@ -88,12 +100,23 @@ pub enum SourceError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The description of the machine is not there, or must not be read.
+    #[error(
+        "cannot read {path}: {source}; --topology-file takes hwloc's XML, as `lstopo FILE.xml` writes it, or a file \
+         with one line in hwloc's synthetic form"
+    )]
+    Description {
+        /// As it was given.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
 impl SourceError {
     /// Whether the reason is a permission, which a retry will not change.
     pub fn is_denied(&self) -> bool {
-        let Self::Unreadable { source, .. } = self;
+        let (Self::Unreadable { source, .. } | Self::Description { source, .. }) = self;
         source.kind() == std::io::ErrorKind::PermissionDenied
     }
 }
@@ -106,4 +129,12 @@ pub fn sort(spec: &mut NodeTopologySpec) {
     }
     spec.links
         .sort_by(|a, b| (&a.source, &a.destination, &a.kind).cmp(&(&b.source, &b.destination, &b.kind)));
+}
+
+/// What changes when a file does, without reading it; the same for any file that is not there.
+fn stamp(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let metadata = fs::metadata(path).ok();
+    metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec())).hash(&mut hasher);
+    hasher.finish()
 }

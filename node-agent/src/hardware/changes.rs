@@ -1,0 +1,141 @@
+//! Notices cheaply that hardware came or went: what costs a few small reads instead of a look at everything.
+
+use std::{
+    collections::{BTreeMap, hash_map::DefaultHasher},
+    fs,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+};
+
+/// What the kernel says that is there, in a number that changes when it does.
+///
+/// The names of the PCI devices and FPGAs, which processors are online, and how much memory each NUMA domain has,
+/// which changes while a virtual machine runs.
+pub fn fingerprint(root: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for folder in ["sys/bus/pci/devices", "sys/class/fpga_manager", "sys/class/fpga_region"] {
+        names(&root.join(folder)).hash(&mut hasher);
+    }
+    for file in ["sys/devices/system/cpu/online", "sys/devices/system/node/online"] {
+        fs::read(root.join(file)).unwrap_or_default().hash(&mut hasher);
+    }
+    let nodes = root.join("sys/devices/system/node");
+    for name in names(&nodes) {
+        if name.starts_with("node") {
+            let text = fs::read_to_string(nodes.join(&name).join("meminfo")).unwrap_or_default();
+            text.lines().find(|line| line.contains("MemTotal")).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The names in a folder, sorted; none when it is not there.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The most that a PCI device and the slot that it is in can carry, in bytes per second, by address.
+///
+/// Links rest at a lower speed when there is nothing to carry, so what they run at now says little.
+pub fn pcie_capacities(root: &Path) -> BTreeMap<String, i64> {
+    let devices = root.join("sys/bus/pci/devices");
+    let capacity = |folder: &Path| -> Option<i64> {
+        let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
+        let transfers = read("max_link_speed")?.split_whitespace().next()?.parse::<f64>().ok()?;
+        let lanes = read("max_link_width")?.trim().parse::<i64>().ok()?;
+        link_bytes_per_second(transfers, lanes)
+    };
+    let of = |address: &str| {
+        let folder = fs::canonicalize(devices.join(address)).ok()?;
+        let own = capacity(&folder)?;
+        Some(folder.parent().and_then(capacity).map_or(own, |slot| slot.min(own)))
+    };
+    names(&devices).into_iter().filter_map(|address| Some((address.clone(), of(&address)?))).collect()
+}
+
+/// What a link of so many lanes carries after its line code, at so many GT/s.
+pub fn link_bytes_per_second(gigatransfers: f64, lanes: i64) -> Option<i64> {
+    // Per lane, in bytes per second: 8b/10b up to 5 GT/s, 128b/130b up to 32, flits above.
+    let lane: i64 = match gigatransfers {
+        speed if (2.4..2.6).contains(&speed) => 250_000_000,
+        speed if (4.9..5.1).contains(&speed) => 500_000_000,
+        speed if (7.9..8.1).contains(&speed) => 984_600_000,
+        speed if (15.9..16.1).contains(&speed) => 1_969_200_000,
+        speed if (31.9..32.1).contains(&speed) => 3_938_400_000,
+        speed if (63.9..64.1).contains(&speed) => 7_563_000_000,
+        _ => return None,
+    };
+    (1..=32).contains(&lanes).then_some(lane * lanes)
+}
+
+/// The root under which `/sys` and `/proc` lie: that of the machine, or of the one that is described.
+pub fn root() -> PathBuf {
+    std::env::var_os("HWLOC_FSROOT").filter(|root| !root.is_empty()).map_or_else(|| "/".into(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn what_comes_or_goes_changes_the_fingerprint_and_nothing_else_does() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let mut last = fingerprint(root);
+        let mut changed = |file: &str, text: &str| {
+            write(root, file, text);
+            let now = fingerprint(root);
+            std::mem::replace(&mut last, now) != now
+        };
+        assert!(changed("sys/bus/pci/devices/0000:01:00.0/class", "0x030200"));
+        assert!(!changed("sys/bus/pci/devices/0000:01:00.0/current_link_speed", "2.5 GT/s PCIe"));
+        assert!(changed(
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 8 kB\nNode 0 MemFree: 4 kB\n"
+        ));
+        assert!(!changed(
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 8 kB\nNode 0 MemFree: 3 kB\n"
+        ));
+        assert!(changed(
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 9 kB\nNode 0 MemFree: 3 kB\n"
+        ));
+        assert!(changed("sys/class/fpga_manager/fpga0/state", "operating"));
+        assert!(changed("sys/devices/system/cpu/online", "0-3"));
+    }
+
+    #[test]
+    fn a_link_carries_what_both_of_its_ends_can() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let port = "sys/devices/pci0000:00/0000:00:01.0";
+        write(root, &format!("{port}/max_link_speed"), "8.0 GT/s PCIe\n");
+        write(root, &format!("{port}/max_link_width"), "16\n");
+        write(root, &format!("{port}/0000:01:00.0/max_link_speed"), "16.0 GT/s PCIe\n");
+        write(root, &format!("{port}/0000:01:00.0/max_link_width"), "16\n");
+        write(root, &format!("{port}/0000:02:00.0/max_link_speed"), "Unknown\n");
+        fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+        for (address, at) in
+            [("0000:01:00.0", "0000:00:01.0/0000:01:00.0"), ("0000:02:00.0", "0000:00:01.0/0000:02:00.0")]
+        {
+            symlink(
+                format!("../../../devices/pci0000:00/{at}"),
+                root.join("sys/bus/pci/devices").join(address),
+            )
+            .unwrap();
+        }
+        let expected = BTreeMap::from([("0000:01:00.0".to_owned(), 15_753_600_000)]);
+        assert_eq!(pcie_capacities(root), expected);
+    }
+}

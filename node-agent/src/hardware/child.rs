@@ -1,0 +1,161 @@
+//! Asks in a process of its own what may crash, hang, or leave a driver's libraries in memory.
+
+use std::{
+    io::{self, Read, Write},
+    process::{self, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The most that a child may say.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long a child that was killed may take to end.
+const TO_DIE: Duration = Duration::from_millis(500);
+
+/// What a child answers on its standard output, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer<T> {
+    /// What it found.
+    Found(T),
+    /// There is nothing of the kind here; why.
+    Absent(String),
+    /// It is not allowed to look; what to do.
+    Denied(String),
+    /// It cannot find out; why.
+    Failed(String),
+}
+
+/// A question that is asked now and then, each time in a new process: this very program with a hidden subcommand.
+#[derive(Debug)]
+pub struct Child {
+    subcommand: &'static str,
+    limit: Duration,
+    /// The one that does not end though it was killed: while it lives no other is started.
+    undead: Option<process::Child>,
+}
+
+impl Child {
+    /// `limit` is how long an answer may take.
+    pub fn new(subcommand: &'static str, limit: Duration) -> Self {
+        Self { subcommand, limit, undead: None }
+    }
+
+    /// The answer to what is put on the standard input of the child.
+    pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
+        if let Some(child) = &mut self.undead {
+            match child.try_wait() {
+                Ok(None) => return Answer::Failed(self.undead_words()),
+                Ok(Some(_)) | Err(_) => self.undead = None,
+            }
+        }
+        let input = match serde_json::to_vec(input) {
+            Ok(input) => input,
+            Err(error) => return Answer::Failed(error.to_string()),
+        };
+        let (mut child, said) = match start(self.subcommand, input) {
+            Ok(started) => started,
+            Err(error) => return Answer::Failed(format!("cannot start a process for it: {error}")),
+        };
+        let answered = said.recv_timeout(self.limit);
+        let in_time = answered.is_ok();
+        if !in_time {
+            // An error says that it has ended: then it needs no killing.
+            let _ = child.kill();
+            let _ = said.recv_timeout(TO_DIE);
+        }
+        // Who closed its output, or was killed, ends in a moment; the wait is for it, not for a driver.
+        let Some(status) = ended(&mut child) else {
+            self.undead = Some(child);
+            return Answer::Failed(self.undead_words());
+        };
+        match answered {
+            Err(_) => Answer::Failed(format!("there was no answer within {:?}: a driver hangs", self.limit)),
+            Ok(Err(error)) => Answer::Failed(format!("cannot read the answer: {error}")),
+            Ok(Ok(text)) => serde_json::from_slice(&text).unwrap_or_else(|error| {
+                Answer::Failed(if status.success() {
+                    format!("the answer makes no sense: {error}")
+                } else {
+                    format!("a library crashed: the process that looked ended by {status}")
+                })
+            }),
+        }
+    }
+
+    fn undead_words(&self) -> String {
+        format!(
+            "there was no answer within {:?}, and the process that looks does not end though it was killed: a driver \
+             hangs in the kernel; nobody asks again before it ends",
+            self.limit
+        )
+    }
+}
+
+/// Starts the child; what it says comes as one piece, when it has closed its output.
+fn start(subcommand: &str, input: Vec<u8>) -> io::Result<(process::Child, Receiver<io::Result<Vec<u8>>>)> {
+    // By this path the program is found when its file was replaced or removed since, too.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(subcommand).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let (to, from) = (child.stdin.take(), child.stdout.take());
+    let (sender, receiver) = channel();
+    thread::Builder::new().name(subcommand.to_owned()).stack_size(128 * 1024).spawn(move || {
+        let mut text = Vec::new();
+        let talk = || -> io::Result<Vec<u8>> {
+            if let Some(mut to) = to {
+                // A child that does not listen to the end says why in its answer.
+                let _ = to.write_all(&input);
+            }
+            if let Some(from) = from {
+                from.take(MAX_BYTES).read_to_end(&mut text)?;
+            }
+            Ok(text)
+        };
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(talk());
+    })?;
+    Ok((child, receiver))
+}
+
+/// How a child ended that has nothing more to do; none when it does not end.
+fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
+    // There is no wait with a limit in the standard library; a process ends within a millisecond or hangs for minutes.
+    let mut pause = Duration::from_micros(100);
+    let mut waited = Duration::ZERO;
+    while waited < TO_DIE {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Err(_) => return None,
+            Ok(None) => thread::sleep(pause),
+        }
+        waited += pause;
+        pause *= 2;
+    }
+    None
+}
+
+/// The child's side: reads the question, and prints what `look` answers. To be the whole of the process.
+///
+/// A panic is an answer, too.
+pub fn answer<I: DeserializeOwned, T: Serialize>(look: impl FnOnce(I) -> Answer<T>) -> io::Result<()> {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut question = Vec::new();
+    io::stdin().lock().read_to_end(&mut question)?;
+    let answer = match serde_json::from_slice(&question) {
+        Err(error) => Answer::Failed(format!("the question makes no sense: {error}")),
+        Ok(question) => {
+            let look = std::panic::AssertUnwindSafe(|| look(question));
+            std::panic::catch_unwind(look).unwrap_or_else(|panic| {
+                let words = panic.downcast_ref::<String>().map(String::as_str);
+                let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+                Answer::Failed(format!("a library failed: {words}"))
+            })
+        }
+    };
+    serde_json::to_writer(io::stdout().lock(), &answer)?;
+    io::stdout().lock().flush()
+}

@@ -1,0 +1,124 @@
+//! What hwloc knows of a machine: NUMA domains, PCI devices, where they hang, how far apart they are.
+//!
+//! hwloc is C, and its reader of XML trusts what it reads more than one should: everything here runs in a process of
+//! its own ([`super::child`]), which may crash, hang or take memory without anybody else noticing.
+
+mod devices;
+mod domains;
+mod links;
+mod pci;
+
+#[cfg(test)]
+mod tests;
+
+use crds::NodeTopologySpec;
+use hwlocality::{
+    Topology,
+    object::{TopologyObject, types::ObjectType},
+    topology::builder::{BuildFlags, TypeFilter},
+};
+use serde::{Deserialize, Serialize};
+
+use super::child::Answer;
+
+/// Which machine hwloc is to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Machine {
+    /// The one that this process runs on, or the one whose `/sys` and `/proc` lie under `HWLOC_FSROOT`.
+    Live,
+    /// One that was written down by `lstopo FILE.xml`.
+    Xml(String),
+    /// One in hwloc's own words, such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
+    Synthetic(String),
+}
+
+/// Why hwloc does not tell.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is no description of a machine.
+    #[error(
+        "hwloc refuses the description{0}; it takes XML of hwloc 1 and 2, as `lstopo FILE.xml` writes it, or one \
+         line such as `package:2 core:16 pu:2`"
+    )]
+    Refused(String),
+    /// hwloc says no more than a number.
+    #[error("hwloc fails: {0}")]
+    Failed(String),
+}
+
+/// Parts of hwloc that the agent does without. OpenCL and GL load the drivers of GPUs into the process, which cost 60 MiB
+/// and can hang; x86 moves the process from core to core to ask each, and `/sys` says the same.
+const WITHOUT: [&str; 3] = ["opencl", "gl", "x86"];
+
+/// The devices of a machine and the links between them, in no particular order.
+///
+/// Whatever the process may use itself, this is the whole machine.
+pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
+    let topology = load(machine)?;
+    let mut domains = domains::read(&topology);
+    let found = devices::read(&topology, &domains);
+    domains::adopt_device_memory(&mut domains, &found);
+    let links = links::read(&topology, &domains, &found);
+    let devices = domains.into_iter().map(|domain| domain.device).chain(found).collect();
+    Ok(NodeTopologySpec { devices, links })
+}
+
+/// What the child says that was asked to look at a machine.
+pub fn answer(machine: &Machine) -> Answer<NodeTopologySpec> {
+    match read(machine) {
+        Ok(found) => Answer::Found(found),
+        Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+fn load(machine: &Machine) -> Result<Topology, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let mut builder = Topology::builder();
+    for component in WITHOUT {
+        builder = builder.without_component(component).map_err(|error| failed(&error))?;
+    }
+    builder = builder
+        .with_flags(BuildFlags::INCLUDE_DISALLOWED)
+        .map_err(|error| failed(&error))?
+        .with_io_type_filter(TypeFilter::KeepAll)
+        .map_err(|error| failed(&error))?;
+    builder = match machine {
+        Machine::Live => builder,
+        Machine::Xml(xml) => builder.from_xml(xml).map_err(|_| Error::Refused(hint(xml).to_owned()))?,
+        Machine::Synthetic(line) => {
+            builder.from_synthetic(line).map_err(|_| Error::Refused(String::new()))?
+        }
+    };
+    builder.build().map_err(|error| match machine {
+        Machine::Live => failed(&error),
+        Machine::Xml(xml) => Error::Refused(hint(xml).to_owned()),
+        Machine::Synthetic(_) => Error::Refused(String::new()),
+    })
+}
+
+/// What is probably wrong with an XML that hwloc refuses without a word.
+fn hint(xml: &str) -> &'static str {
+    let head = xml.get(..xml.len().min(512)).unwrap_or_default();
+    if !head.contains("<topology") {
+        " (it has no <topology> at its beginning)"
+    } else if head.contains("version=\"3") {
+        " (it was written by hwloc 3: write it with `lstopo --export-xml-flags v2`)"
+    } else {
+        ""
+    }
+}
+
+/// The text of an info attribute, if there is one and it is text.
+fn info<'a>(object: &'a TopologyObject, key: &str) -> Option<&'a str> {
+    object.info(key)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// An info attribute that is a number.
+fn number(object: &TopologyObject, key: &str) -> Option<i64> {
+    info(object, key)?.parse().ok()
+}
+
+/// The PCI device that an object is, or is a part of.
+fn pci_of(object: &TopologyObject) -> Option<&TopologyObject> {
+    std::iter::once(object).chain(object.ancestors()).find(|it| it.object_type() == ObjectType::PCIDevice)
+}

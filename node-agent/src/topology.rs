@@ -1,0 +1,124 @@
+//! What a machine has, printed: for people, as a manifest, for HiCR.
+
+use std::fmt::Write;
+
+use crds::{Device, Health, NodeTopology, NodeTopologySpec, hicr};
+
+use crate::{args::Form, source::Reading};
+
+/// Why nothing is printed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing could be read; the sentences of those who tried.
+    #[error("{0}")]
+    Nothing(String),
+    /// It cannot be written as YAML.
+    #[error("cannot write it as YAML: {0}")]
+    Yaml(#[from] serde_yaml::Error),
+    /// HiCR's form is that of one machine.
+    #[error("{0} machines are described, and HiCR's JSON is that of one: name a file that describes one")]
+    Several(usize),
+}
+
+/// The topologies of a reading in one of the forms.
+pub fn render(reading: &Reading, form: Form) -> Result<String, Error> {
+    if reading.topologies.is_empty() {
+        let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
+        let told = |words: &str| reading.problems.values().any(|problem| problem.message == words);
+        let states = reading.collectors.iter().filter(|it| !it.words.is_empty() && !told(&it.words));
+        let all: Vec<_> = problems.chain(states.map(|it| format!("{}: {}", it.name, it.words))).collect();
+        return Err(Error::Nothing(if all.is_empty() {
+            "there is nothing".to_owned()
+        } else {
+            all.join("\n")
+        }));
+    }
+    if form == Form::Hicr && reading.topologies.len() > 1 {
+        return Err(Error::Several(reading.topologies.len()));
+    }
+    let mut text = String::new();
+    for (node, spec) in &reading.topologies {
+        match form {
+            Form::Hicr => {
+                let _ = writeln!(text, "{:#}", hicr::Topology::from(&**spec).to_json());
+            }
+            Form::Tree => tree(&mut text, node, spec),
+            Form::Yaml => {
+                if !text.is_empty() {
+                    text.push_str("---\n");
+                }
+                text.push_str(&serde_yaml::to_string(&NodeTopology::new(node, (**spec).clone()))?);
+            }
+        }
+    }
+    if form == Form::Tree {
+        for collector in reading.collectors.iter().filter(|it| !it.words.is_empty()) {
+            let _ =
+                writeln!(text, "({} {}: {})", collector.name, <&str>::from(collector.state), collector.words);
+        }
+        for problem in reading.problems.values() {
+            let _ = writeln!(text, "({problem})");
+        }
+    }
+    Ok(text)
+}
+
+/// The name that the machine gives itself.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+}
+
+/// Devices below what they are near, one line each; then the links.
+fn tree(text: &mut String, node: &str, spec: &NodeTopologySpec) {
+    let _ = writeln!(text, "{node}");
+    let ids: Vec<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
+    let above = |device: &Device| -> Option<String> {
+        let near = device.numa_node.map(|numa| format!("numa-{numa}")).filter(|near| *near != device.id);
+        device.parent.clone().or(near).filter(|above| ids.contains(&above.as_str()))
+    };
+    let roots: Vec<_> = spec.devices.iter().filter(|device| above(device).is_none()).collect();
+    for device in roots {
+        branch(text, spec, device, 1, &above);
+    }
+    for link in &spec.links {
+        let _ = write!(text, "  {} - {}  {}", link.source, link.destination, link.kind);
+        if let Some(bandwidth) = link.bandwidth_bytes_per_second {
+            let _ = write!(text, "  {}.{} GB/s", bandwidth / 1_000_000_000, bandwidth / 100_000_000 % 10);
+        }
+        if let Some(latency) = link.relative_latency {
+            let _ = write!(text, "  latency {latency}");
+        }
+        text.push('\n');
+    }
+}
+
+fn branch(
+    text: &mut String,
+    spec: &NodeTopologySpec,
+    device: &Device,
+    depth: usize,
+    above: &impl Fn(&Device) -> Option<String>,
+) {
+    let mut line = format!("{}{}  {}", "  ".repeat(depth), device.id, device.type_);
+    for part in [&device.vendor, &device.model, &device.uuid].into_iter().flatten() {
+        let _ = write!(line, "  {part}");
+    }
+    for resource in &device.compute_resources {
+        let _ = write!(line, "  {} {}", resource.count, resource.type_);
+    }
+    for space in &device.memory_spaces {
+        let _ = write!(line, "  {} MiB {}", space.size_bytes >> 20, space.type_);
+    }
+    if device.health != Health::Ok {
+        let _ = write!(line, "  ({})", device.health);
+    }
+    text.push_str(&line);
+    text.push('\n');
+    // A device is below one thing only, and what is above it is not below it: the depth is bounded all the same.
+    if depth < 8 {
+        for below in spec.devices.iter().filter(|it| above(it).as_deref() == Some(&device.id)) {
+            branch(text, spec, below, depth + 1, above);
+        }
+    }
+}
