@@ -29,6 +29,8 @@ pub struct Image {
 enum Content {
     /// A file of this machine, with its right to be executed.
     Copy(PathBuf),
+    /// A program, as it is in the image.
+    Program(Vec<u8>),
     /// A text that everyone may read.
     Text(String),
 }
@@ -43,14 +45,16 @@ impl Image {
         }
     }
 
-    /// Adds a program of this machine at `place`, and the shared libraries that it is linked to.
+    /// Adds a program of this machine at `place`, without its debug information, and the shared libraries that it is
+    /// linked to.
     ///
     /// What it loads while it runs has to be added as a [`file`](Self::file).
     pub fn program(mut self, program: &Path, place: &str) -> Result<Self> {
         for library in libraries(program)? {
             self.files.insert(library.clone(), Content::Copy(library));
         }
-        Ok(self.file(program, place))
+        self.files.insert(place.into(), Content::Program(stripped(program)?));
+        Ok(self)
     }
 
     /// Adds a file of this machine at `place`.
@@ -123,6 +127,7 @@ impl Image {
         for (place, content) in &self.files {
             let (mode, bytes) = match content {
                 Content::Text(text) => (0o644, text.clone().into_bytes()),
+                Content::Program(bytes) => (0o755, bytes.clone()),
                 Content::Copy(file) => {
                     use std::os::unix::fs::PermissionsExt;
                     let read = || Ok((fs::metadata(file)?.permissions().mode(), fs::read(file)?));
@@ -169,6 +174,17 @@ fn architecture() -> Result<&'static str> {
         "aarch64" => Ok("arm64"),
         other => anyhow::bail!("no name for {other} in images is known here: add it"),
     }
+}
+
+/// A program without what only debuggers read, which is four fifths of it.
+fn stripped(program: &Path) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir().context("cannot make a folder for a stripped program")?;
+    let copy = folder.path().join("program");
+    let output = Command::new("strip").arg("-o").arg(&copy).arg(program).output();
+    let output = output.context("cannot run `strip`: install binutils")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`strip {}` failed: {}", program.display(), said.trim());
+    fs::read(&copy).with_context(|| format!("cannot read {}", copy.display()))
 }
 
 /// The shared libraries that `program` is linked to, the dynamic loader among them, as `ldd` finds them.
@@ -242,7 +258,8 @@ mod tests {
         let layer = &manifest["layers"][0];
         assert_eq!(config["rootfs"]["diff_ids"][0], layer["digest"]);
         let layer = unpack(&files[&blob(layer)].1);
-        assert_eq!(layer["sh"], (0o755, std::fs::read(&shell).unwrap()));
+        let (mode, program) = &layer["sh"];
+        assert_eq!((*mode, program.starts_with(b"\x7fELF")), (0o755, true));
         assert_eq!(layer["etc/deep/text"], (0o644, b"hello".to_vec()));
         assert_eq!(layer["tmp"].0, 0o1777);
         assert!(layer.keys().any(|path| path.contains("libc.so")), "{:?}", layer.keys());

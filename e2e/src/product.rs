@@ -3,7 +3,7 @@
 //! KWOK's nodes run no containers, so the chart is installed with no operator replica and with a node selector for
 //! the agents that matches nothing: everything is rendered and nothing starts. Operator and agent then run as
 //! processes, with what the chart rendered for them and with tokens of its `ServiceAccount`s. Where there are real
-//! nodes, the agents can be the pods that they are for users.
+//! nodes, both can be the pods that they are for users.
 
 use std::{
     ffi::OsString,
@@ -32,22 +32,23 @@ impl Cluster {
     ///
     /// The agent will serve the machines that are described in `topologies`, a file or a folder.
     pub async fn install(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
-        self.install_agents(topologies, &[&["--set=agent.nodeSelector.nowhere=here"], settings].concat())
-            .await
+        let mut simulate = OsString::from("--set-string=agent.simulate=");
+        simulate.push(topologies);
+        let nothing_starts = ["--set=operator.replicas=0", "--set=agent.nodeSelector.nowhere=here"];
+        let settings = nothing_starts.iter().chain(settings).map(OsString::from);
+        self.helm_install([simulate].into_iter().chain(settings)).await
     }
 
-    /// As [`Cluster::install`], and the agents run as pods, for which real nodes are needed.
-    ///
-    /// `topologies` is a path in their image, in which `$(NODE_NAME)` is the node's name.
-    pub async fn install_agents(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
+    /// Installs the chart as users do: operator and agents are pods, for which real nodes and their images are needed.
+    pub async fn install_pods(&self, settings: &[&str]) -> Result<Output> {
+        self.helm_install(settings.iter().map(OsString::from)).await
+    }
+
+    async fn helm_install(&self, settings: impl IntoIterator<Item = OsString>) -> Result<Output> {
         let mut arguments: Vec<OsString> = ["install", "cairn"].map(OsString::from).into();
         arguments.push(tree("charts/cairn").into());
         arguments.extend(["--create-namespace", "--namespace", NAMESPACE].map(OsString::from));
-        arguments.push("--set=operator.replicas=0".into());
-        let mut simulate = OsString::from("--set-string=agent.simulate=");
-        simulate.push(topologies);
-        arguments.push(simulate);
-        arguments.extend(settings.iter().map(OsString::from));
+        arguments.extend(settings);
         self.helm(arguments).await
     }
 

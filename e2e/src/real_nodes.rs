@@ -94,14 +94,12 @@ impl Cluster {
         let plane = self.plane();
         let archive = plane.state.join("run").join(format!("image-{}.tar", self.number()));
         image.write(&archive)?;
-        for node in &plane.nodes {
-            command::run(
-                node.ctr(&plane.bin, &[OsStr::new("images"), OsStr::new("import"), archive.as_os_str()]),
-                "",
-            )
-            .await
-            .with_context(|| format!("{} does not take the image", node.name))?;
-        }
+        let words = [OsStr::new("images"), OsStr::new("import"), archive.as_os_str()];
+        let imports = plane.nodes.iter().map(async |node| {
+            let imported = command::run(node.ctr(&plane.bin, &words), "").await;
+            imported.with_context(|| format!("{} does not take the image", node.name))
+        });
+        futures::future::try_join_all(imports).await?;
         std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
     }
 }

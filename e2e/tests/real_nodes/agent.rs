@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::scene::{DEVICES, SOON, agents, cluster, devices, machine, processes, product, status_of};
+use crate::scene::{DEVICES, SOON, agents, alone, cluster, devices, machine, processes, product, status_of};
 
 /// How many renewals of its lease by each agent are waited for, to see what else is written.
 const RENEWALS: usize = 4;
@@ -21,6 +21,7 @@ const RENEWALS: usize = 4;
 /// The one test about agents, as each part would disturb the others.
 #[tokio::test]
 async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
+    let _alone = alone().await;
     let cluster = cluster().await;
     product().await;
 

@@ -12,10 +12,11 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::scene::{ACTOR_IMAGE, DEVICES, RESOURCE, SOON, cluster, devices, node, product};
+use crate::scene::{ACTOR_IMAGE, DEVICES, RESOURCE, SOON, alone, cluster, devices, node, product};
 
 #[tokio::test]
 async fn an_actor_gets_a_device_of_the_node_that_was_chosen_for_it() {
+    let _alone = alone().await;
     let cluster = cluster().await;
     product().await;
     let client = cluster.client().await.unwrap();

@@ -1,8 +1,7 @@
 //! The product where containers really run: kubelets and containerd, the chart's DaemonSet in its own security
 //! context, devices that a device plugin hands out.
 //!
-//! One control plane with two nodes and one installed product for all tests. They change different things, so they
-//! may run side by side; only who restarts the API server has it alone.
+//! One control plane with two nodes and one installed product for all tests, which take turns with it.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -15,10 +15,11 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::scene::{DEVICES, SOON, cluster, processes, status_of};
+use crate::scene::{DEVICES, SOON, alone, cluster, processes, status_of};
 
 #[tokio::test]
 async fn pods_run_on_both_nodes_as_who_they_ask_to_be() {
+    let _alone = alone().await;
     let cluster = cluster().await;
     let namespace = cluster.namespace("pods").await.unwrap();
     for (node, _) in DEVICES {

@@ -1,6 +1,6 @@
 //! What all tests here share: two nodes with a kubelet, and the product on them.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::{
@@ -8,13 +8,16 @@ use e2e::{
     images::Image,
     keeper,
     process::Launch,
-    product::{AGENT, NAMESPACE},
+    product::{AGENT, NAMESPACE, OPERATOR},
     wait_for,
 };
-use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    core::v1::Pod,
+};
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// How long anything may take; far more than it does, for machines with other things to do.
 pub const SOON: Duration = Duration::from_mins(2);
@@ -55,34 +58,38 @@ pub fn machine(node: &str) -> Value {
         "spec": {"devices": devices}})
 }
 
-/// The installed product: agents as pods on the nodes, the operator as a process beside them.
-pub struct Product {
-    pub _operator: Process,
-    _plugins: Vec<Process>,
+/// Waits until nobody else changes the cluster, and keeps it until the guard is dropped.
+pub async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
 }
 
-/// The product, installed by the first who asks.
-pub async fn product() -> &'static Product {
-    static PRODUCT: OnceCell<Product> = OnceCell::const_new();
-    PRODUCT.get_or_init(install).await
+/// The product as users have it: operator and agents as pods on the nodes, devices from plugins. Installed once.
+pub async fn product() {
+    static PLUGINS: OnceCell<Vec<Process>> = OnceCell::const_new();
+    PLUGINS.get_or_init(install).await;
 }
 
-async fn install() -> Product {
+async fn install() -> Vec<Process> {
     let cluster = cluster().await;
-    let mut image = Image::new("registry.local/cairn-node-agent:e2e", "/cairn-node-agent")
-        .program(&keeper::built(AGENT).unwrap(), "/cairn-node-agent")
-        .unwrap();
+    let image = |name: &str| {
+        let program = format!("/{name}");
+        let image = Image::new(&format!("registry.local/{name}:e2e"), &program);
+        image.program(&keeper::built(name).unwrap(), &program).unwrap()
+    };
+    let mut agent = image(AGENT);
     for (node, _) in DEVICES {
-        image = image.text(&machine(node).to_string(), &format!("/machines/{node}.yaml"));
+        agent = agent.text(&machine(node).to_string(), &format!("/machines/{node}.yaml"));
     }
-    cluster.load(&image).await.unwrap();
     let pause = keeper::built("cairn-e2e-pause").unwrap();
-    cluster.load(&Image::new(ACTOR_IMAGE, "/actor").program(&pause, "/actor").unwrap()).await.unwrap();
+    let actor = Image::new(ACTOR_IMAGE, "/actor").program(&pause, "/actor").unwrap();
+    for image in [agent, image(OPERATOR), actor] {
+        cluster.load(&image).await.unwrap();
+    }
 
     let plugins = DEVICES.map(|(name, _)| {
-        let kubelet = node(name).kubelet().display().to_string();
         let arguments = [
-            format!("--kubelet={kubelet}"),
+            format!("--kubelet={}", node(name).kubelet().display()),
             format!("--resource={RESOURCE}"),
             format!("--devices={}", devices(name).join(",")),
         ];
@@ -90,30 +97,35 @@ async fn install() -> Product {
         cluster.run("device-plugin", &keeper::built("cairn-e2e-device-plugin").unwrap(), launch).unwrap()
     });
 
+    let mut settings: Vec<_> = [("agent", AGENT), ("operator", OPERATOR)]
+        .iter()
+        .flat_map(|(part, name)| {
+            let image = format!("--set={part}.image");
+            [
+                format!("{image}.repository=registry.local/{name}"),
+                format!("{image}.tag=e2e"),
+                format!("{image}.pullPolicy=Never"),
+            ]
+        })
+        .collect();
     // each agent describes the node that it is on: the kubelet puts the name in
-    let settings = [
-        "--set=agent.image.repository=registry.local/cairn-node-agent",
-        "--set=agent.image.tag=e2e",
-        "--set=agent.image.pullPolicy=Never",
-        "--set=agent.leaseSeconds=6",
-    ];
-    cluster.install_agents(Path::new("/machines/$(NODE_NAME).yaml"), &settings).await.unwrap();
+    settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
+    settings.push("--set=agent.leaseSeconds=6".into());
+    cluster.install_pods(&settings.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
     let client = cluster.client().await.unwrap();
-    let sets = Api::<DaemonSet>::namespaced(client.clone(), NAMESPACE);
-    wait_for("an agent is ready on every node", SOON, async || {
-        let set = sets.get(AGENT).await?;
-        let status = set.status.unwrap_or_default();
-        ensure!(
-            status.observed_generation == set.metadata.generation
-                && usize::try_from(status.number_ready)? == DEVICES.len(),
-            "{} of {}",
-            status.number_ready,
-            status.desired_number_scheduled
-        );
+    let (sets, deployments) = (
+        Api::<DaemonSet>::namespaced(client.clone(), NAMESPACE),
+        Api::<Deployment>::namespaced(client, NAMESPACE),
+    );
+    wait_for("operator and agents are ready", SOON, async || {
+        let agents = sets.get(AGENT).await?.status.unwrap_or_default();
+        let operators = deployments.get(OPERATOR).await?.status.unwrap_or_default();
+        let ready = (usize::try_from(agents.number_ready)?, operators.ready_replicas);
+        ensure!(ready == (DEVICES.len(), Some(1)), "{ready:?}");
         anyhow::Ok(())
     })
     .await;
-    Product { _operator: cluster.start_operator().await.unwrap(), _plugins: plugins.into() }
+    plugins.into()
 }
 
 /// The agents' pods.
