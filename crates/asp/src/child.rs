@@ -10,7 +10,7 @@ use clingo::Symbol;
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Model, Outcome, Task};
+use crate::engine::{self, Aim, Model, Outcome, Task};
 use crate::policy;
 use crate::program::RULES;
 
@@ -46,6 +46,8 @@ pub(crate) struct Terms {
 pub(crate) struct Job {
     pub seed: u64,
     pub conflicts: u64,
+    #[serde(default)]
+    pub aim: Aim,
     /// So many models are wanted.
     pub models: u64,
     /// Only models whose minimized sums are no more than these are wanted; none: all are.
@@ -153,7 +155,13 @@ pub(crate) fn tell(line: &impl Serialize) -> io::Result<()> {
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
     let program: Vec<&str> = RULES.iter().copied().chain([job.facts.as_str()]).collect();
-    let task = Task { program: &program, seed: job.seed, conflicts: job.conflicts, at_most: &job.at_most };
+    let task = Task {
+        program: &program,
+        seed: job.seed,
+        conflicts: job.conflicts,
+        aim: job.aim,
+        at_most: &job.at_most,
+    };
     let (mut told, mut problem) = (0, None);
     let outcome = engine::run(&task, |model| {
         told += 1;

@@ -15,8 +15,31 @@ pub(crate) struct Task<'a> {
     pub seed: u64,
     /// Conflicts after which the search gives up.
     pub conflicts: u64,
+    /// How clasp goes about it.
+    pub aim: Aim,
     /// Only models whose minimized sums are no more than these, compared one after the other; empty: any model.
     pub at_most: &'a [i64],
+}
+
+/// What a search is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Aim {
+    /// Something better soon.
+    #[default]
+    Gain,
+    /// To know that there is nothing better, where the best is there already or nearly.
+    Proof,
+}
+
+impl Aim {
+    /// clasp's options. Those for proofs were found by trying on worlds of 20 to 24 actors, where they take half of the
+    /// time (docs/results/placement/README.md).
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Gain => &["--heuristic=Domain"],
+            Self::Proof => &["--configuration=crafty", "--heuristic=Vmtf", "--strengthen=recursive,all"],
+        }
+    }
 }
 
 /// One model.
@@ -66,14 +89,14 @@ pub(crate) fn run(
     let seed = task.seed % (1 << 31);
     let bounds: Vec<String> =
         std::iter::once("opt".to_owned()).chain(task.at_most.iter().map(i64::to_string)).collect();
-    let arguments = vec![
+    let mut arguments = vec![
         format!("--seed={seed}"),
         format!("--solve-limit={}", task.conflicts),
         format!("--opt-mode={}", bounds.join(",")),
-        "--heuristic=Domain".to_owned(),
         "--warn=none".to_owned(),
         "0".to_owned(),
     ];
+    arguments.extend(task.aim.options().iter().map(ToString::to_string));
     let mut control = clingo::control(arguments)?;
     for piece in task.program {
         control.add("base", &[], piece)?;
@@ -114,7 +137,7 @@ pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError>
 
 fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {
     let mut best = None;
-    run(&Task { program, seed: 0, conflicts: u64::from(u32::MAX), at_most: &[] }, |model| {
+    run(&Task { program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Gain, at_most: &[] }, |model| {
         let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
         atoms.sort_unstable();
         best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{Snapshot, SolveError, Stage};
 
+use crate::engine::Aim;
 use crate::process::Ended;
 use crate::scale::{Rounding, Scale};
 use crate::search::{Search, Task, is_exhausted};
@@ -56,7 +57,7 @@ impl<'a> Neighbourhoods<'a> {
             return Ok(true);
         };
         let mut last = None;
-        let task = Task { conflicts: CONFLICTS, models: u64::MAX, no_worse };
+        let task = Task { conflicts: CONFLICTS, aim: Aim::Gain, models: u64::MAX, no_worse };
         let ended = search.ask(&world, &slice.start, &task, |_, assignment, _| last = Some(assignment))?;
         // What a clock cut short counts for nothing, or it could not be done again.
         if ended == Ended::Stopped {

@@ -7,7 +7,7 @@ use placement::{
 };
 
 use crate::child::Job;
-use crate::engine::Outcome;
+use crate::engine::{Aim, Outcome};
 use crate::facts::{Encoded, vector};
 use crate::process::{Ended, Solver};
 use crate::strategy::Asp;
@@ -29,6 +29,7 @@ pub(crate) struct Best {
 /// What the solver is to do with a world, beside reading it.
 pub(crate) struct Task {
     pub conflicts: u64,
+    pub aim: Aim,
     /// So many models are wanted.
     pub models: u64,
     /// Nothing worse than the start is wanted; the start must be lawful in that world.
@@ -187,6 +188,7 @@ impl<'a> Search<'a> {
         let job = Job {
             seed: self.budget.seed,
             conflicts: task.conflicts,
+            aim: task.aim,
             models: task.models,
             at_most: if task.no_worse { encoded.sums(&vector(world, start)) } else { Vec::new() },
             facts: encoded.facts.clone(),

@@ -2,6 +2,7 @@
 
 use placement::{Objectives, Snapshot, SolveError, Stage};
 
+use crate::engine::Aim;
 use crate::process::Ended;
 use crate::room::Rooms;
 use crate::scale::{Rounding, Scale};
@@ -77,7 +78,8 @@ fn improve(
 ) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
     let mut last = None;
     let start = search.best.assignment.clone();
-    let task = Task { conflicts, models: search.left(), no_worse: no_worse && search.best.broken == 0 };
+    let no_worse = no_worse && search.best.broken == 0;
+    let task = Task { conflicts, aim: Aim::Proof, models: search.left(), no_worse };
     let ended = search.ask(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
         search.offer(assignment, Stage::Whole);

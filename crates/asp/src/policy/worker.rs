@@ -8,7 +8,7 @@ use clingo::{Symbol, SymbolType};
 use serde::{Deserialize, Serialize};
 
 use crate::child::{ChildError, Limits, begin, positions, tell};
-use crate::engine::{self, Task};
+use crate::engine::{self, Aim, Task};
 
 /// The argument that makes an executable the worker; no part of any command line that people use.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-policy";
@@ -93,7 +93,8 @@ impl Names {
 fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     let names = Names { actors: positions(&job.actors)?, units: positions(&job.units)? };
     let program = [job.program.as_str(), job.facts.as_str()];
-    let task = Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), at_most: &[] };
+    let task =
+        Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Gain, at_most: &[] };
     let mut atoms = None;
     let take = |model: engine::Model| {
         atoms = Some(model.atoms);
