@@ -103,8 +103,37 @@ impl Rules {
         }
         rules.index_uses();
         rules.check_order()?;
+        let matters = rules.what_matters();
+        if rules.ground.iter().any(|rule| !matters[rule.head as usize])
+            || inputs.iter().any(|(_, _, atom)| !matters[*atom as usize])
+        {
+            // A policy may speak of everybody and mean a few: whom nothing is demanded of, no move has to ask about.
+            let Self { mut ground, demands, penalties, .. } = rules;
+            ground.retain(|rule| matters[rule.head as usize]);
+            let inputs: Vec<_> =
+                inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
+            return Self::new(actors, ground, &inputs, demands, penalties);
+        }
         rules.find_measures();
         Ok(rules)
+    }
+
+    /// By atom: whether a demand or a penalty depends on it.
+    fn what_matters(&self) -> Vec<bool> {
+        let mut concluded_by = vec![Vec::new(); self.demand_of.len()];
+        for rule in &self.ground {
+            concluded_by[rule.head as usize].push(rule);
+        }
+        let mut matters = vec![false; self.demand_of.len()];
+        let demanded = self.demands.iter().map(|demand| demand.atom);
+        let mut open: Vec<u32> = demanded.chain(self.penalties.iter().map(|(atom, _)| *atom)).collect();
+        while let Some(atom) = open.pop() {
+            if !std::mem::replace(&mut matters[atom as usize], true) {
+                let bodies = concluded_by[atom as usize].iter().flat_map(|rule| &rule.body);
+                open.extend(bodies.map(|(literal, _)| literal.unsigned_abs()));
+            }
+        }
+        matters
     }
 
     fn index_uses(&mut self) {

@@ -235,7 +235,7 @@ impl<'m> Walk<'m> {
         temperature: f64,
         admits: impl Fn(&Layout) -> bool,
     ) -> Option<i64> {
-        if self.layout.has_figures() {
+        if self.layout.has_figures_of(changes) {
             return self.judge_with_figures(changes, gain, more, temperature, admits);
         }
         let loss = gain as f64 + more as f64 * self.price_of_excess;

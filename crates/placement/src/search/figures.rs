@@ -33,6 +33,8 @@ pub(crate) struct Figures<'m> {
     sum: i64,
     /// By how much caps are passed, in hundredths of the cap.
     overdrawn: i64,
+    /// By item: whether anything here depends on where it is.
+    concerns: Vec<bool>,
 }
 
 impl<'m> Figures<'m> {
@@ -59,6 +61,7 @@ impl<'m> Figures<'m> {
             ruling: snapshot.rules().map(|rules| (weights.of(Policy), Ruling::new(rules))),
             sum: 0,
             overdrawn: 0,
+            concerns: Vec::new(),
         };
         let asked = figures.overload.is_some()
             || figures.bottleneck.is_some()
@@ -73,7 +76,26 @@ impl<'m> Figures<'m> {
         for (members, unit) in model.members[model.free..].iter().zip(&model.fixed_places) {
             figures.change(members, NOWHERE, *unit);
         }
+        figures.concerns =
+            model.members.iter().map(|members| members.iter().any(|actor| figures.counts(*actor))).collect();
         Some(figures)
+    }
+
+    /// Whether anything here depends on where an actor is.
+    fn counts(&self, actor: usize) -> bool {
+        let loads = self.overload.is_some()
+            || self.bottleneck.is_some()
+            || self.consolidate + self.energy > 0
+            || !self.drawn.is_empty();
+        let in_a_group = self.spread.is_some() && self.snapshot.group(actor).is_some();
+        let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor).is_empty());
+        loads || self.latency.is_some() || in_a_group || in_a_rule
+    }
+
+    /// Whether anything here depends on where an item is. Changes of others need not be told.
+    #[inline]
+    pub fn concerns(&self, item: u32) -> bool {
+        self.concerns[item as usize]
     }
 
     /// What they come to, in the energy's weights.

@@ -54,10 +54,10 @@ impl<'m> Layout<'m> {
         }
     }
 
-    /// Whether anything is weighed that is no sum over items and pairs.
+    /// Whether anything that is no sum over items and pairs depends on these changes.
     #[inline]
-    pub fn has_figures(&self) -> bool {
-        self.figures.is_some()
+    pub fn has_figures_of(&self, changes: &[(u32, u32, u32)]) -> bool {
+        self.figures.as_ref().is_some_and(|figures| changes.iter().any(|(item, ..)| figures.concerns(*item)))
     }
 
     /// By how much caps of places and rules of the policy are broken.
@@ -70,7 +70,9 @@ impl<'m> Layout<'m> {
         let Some(figures) = &mut self.figures else { return (0, 0) };
         let before = (figures.value(), figures.broken());
         for (item, from, to) in changes {
-            figures.change(&self.model.members[*item as usize], *from, *to);
+            if figures.concerns(*item) {
+                figures.change(&self.model.members[*item as usize], *from, *to);
+            }
         }
         (figures.value() - before.0, figures.broken() - before.1)
     }
@@ -79,7 +81,9 @@ impl<'m> Layout<'m> {
     pub fn undo_figures(&mut self, changes: &[(u32, u32, u32)]) {
         let Some(figures) = &mut self.figures else { return };
         for (item, from, to) in changes {
-            figures.change(&self.model.members[*item as usize], *to, *from);
+            if figures.concerns(*item) {
+                figures.change(&self.model.members[*item as usize], *to, *from);
+            }
         }
     }
 
