@@ -9,8 +9,9 @@
 //!
 //! A node ends when its stdin closes, which the kernel does for a supervisor that is killed. With process 1 of a
 //! process namespace every process in it ends, with the last process go its mounts and its network, and the
-//! [cgroups], which have no owner, are removed then. The sysctls that a kubelet sets are files of its own
-//! ([`namespaces`]). So a node leaves nothing behind on the machine, however it ends.
+//! cgroups, which have no owner, are removed then. The sysctls that a kubelet sets are files of its own. So a node
+//! leaves nothing behind on the machine, unless whoever cleans up is killed as well: its empty cgroups then go when the
+//! next node starts.
 //!
 //! What a node does not have: a way from its pods to those of other nodes, a cluster DNS, kube-proxy. Pods reach
 //! the API server and their own node; the machine reaches pods.
