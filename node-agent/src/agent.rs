@@ -24,7 +24,7 @@ use kube::{
 };
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tracing::{debug, error, info, warn};
 
@@ -256,12 +256,14 @@ fn descriptions(
         let agent = Arc::clone(&agent);
         async move {
             ticks.tick().await;
+            let began = Instant::now();
             let (source, reading) = look(source).await;
             problems.note(source.name(), &reading, &agent.metrics);
+            agent.metrics.set_collect_duration(source.name(), began.elapsed());
             let changed =
                 reading.map(|reading| agent.roster.describe(&reading.topologies)).unwrap_or_default();
             if !changed.is_empty() {
-                agent.metrics.topology_changes.inc_by(changed.len() as u64);
+                agent.metrics.count_topology_changes(changed.len());
                 agent.nodes_changed.notify_one();
                 agent.say_who_waits();
             }
@@ -290,7 +292,7 @@ pub struct Problems {
 impl Problems {
     /// Logs and counts what is new, says what is mended, and sets the state of the collector.
     pub fn note(&mut self, collector: &str, reading: &Result<Reading, SourceError>, metrics: &Metrics) {
-        let count = |reason: &str| metrics.collect_errors.with_label_values(&[reason]).inc();
+        let count = |reason: &str| metrics.count_collect_error(collector, reason);
         let reading = match reading {
             Ok(reading) => reading,
             Err(error) => {
@@ -352,7 +354,7 @@ impl Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::ProblemReason;
+    use crate::{metrics::Series, source::ProblemReason};
 
     #[test]
     fn a_problem_is_counted_once_until_it_is_mended() {
@@ -362,14 +364,16 @@ mod tests {
         let bad = Reading { problems: BTreeMap::from([("a.yaml".into(), problem)]), ..Reading::default() };
         let mut counted = |reading| {
             problems.note("described", &reading, &metrics);
-            let text = metrics.render(&BTreeMap::new()).unwrap();
+            let text = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
             let of = |name: &str| {
                 text.lines().find_map(|line| line.strip_prefix(name)).map(|n| n.trim().to_owned())
             };
             (
                 of(r#"cairn_agent_collector_state{collector="described",state="ok"}"#).unwrap(),
-                of(r#"cairn_agent_collect_errors_total{reason="malformed"}"#).unwrap_or_default(),
-                of(r#"cairn_agent_collect_errors_total{reason="denied"}"#).unwrap_or_default(),
+                of(r#"cairn_agent_collect_errors_total{collector="described",reason="malformed"}"#)
+                    .unwrap_or_default(),
+                of(r#"cairn_agent_collect_errors_total{collector="described",reason="denied"}"#)
+                    .unwrap_or_default(),
             )
         };
         let counts = |ok: &str, malformed: &str, denied: &str| (ok.into(), malformed.into(), denied.into());

@@ -1,4 +1,4 @@
-//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`.
+//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`, `/collectors`.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use tokio::{
 };
 use tracing::{debug, error, warn};
 
-use crate::agent::Agent;
+use crate::{agent::Agent, metrics::Series};
 
 /// How many connections are served at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 64;
@@ -30,12 +30,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection lives, so that a client which does not read cannot hold it.
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The three pages. None of them reads a body.
+/// The pages. None of them reads a body.
 pub fn pages(agent: Arc<Agent>) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/collectors", get(collectors))
         .with_state(agent)
 }
 
@@ -47,8 +48,13 @@ async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
     }
 }
 
+/// How each collector fares, and what to do about it.
+async fn collectors(State(agent): State<Arc<Agent>>) -> String {
+    agent.metrics.collectors_page()
+}
+
 async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
-    match agent.metrics.render(&agent.roster.topologies()) {
+    match agent.metrics.render(&agent.roster.topologies(), Series::default()) {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => {
             error!("cannot write the metrics: {error}");

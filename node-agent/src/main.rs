@@ -11,6 +11,7 @@ mod hardware;
 mod http;
 mod leases;
 mod metrics;
+mod names;
 mod publish;
 mod roster;
 mod source;

@@ -1,31 +1,38 @@
-//! What the agent counts, and what it tells Prometheus of devices. The names are an interface.
+//! What the agent counts, and what it tells Prometheus. Every name is in [`names`].
 
-use std::{collections::BTreeMap, sync::Arc};
+mod series;
+mod topology;
 
-use crds::{Device, Health, NodeTopologySpec};
-use prometheus::{
-    Encoder, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
-    proto::MetricFamily,
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
-use crate::failure::Reason;
+use crds::NodeTopologySpec;
+use jiff::Timestamp;
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+use tracing::{info, warn};
+
+pub use series::Series;
+
+use crate::{
+    failure::Reason,
+    names::{self, Name},
+};
 
 /// The metrics of one agent, in a registry of their own.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// How each collector fares: a state set.
-    collector_state: IntGaugeVec,
-    /// New problems of a collector.
-    pub collect_errors: IntCounterVec,
-    /// Topologies that changed.
-    pub topology_changes: IntCounter,
-    /// Publications that failed.
-    pub publish_errors: IntCounterVec,
+    collectors: Mutex<BTreeMap<String, Collector>>,
+    collect_errors: IntCounterVec,
+    topology_changes: IntCounter,
+    last_change: Mutex<Option<Timestamp>>,
+    publish_errors: IntCounterVec,
     /// Lease renewals that went through.
     pub lease_renewals: IntCounter,
-    /// Lease renewals that failed.
-    pub lease_errors: IntCounterVec,
+    lease_errors: IntCounterVec,
 }
 
 /// How a collector fares: one value of the `state` label.
@@ -42,64 +49,79 @@ pub enum CollectorState {
     Error,
 }
 
+/// What is known of a collector itself.
+#[derive(Debug)]
+struct Collector {
+    state: CollectorState,
+    /// Why, and what to do; empty when there is nothing to say.
+    words: String,
+    took: Option<Duration>,
+}
+
 impl Metrics {
     /// Registers everything on a registry of its own, so that every test has its own.
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let counters = |name: &str, help: &str, label: &str| {
-            let counters = IntCounterVec::new(Opts::new(name, help), &[label])?;
+        let counters = |name: &Name| {
+            let counters = IntCounterVec::new(Opts::new(name.name(), name.help()), name.labels())?;
             registry.register(Box::new(counters.clone()))?;
             Ok::<_, prometheus::Error>(counters)
         };
-        let counter = |name: &str, help: &str| {
-            let counter = IntCounter::new(name, help)?;
+        let counter = |name: &Name| {
+            let counter = IntCounter::new(name.name(), name.help())?;
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
-        let gauges = |name: &str, help: &str, labels: &[&str]| {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok::<_, prometheus::Error>(gauges)
-        };
-        gauges("cairn_agent_build_info", "The version of the agent; always 1.", &["version"])?
-            .with_label_values(&[env!("CARGO_PKG_VERSION")])
-            .set(1);
-        let metrics = Self {
-            collector_state: gauges(
-                "cairn_agent_collector_state",
-                "The state that a collector of topologies is in has 1, the others 0.",
-                &["collector", "state"],
-            )?,
-            collect_errors: counters(
-                "cairn_agent_collect_errors_total",
-                "Problems that a collector found, each counted when it appeared.",
-                "reason",
-            )?,
-            topology_changes: counter(
-                "cairn_agent_topology_changes_total",
-                "Changes of a node's topology that were noticed since the start.",
-            )?,
-            publish_errors: counters(
-                "cairn_agent_topology_publish_errors_total",
-                "Attempts to publish a topology that failed.",
-                "reason",
-            )?,
-            lease_renewals: counter("cairn_agent_lease_renewals_total", "Leases renewed.")?,
-            lease_errors: counters(
-                "cairn_agent_lease_errors_total",
-                "Attempts to renew a Lease that failed.",
-                "reason",
-            )?,
+        Ok(Self {
+            collectors: Mutex::default(),
+            collect_errors: counters(&names::COLLECT_ERRORS)?,
+            topology_changes: counter(&names::TOPOLOGY_CHANGES)?,
+            last_change: Mutex::default(),
+            publish_errors: counters(&names::PUBLISH_ERRORS)?,
+            lease_renewals: counter(&names::LEASE_RENEWALS)?,
+            lease_errors: counters(&names::LEASE_ERRORS)?,
             registry,
-        };
-        Ok(metrics)
+        })
     }
 
-    /// Notes how a collector fares.
+    /// Notes how a collector fares, where that speaks for itself.
     pub fn set_collector(&self, collector: &str, now: CollectorState) {
-        for &state in <CollectorState as strum::VariantArray>::VARIANTS {
-            self.collector_state.with_label_values(&[collector, state.into()]).set(i64::from(state == now));
+        let mut collectors = self.collectors();
+        let took = collectors.get(collector).and_then(|before| before.took);
+        collectors.insert(collector.to_owned(), Collector { state: now, words: String::new(), took });
+    }
+
+    /// Notes how a collector fares, why, and what to do about it; logged when it differs from before.
+    pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) {
+        let mut collectors = self.collectors();
+        let before = collectors.get(collector);
+        let took = before.and_then(|before| before.took);
+        if before.is_none_or(|before| before.state != now || before.words != words) {
+            let state = <&str>::from(now);
+            match now {
+                CollectorState::Ok | CollectorState::Absent => info!(collector, state, "{words}"),
+                CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{words}"),
+            }
         }
+        collectors.insert(collector.to_owned(), Collector { state: now, words: words.to_owned(), took });
+    }
+
+    /// Notes how long a collector's last look took; only those that have a state are known.
+    pub fn set_collect_duration(&self, collector: &str, took: Duration) {
+        if let Some(collector) = self.collectors().get_mut(collector) {
+            collector.took = Some(took);
+        }
+    }
+
+    /// Counts a new problem of a collector.
+    pub fn count_collect_error(&self, collector: &str, reason: &str) {
+        self.collect_errors.with_label_values(&[collector, reason]).inc();
+    }
+
+    /// Counts changes of topologies.
+    pub fn count_topology_changes(&self, changes: usize) {
+        self.topology_changes.inc_by(changes as u64);
+        *self.last_change.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
     /// Counts a publication that failed.
@@ -112,99 +134,138 @@ impl Metrics {
         self.lease_errors.with_label_values(&[<&str>::from(reason)]).inc();
     }
 
-    /// Everything in Prometheus' text format, version 0.0.4.
-    ///
-    /// The series of devices are made anew each time: a device that is gone has none.
-    pub fn render(&self, topologies: &BTreeMap<String, Arc<NodeTopologySpec>>) -> prometheus::Result<String> {
-        let mut families = self.registry.gather();
-        families.extend(device_families(topologies)?);
-        families.retain(|family| !family.get_metric().is_empty());
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&families, &mut text)?;
-        String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
+    /// One line per collector: its name, its state, and why.
+    pub fn collectors_page(&self) -> String {
+        let collectors = self.collectors();
+        let lines = collectors.iter().map(|(name, Collector { state, words, .. })| {
+            let state = <&str>::from(*state);
+            if words.is_empty() { format!("{name} {state}\n") } else { format!("{name} {state}: {words}\n") }
+        });
+        lines.collect()
     }
-}
 
-fn device_families(
-    topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,
-) -> prometheus::Result<Vec<MetricFamily>> {
-    const INFO: [&str; 9] =
-        ["node", "device", "kind", "vendor", "model", "pci_bus_id", "driver", "numa_node", "parent"];
-    const STATES: [Health; 4] = [Health::Ok, Health::Degraded, Health::Lost, Health::Unknown];
-
-    let info = Opts::new("cairn_device_info", "What is known of a device and does not change; always 1.");
-    let info = IntGaugeVec::new(info, &INFO)?;
-    let health = Opts::new("cairn_device_health", "The state that the device is in has 1, the others 0.");
-    let health = IntGaugeVec::new(health, &["node", "device", "state"])?;
-    for (node, spec) in topologies {
-        for device in &spec.devices {
-            info.with_label_values(&info_values(node, device)).set(1);
-            for state in STATES {
-                let values = [node.as_str(), &device.id, state.into()];
-                health.with_label_values(&values).set(i64::from(state == device.health));
+    /// Everything in Prometheus' text format, version 0.0.4: what is counted here, the topologies by node, and the
+    /// series that others made.
+    pub fn render(
+        &self,
+        topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,
+        mut series: Series,
+    ) -> prometheus::Result<String> {
+        series.add(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1.0);
+        for (name, collector) in &*self.collectors() {
+            for &state in <CollectorState as strum::VariantArray>::VARIANTS {
+                let is = if state == collector.state { 1.0 } else { 0.0 };
+                series.add(&names::COLLECTOR_STATE, &[name, state.into()], is);
+            }
+            if let Some(took) = collector.took {
+                series.add(&names::COLLECT_DURATION, &[name], took.as_secs_f64());
             }
         }
+        if let Some(at) = *self.last_change.lock().expect("no task panics while it holds this") {
+            series.add(&names::TOPOLOGY_LAST_CHANGE, &[], at.as_duration().as_secs_f64());
+        }
+        let links = topologies.iter().map(|(node, spec)| topology::add(&mut series, node, spec)).sum();
+        topology::add_dropped(&mut series, links);
+        let mut families = self.registry.gather();
+        families.extend(series.into_families());
+        families.retain(|family| !family.get_metric().is_empty());
+        families.sort_by(|one, other| one.name().cmp(other.name()));
+        TextEncoder::new().encode_to_string(&families)
     }
-    let mut families = health.collect();
-    families.extend(info.collect());
-    for family in &mut families {
-        family.mut_metric().sort_by_cached_key(|metric| {
-            metric.get_label().iter().map(|label| label.value().to_owned()).collect::<Vec<_>>()
-        });
+
+    fn collectors(&self) -> MutexGuard<'_, BTreeMap<String, Collector>> {
+        self.collectors.lock().expect("no task panics while it holds this")
     }
-    Ok(families)
-}
-
-/// The values of the labels of `cairn_device_info`; what is not known is empty, which Prometheus reads as
-/// no label.
-fn info_values(node: &str, device: &Device) -> [String; 9] {
-    [
-        node.to_owned(),
-        device.id.clone(),
-        kind(&device.type_),
-        device.vendor.clone().unwrap_or_default(),
-        device.model.clone().unwrap_or_default(),
-        device.pci_bus_id.clone().unwrap_or_default(),
-        device.driver.clone().unwrap_or_default(),
-        device.numa_node.map(|numa| numa.to_string()).unwrap_or_default(),
-        device.parent.clone().unwrap_or_default(),
-    ]
-}
-
-/// A type as Prometheus' users write it: `NUMA Domain` is `numa_domain`.
-fn kind(type_: &str) -> String {
-    type_.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::AGENT;
+    use crds::{ComputeResource, Device, Health, Link, MemorySpace};
 
-    #[test]
-    fn the_text_has_what_there_is_and_nothing_of_what_is_gone() {
-        let metrics = Metrics::new().unwrap();
-        metrics.set_collector("described", CollectorState::Ok);
-        metrics.topology_changes.inc();
-        metrics.lease_renewals.inc_by(3);
-        metrics.count_publish_error(Reason::Forbidden);
-        let numa = Device { id: "numa-0".into(), type_: "NUMA Domain".into(), ..Device::default() };
+    fn machine() -> NodeTopologySpec {
+        let numa = Device {
+            id: "numa-0".into(),
+            type_: "NUMA Domain".into(),
+            compute_resources: vec![ComputeResource { type_: "Core".into(), count: 8 }],
+            memory_spaces: vec![MemorySpace { type_: "RAM".into(), size_bytes: 1 << 36 }],
+            ..Device::default()
+        };
         let gpu = Device {
             id: "gpu-0".into(),
             type_: "GPU".into(),
             vendor: Some("nvidia".into()),
             model: Some("A \"quoted\" model".into()),
             pci_bus_id: Some("0000:3b:00.0".into()),
+            uuid: Some("GPU-8f6b".into()),
             numa_node: Some(0),
             health: Health::Lost,
             ..Device::default()
         };
-        let spec = NodeTopologySpec { devices: vec![gpu, numa.clone()], links: Vec::new() };
-        let both = BTreeMap::from([("node-a".to_owned(), Arc::new(spec))]);
-        insta::assert_snapshot!(metrics.render(&both).unwrap());
+        let link = Link {
+            source: "gpu-0".into(),
+            destination: "numa-0".into(),
+            kind: "PCIe".into(),
+            bandwidth_bytes_per_second: Some(31_500_000_000),
+            relative_latency: Some(21),
+        };
+        NodeTopologySpec { devices: vec![gpu, numa], links: vec![link] }
+    }
 
-        let spec = NodeTopologySpec { devices: vec![numa], links: Vec::new() };
-        let one = BTreeMap::from([("node-a".to_owned(), Arc::new(spec))]);
-        assert!(!metrics.render(&one).unwrap().contains("gpu-0"));
-        assert!(!metrics.render(&BTreeMap::new()).unwrap().contains("cairn_device"));
+    fn of_node(spec: NodeTopologySpec) -> BTreeMap<String, Arc<NodeTopologySpec>> {
+        BTreeMap::from([("node-a".to_owned(), Arc::new(spec))])
+    }
+
+    #[test]
+    fn the_text_has_what_there_is_and_nothing_of_what_is_gone() {
+        let metrics = Metrics::new().unwrap();
+        metrics.tell_collector("nvml", CollectorState::Absent, "no driver here");
+        metrics.set_collect_duration("nvml", Duration::from_millis(1500));
+        metrics.set_collector("described", CollectorState::Ok);
+        metrics.count_collect_error("described", "malformed");
+        metrics.lease_renewals.inc_by(3);
+        metrics.count_publish_error(Reason::Forbidden);
+        insta::assert_snapshot!(metrics.render(&of_node(machine()), Series::default()).unwrap());
+        assert_eq!(metrics.collectors_page(), "described ok\nnvml absent: no driver here\n");
+
+        let mut spec = machine();
+        spec.devices.remove(0);
+        spec.links.clear();
+        let one = of_node(spec);
+        assert!(!metrics.render(&one, Series::default()).unwrap().contains("gpu-0"));
+        let nothing = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
+        assert!(!nothing.contains("cairn_device") && !nothing.contains("cairn_link"), "{nothing}");
+    }
+
+    #[test]
+    fn what_is_exposed_is_registered_as_it_is_exposed() {
+        let metrics = Metrics::new().unwrap();
+        metrics.set_collector("described", CollectorState::Ok);
+        metrics.count_topology_changes(1);
+        metrics.count_lease_error(Reason::Server);
+        let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
+        let types: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert!(types.len() > 10, "{text}");
+        for line in types {
+            let (name, type_) = line.split_once(' ').unwrap();
+            let known = AGENT.iter().find(|known| known.name() == name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(type_ == "counter", known.kind() == names::Kind::Counter, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_has_no_series_and_too_many_links_are_counted() {
+        let mut series = Series::default();
+        series.add(&names::LINK_BANDWIDTH, &["n", "a", "b", "pcie"], f64::NAN);
+        series.add(&names::LINK_BANDWIDTH, &["n", "a", "b", "pcie"], f64::INFINITY);
+        assert_eq!(series.len(), 0);
+
+        let mut spec = machine();
+        let link = spec.links[0].clone();
+        spec.links = (0..600).map(|n| Link { destination: format!("d-{n}"), ..link.clone() }).collect();
+        let text = Metrics::new().unwrap().render(&of_node(spec), series).unwrap();
+        assert!(text.contains("cairn_agent_series_dropped{limit=\"links\"} 88\n"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("cairn_link_bandwidth")).count(), 512);
     }
 }

@@ -37,3 +37,17 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
+
+{{/*
+Annotations of a pod: those that say where to scrape, unless PodMonitors do, and the user's, which win.
+Call with (dict "root" $ "port" "9101" "annotations" .Values.agent.podAnnotations).
+*/}}
+{{- define "cairn.podAnnotations" -}}
+{{- $scrape := dict -}}
+{{- if not .root.Values.metrics.podMonitor.create -}}
+{{- $scrape = dict "prometheus.io/scrape" "true" "prometheus.io/port" .port "prometheus.io/path" "/metrics" -}}
+{{- end -}}
+{{- with merge (dict) (.annotations | default dict) $scrape -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,66 @@
+//! The series of one scrape, made anew each time: what is gone has none.
+
+use std::collections::BTreeMap;
+
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
+use crate::names::{Kind, Name};
+
+/// Series by family and values of labels, both sorted, so that equal states have equal text.
+#[derive(Debug, Default)]
+pub struct Series(BTreeMap<&'static str, (&'static Name, BTreeMap<Vec<String>, f64>)>);
+
+impl Series {
+    /// Adds a series, `labels` in the order of the name's own; one with the same labels is replaced.
+    ///
+    /// What is no number is left out: "unknown" has no series.
+    ///
+    /// # Panics
+    /// When there are more or fewer labels than the name has.
+    pub fn add(&mut self, name: &'static Name, labels: &[&str], value: f64) {
+        assert_eq!(labels.len(), name.labels().len(), "labels of {}", name.name());
+        if value.is_finite() {
+            let labels = labels.iter().map(|&label| label.to_owned()).collect();
+            self.0.entry(name.name()).or_insert_with(|| (name, BTreeMap::new())).1.insert(labels, value);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.values().map(|(_, series)| series.len()).sum()
+    }
+
+    /// As the crate `prometheus` writes them.
+    pub fn into_families(self) -> Vec<MetricFamily> {
+        self.0.into_values().map(|(name, series)| family(name, series)).collect()
+    }
+}
+
+fn family(name: &Name, series: BTreeMap<Vec<String>, f64>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.name().to_owned());
+    family.set_help(name.help().to_owned());
+    let is_counter = name.kind() == Kind::Counter;
+    family.set_field_type(if is_counter { MetricType::COUNTER } else { MetricType::GAUGE });
+    let metrics = series.into_iter().map(|(values, value)| {
+        let pairs = name.labels().iter().zip(values).map(|(label, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*label).to_owned());
+            pair.set_value(value);
+            pair
+        });
+        let mut metric = Metric::from_label(pairs.collect());
+        if is_counter {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        } else {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+        }
+        metric
+    });
+    family.set_metric(metrics.collect());
+    family
+}

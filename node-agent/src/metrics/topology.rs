@@ -1,0 +1,86 @@
+//! What a topology says, as series.
+
+use crds::{Device, Health, Link, NodeTopologySpec};
+
+use super::series::Series;
+use crate::names::{
+    DEVICE_COMPUTE_RESOURCES, DEVICE_HEALTH, DEVICE_INFO, LINK_BANDWIDTH, LINK_LATENCY, MEMORY_CAPACITY,
+    SERIES_DROPPED,
+};
+
+/// How many links of a node are told: 23 devices, each linked to each. The NodeTopology has them all.
+const LINKS: usize = 512;
+
+/// The series of one node.
+pub fn add(series: &mut Series, node: &str, spec: &NodeTopologySpec) -> usize {
+    for device in &spec.devices {
+        add_device(series, node, device);
+    }
+    for link in spec.links.iter().take(LINKS) {
+        add_link(series, node, link);
+    }
+    spec.links.len().saturating_sub(LINKS)
+}
+
+/// How many links were left out, of all nodes.
+pub fn add_dropped(series: &mut Series, links: usize) {
+    series.add(&SERIES_DROPPED, &["links"], as_value(links));
+}
+
+fn add_device(series: &mut Series, node: &str, device: &Device) {
+    const STATES: [Health; 4] = [Health::Ok, Health::Degraded, Health::Lost, Health::Unknown];
+    let id = device.id.as_str();
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let numa = device.numa_node.map(|numa| numa.to_string()).unwrap_or_default();
+    let info = [
+        node,
+        id,
+        &kind(&device.type_),
+        &text(&device.vendor),
+        &text(&device.model),
+        &text(&device.pci_bus_id),
+        &text(&device.uuid),
+        &text(&device.driver),
+        &numa,
+        &text(&device.parent),
+    ];
+    series.add(&DEVICE_INFO, &info, 1.0);
+    for state in STATES {
+        let is = if state == device.health { 1.0 } else { 0.0 };
+        series.add(&DEVICE_HEALTH, &[node, id, state.into()], is);
+    }
+    for resource in &device.compute_resources {
+        let count = f64::from(resource.count);
+        series.add(&DEVICE_COMPUTE_RESOURCES, &[node, id, &kind(&resource.type_)], count);
+    }
+    for (number, memory) in device.memory_spaces.iter().enumerate() {
+        let labels = [node, id, &number.to_string(), &kind(&memory.type_)];
+        series.add(&MEMORY_CAPACITY, &labels, bytes(memory.size_bytes));
+    }
+}
+
+fn add_link(series: &mut Series, node: &str, link: &Link) {
+    let labels = [node, &link.source, &link.destination, &kind(&link.kind)];
+    if let Some(bandwidth) = link.bandwidth_bytes_per_second {
+        series.add(&LINK_BANDWIDTH, &labels, bytes(bandwidth));
+    }
+    if let Some(latency) = link.relative_latency {
+        // as ACPI's SLIT gives it, where 10 is local
+        series.add(&LINK_LATENCY, &labels, f64::from(latency) / 10.0);
+    }
+}
+
+/// A type as Prometheus' users write it: `NUMA Domain` is `numa_domain`.
+fn kind(type_: &str) -> String {
+    type_.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus knows floating point only; exact up to 8 PiB")]
+fn bytes(value: i64) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are never so many")]
+fn as_value(count: usize) -> f64 {
+    count as f64
+}

@@ -1,0 +1,100 @@
+//! Every metric that Cairn's agents expose, and those that applications are asked for: names are an interface.
+//!
+//! A series is made through a [`Name`] of this file, so nothing is exposed that is not here. `docs/metrics.md` has
+//! these tables; a test keeps it so. Units are Prometheus' base units and end the name. Labels are few: what is known
+//! of a device and does not change is in `cairn_device_info`, to be joined by `node` and `device`.
+
+/// One family of series.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Name {
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+}
+
+/// What the values of a family mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Kind {
+    /// It only grows, and begins at 0 anew when its program does.
+    Counter,
+    /// It is what it is now.
+    Gauge,
+    /// Always 1: the labels are what is told.
+    Info,
+    /// Of the series that differ in the label `state` one is 1, the others are 0.
+    StateSet,
+}
+
+impl Name {
+    /// The name of the family, as in `cairn_device_info`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What its values mean.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The labels of each of its series, in the order in which values are given.
+    pub fn labels(&self) -> &'static [&'static str] {
+        self.labels
+    }
+
+    /// One sentence.
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+}
+
+/// Constants and the list of all of them, so that none is left out of the list.
+macro_rules! names {
+    ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(#[doc = $help] pub static $constant: Name = Name { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+        $(#[$doc])*
+        #[cfg_attr(not(test), expect(dead_code, reason = "read by tests, of which one writes docs/metrics.md"))]
+        pub static $list: &[&Name] = &[$(&$constant),*];
+    };
+}
+
+names! {
+    /// What an agent exposes.
+    AGENT:
+    BUILD_INFO = Info "cairn_agent_build_info" ["version"] "The version of the agent.";
+    COLLECTOR_STATE = StateSet "cairn_agent_collector_state" ["collector", "state"] "How a collector fares: ok, absent, denied or error.";
+    COLLECT_ERRORS = Counter "cairn_agent_collect_errors_total" ["collector", "reason"] "Problems that a collector found, each counted when it appeared.";
+    COLLECT_DURATION = Gauge "cairn_agent_collect_duration_seconds" ["collector"] "How long the collector's last look took.";
+    TOPOLOGY_CHANGES = Counter "cairn_agent_topology_changes_total" [] "Changes of a node's topology that were noticed since the start.";
+    TOPOLOGY_LAST_CHANGE = Gauge "cairn_agent_topology_last_change_timestamp_seconds" [] "When the last of them was noticed, in Unix time.";
+    PUBLISH_ERRORS = Counter "cairn_agent_topology_publish_errors_total" ["reason"] "Attempts to publish a topology that failed.";
+    LEASE_RENEWALS = Counter "cairn_agent_lease_renewals_total" [] "Leases renewed.";
+    LEASE_ERRORS = Counter "cairn_agent_lease_errors_total" ["reason"] "Attempts to renew a Lease that failed.";
+    SERIES_DROPPED = Gauge "cairn_agent_series_dropped" ["limit"] "Series that this scrape leaves out, because there are more than the limit allows.";
+    DEVICE_INFO = Info "cairn_device_info" ["node", "device", "kind", "vendor", "model", "pci_bus_id", "uuid", "driver", "numa_node", "parent"] "What is known of a device and does not change.";
+    DEVICE_HEALTH = StateSet "cairn_device_health" ["node", "device", "state"] "How well a device is: ok, degraded, lost or unknown.";
+    DEVICE_COMPUTE_RESOURCES = Gauge "cairn_device_compute_resources" ["node", "device", "kind"] "How many units of computation of one kind a device has.";
+    MEMORY_CAPACITY = Gauge "cairn_memory_space_capacity_bytes" ["node", "device", "memory_space", "kind"] "The size of a memory space; memory_space counts those of a device from 0.";
+    LINK_BANDWIDTH = Gauge "cairn_link_bandwidth_bytes_per_second" ["node", "source", "destination", "kind"] "What a link between two devices carries in one direction.";
+    LINK_LATENCY = Gauge "cairn_link_relative_latency_ratio" ["node", "source", "destination", "kind"] "The latency of a link relative to local memory, which is 1.";
+}
+
+/// The contract with applications, which `docs/metrics.md` explains. Agents do not expose it, nor do they read it.
+#[cfg(test)]
+pub mod application {
+    use super::{Kind, Name};
+
+    names! {
+        /// What applications are asked to expose.
+        APPLICATION:
+        CHANNEL_MESSAGES = Counter "actor_channel_messages_total" ["actor", "peer"] "Messages that the actor sent to the peer.";
+        CHANNEL_BYTES = Counter "actor_channel_bytes_total" ["actor", "peer"] "Bytes of these messages.";
+        CHANNEL_ROLLBACKS = Counter "actor_channel_rollbacks_total" ["actor", "peer"] "Rollbacks of the actor that a message of the peer caused.";
+        CHANNEL_NULL_MESSAGES = Counter "actor_channel_null_messages_total" ["actor", "peer"] "Null messages, which carry nothing but time, that the actor sent to the peer.";
+        CHANNEL_IDLE = Counter "actor_channel_idle_seconds_total" ["actor", "peer"] "Time in which the actor could do nothing because the peer had not progressed.";
+    }
+}
+
+#[cfg(test)]
+mod tests;
