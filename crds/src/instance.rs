@@ -117,6 +117,12 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
 
+    /// What its pod really got, by resource, once the node agent has seen it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["resource".into()]))]
+    pub devices: Vec<HeldDevices>,
+
     /// The address where it can be reached, once its pod has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
@@ -130,6 +136,19 @@ pub struct InstanceStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// What a pod got of one resource, its containers taken together.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldDevices {
+    /// What it asked for, such as `nvidia.com/gpu`.
+    #[schemars(length(min = 1, max = 317))]
+    pub resource: String,
+
+    /// What it got, in the words of the device plugin or driver, such as `GPU-8f6b…`.
+    #[schemars(length(max = 1024), inner(length(min = 1, max = 256)))]
+    pub device_ids: Vec<String>,
 }
 
 /// Where the instance is in its life: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.

@@ -23,7 +23,7 @@ pub use application::{
     ApplicationPhase, Channel, Implementation, Pattern, Pin, SpreadLevel,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
-pub use instance::{Instance, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate};
+pub use instance::{HeldDevices, Instance, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate};
 pub use placement::{
     Assignment, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal, StoppedBy, Unplaced,
 };
@@ -32,7 +32,8 @@ pub use pool::{
     Sharing, UnitKind,
 };
 pub use topology::{
-    ComputeResource, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec, NodeTopologyStatus,
+    Allocation, ComputeResource, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec,
+    NodeTopologyStatus,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -232,11 +232,51 @@ pub struct NodeTopologyStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<String>,
 
+    /// Which pods hold which devices, CPUs and memory, as the kubelet says; sorted, at most 1,024.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub allocations: Vec<Allocation>,
+
     /// What holds for the report now, `Ready` first of all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// What one container holds of one resource, as the kubelet says.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Allocation {
+    /// The namespace of the pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+
+    /// The name of the pod.
+    #[schemars(length(min = 1, max = 253))]
+    pub pod: String,
+
+    /// The uid of the pod: another pod of the same name holds something else.
+    #[schemars(length(min = 1, max = 64))]
+    pub pod_uid: String,
+
+    /// The name of the container.
+    #[schemars(length(min = 1, max = 63))]
+    pub container: String,
+
+    /// What it asked for: `nvidia.com/gpu`, `cpu`, `memory`, `hugepages-1Gi`, or the driver of a claim.
+    #[schemars(length(min = 1, max = 317))]
+    pub resource: String,
+
+    /// The claim through which it asked, as in `vision/gpu-claim`; only where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub claim: Option<String>,
+
+    /// What it got, in the words of the device plugin or driver: names of devices, numbers of CPUs, NUMA domains.
+    #[schemars(length(max = 1024), inner(length(min = 1, max = 256)))]
+    pub device_ids: Vec<String>,
 }
 
 impl NodeTopologySpec {

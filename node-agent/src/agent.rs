@@ -23,14 +23,17 @@ use kube::{
     },
 };
 use tokio::{
-    sync::Notify,
-    time::{Instant, MissedTickBehavior, interval},
+    sync::{Notify, mpsc, oneshot},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::{debug, error, info, warn};
 
 use crate::{
+    allocations::Allocations,
     failure::{Failure, watch_words},
+    hardware::reading::DeviceReading,
     metrics::{CollectorState, Metrics},
+    perf,
     publish::{Outcome, Wanted, publish},
     roster::{NodeMeta, Roster, Task},
     source::{Collector, Problem, Reading, Source, SourceError},
@@ -42,6 +45,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How many nodes are published at once, at most.
 const AT_ONCE: u16 = 8;
 
+/// How long a scrape waits for what devices say; Prometheus gives up after 10 s.
+const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A scrape that wants to know what devices say.
+type Question = oneshot::Sender<Vec<DeviceReading>>;
+
 /// What the tasks of the agent share.
 #[derive(Debug)]
 pub struct Agent {
@@ -51,6 +60,11 @@ pub struct Agent {
     pub metrics: Metrics,
     /// Told when a description or a Node came or went.
     pub nodes_changed: Notify,
+    /// Who holds what of the node that the agent runs on.
+    pub allocations: Allocations,
+    /// What pods of actors there do with the CPUs, where that is wanted.
+    pub perf: Option<perf::Shared>,
+    questions: mpsc::Sender<Question>,
     nodes_known: AtomicBool,
     topologies: Api<NodeTopology>,
     cache: Store<NodeTopology>,
@@ -60,27 +74,53 @@ pub struct Agent {
 pub struct Caches {
     nodes: Writer<NodeMeta>,
     topologies: Writer<NodeTopology>,
+    questions: mpsc::Receiver<Question>,
 }
 
 impl Agent {
     /// An agent that serves nobody yet.
-    pub fn new(client: Client, metrics: Metrics) -> (Arc<Self>, Caches) {
+    pub fn new(
+        client: Client,
+        metrics: Metrics,
+        allocations: Allocations,
+        perf: Option<perf::Shared>,
+    ) -> (Arc<Self>, Caches) {
         let (nodes, nodes_writer) = store();
         let (cache, topologies_writer) = store();
+        let (questions, asked) = mpsc::channel(16);
         let agent = Self {
             roster: Roster::new(nodes),
             metrics,
             nodes_changed: Notify::new(),
+            allocations,
+            perf,
+            questions,
             nodes_known: AtomicBool::new(false),
             topologies: Api::all(client),
             cache,
         };
-        (Arc::new(agent), Caches { nodes: nodes_writer, topologies: topologies_writer })
+        (Arc::new(agent), Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked })
     }
 
     /// Whether each described node was published once, or is known to wait for its Node.
     pub fn is_ready(&self) -> bool {
         self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
+    }
+
+    /// What the devices say about themselves now; nothing when they take too long, which is counted.
+    pub async fn readings(&self) -> Vec<DeviceReading> {
+        let ask = async {
+            let (question, answer) = oneshot::channel();
+            self.questions.send(question).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(READINGS_TIMEOUT, ask).await {
+            Ok(readings) => readings.unwrap_or_default(),
+            Err(_) => {
+                self.metrics.count_collect_error("devices", "timeout");
+                Vec::new()
+            }
+        }
     }
 
     /// Says which described nodes wait for their Node, each once.
@@ -106,7 +146,8 @@ pub async fn run(
     let names = stream::select_all([
         node_events(client.clone(), caches.nodes, Arc::clone(&agent)).boxed(),
         topology_events(client, caches.topologies, Arc::clone(&agent)).boxed(),
-        descriptions(source, problems, Arc::clone(&agent)).boxed(),
+        descriptions(source, problems, caches.questions, Arc::clone(&agent)).boxed(),
+        agent.allocations.changes().boxed(),
     ]);
     let queue =
         names.flat_map(stream::iter).map(|name| Ok::<_, Infallible>(ObjectRef::<NodeMeta>::new(&name)));
@@ -137,7 +178,9 @@ async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Fai
     if agent.cache.wait_until_ready().await.is_err() {
         return Ok(Action::await_change()); // the agent is stopping
     }
-    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref() };
+    let allocations = agent.allocations.of(&name);
+    let allocations = allocations.as_ref().map(|known| known.list.as_slice());
+    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations };
     let cached = agent.cache.get(&ObjectRef::new(&name));
     if cached.is_some_and(|cached| wanted.is_held_by(&cached)) {
         agent.roster.published(&name, &uid, spec.as_ref(), false);
@@ -244,20 +287,31 @@ fn log_errors<K: Resource + Send>(
     })
 }
 
-/// The names of the nodes whose description changed, from the second look on.
+/// The names of the nodes whose description changed, from the second look on; answers scrapes in between.
 fn descriptions(
     source: Box<dyn Source>,
     problems: Problems,
+    questions: mpsc::Receiver<Question>,
     agent: Arc<Agent>,
 ) -> impl Stream<Item = Vec<String>> + Send {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    stream::unfold((source, problems, ticks), move |(source, mut problems, mut ticks)| {
+    let state = (source, problems, questions, ticks);
+    stream::unfold(state, move |(source, mut problems, mut questions, mut ticks)| {
         let agent = Arc::clone(&agent);
         async move {
-            ticks.tick().await;
+            let question = tokio::select! {
+                _ = ticks.tick() => None,
+                Some(question) = questions.recv() => Some(question),
+            };
+            if let Some(question) = question {
+                let (source, readings) = ask(source, |source| source.counters()).await;
+                // a scrape that is gone wants no answer
+                let _ = question.send(readings);
+                return Some((Vec::new(), (source, problems, questions, ticks)));
+            }
             let began = Instant::now();
-            let (source, reading) = look(source).await;
+            let (source, reading) = ask(source, |source| source.read()).await;
             problems.note(source.name(), &reading, &agent.metrics);
             agent.metrics.set_collect_duration(source.name(), began.elapsed());
             let changed =
@@ -267,16 +321,19 @@ fn descriptions(
                 agent.nodes_changed.notify_one();
                 agent.say_who_waits();
             }
-            Some((changed, (source, problems, ticks)))
+            Some((changed, (source, problems, questions, ticks)))
         }
     })
 }
 
 /// Asks the source on a thread where it may block.
-async fn look(mut source: Box<dyn Source>) -> (Box<dyn Source>, Result<Reading, SourceError>) {
+async fn ask<T: Send + 'static>(
+    mut source: Box<dyn Source>,
+    question: impl FnOnce(&mut dyn Source) -> T + Send + 'static,
+) -> (Box<dyn Source>, T) {
     let task = tokio::task::spawn_blocking(move || {
-        let reading = source.read();
-        (source, reading)
+        let answer = question(source.as_mut());
+        (source, answer)
     });
     task.await.expect("a source does not panic, and its task is not aborted")
 }

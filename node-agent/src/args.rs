@@ -18,6 +18,8 @@ pub struct Args {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
+    pub kubelet: KubeletArgs,
+    #[command(flatten)]
     pub http: HttpArgs,
     #[command(flatten)]
     pub log: LogArgs,
@@ -98,11 +100,31 @@ impl ClusterArgs {
     }
 }
 
+/// How the agent finds out what pods hold and do.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Pods of the node")]
+pub struct KubeletArgs {
+    /// The socket at which the kubelet tells which pod holds which devices, as in
+    /// /var/lib/kubelet/pod-resources/kubelet.sock.
+    #[arg(long, env = "CAIRN_POD_RESOURCES", value_name = "SOCKET", requires = "node_name")]
+    pub pod_resources: Option<PathBuf>,
+
+    /// Count what the pods of actors do with the CPUs: time, context switches, cycles, instructions, cache misses.
+    ///
+    /// It needs cgroup v2 and the capability PERFMON.
+    #[arg(long, env = "CAIRN_PERF", requires = "node_name")]
+    pub perf: bool,
+
+    /// The hierarchy of cgroup v2 in which the kubelet's folder kubepods lies.
+    #[arg(long, env = "CAIRN_CGROUP_ROOT", value_name = "DIR", default_value = "/sys/fs/cgroup")]
+    pub cgroup_root: PathBuf,
+}
+
 /// Where the agent can be asked.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Probes and metrics")]
 pub struct HttpArgs {
-    /// The address of /healthz, /readyz and /metrics; port 0 takes a free one and logs it.
+    /// The address of /healthz, /readyz, /metrics and /collectors; port 0 takes a free one and logs it.
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9101")]
     pub listen: SocketAddr,
 }

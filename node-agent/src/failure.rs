@@ -19,7 +19,7 @@ pub enum Failure {
 }
 
 /// Why a request failed: a closed set, used as metric label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The object breaks a rule of its schema.

@@ -21,7 +21,10 @@ use tokio::{
 };
 use tracing::{debug, error, warn};
 
-use crate::{agent::Agent, metrics::Series};
+use crate::{
+    agent::Agent,
+    metrics::{Series, devices},
+};
 
 /// How many connections are served at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 64;
@@ -54,7 +57,15 @@ async fn collectors(State(agent): State<Arc<Agent>>) -> String {
 }
 
 async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
-    match agent.metrics.render(&agent.roster.topologies(), Series::default()) {
+    let topologies = agent.roster.topologies();
+    let mut series = Series::default();
+    devices::add(&mut series, &topologies, &agent.readings().await);
+    if let (Some(perf), Some(node)) = (&agent.perf, agent.allocations.node()) {
+        series.extend(perf.series(node.to_owned()).await);
+    }
+    let own = agent.allocations.node().and_then(|node| topologies.get(node));
+    agent.allocations.add(&mut series, own.map(AsRef::as_ref));
+    match agent.metrics.render(&topologies, series) {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => {
             error!("cannot write the metrics: {error}");
@@ -102,12 +113,17 @@ mod tests {
     use tower_test::mock;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::{allocations::Allocations, metrics::Metrics};
 
     /// The answer of an agent that has not reached the API server, without its date.
     async fn answer(request: &str) -> String {
         let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
-        let (agent, _caches) = Agent::new(kube::Client::new(service, "default"), Metrics::new().unwrap());
+        let (agent, _) = Agent::new(
+            kube::Client::new(service, "default"),
+            Metrics::new().unwrap(),
+            Allocations::new(None),
+            None,
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let mut answer = String::new();

@@ -5,6 +5,7 @@
 
 mod account;
 mod agent;
+mod allocations;
 mod args;
 mod failure;
 mod hardware;
@@ -12,15 +13,18 @@ mod http;
 mod leases;
 mod metrics;
 mod names;
+mod podresources;
+mod perf;
+mod pods;
 mod publish;
 mod roster;
 mod source;
 mod topology;
 
-use std::{io, process::ExitCode};
+use std::{convert::Infallible, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use kube::{Api, Client};
+use kube::{Api, Client, runtime::reflector::store};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -30,9 +34,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent::{Agent, Problems},
+    allocations::{ASK_EVERY, Allocations},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
     hardware::{child, hwloc},
-    metrics::Metrics,
+    metrics::{CollectorState, Metrics},
+    perf::Perf,
+    podresources::Kubelet,
     source::{Described, Machine, Source, SourceError},
 };
 
@@ -104,9 +111,10 @@ fn run_agent(args: Args) -> Result<(), StartError> {
 }
 
 async fn run(args: Args) -> Result<(), StartError> {
-    let Args { command: _, source, cluster, http, log } = args;
+    let Args { command: _, source, cluster, kubelet, http, log } = args;
     set_up_log(&log)?;
     let mut stopped = Stopped::new().map_err(StartError::Signals)?;
+    let allocations = Allocations::new(source.node_name.as_deref());
     let mut source = choose_source(source)?;
     let metrics = Metrics::new()?;
 
@@ -119,8 +127,17 @@ async fn run(args: Args) -> Result<(), StartError> {
     let first = Ok(first);
     problems.note(source.name(), &first, &metrics);
 
+    let perf = kubelet.perf.then(|| {
+        let most = perf::most_descriptors();
+        perf::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, most, &metrics))
+    });
+    if perf.is_none() {
+        for collector in [perf::SOFTWARE, perf::HARDWARE] {
+            metrics.tell_collector(collector, CollectorState::Absent, "not asked for: --perf");
+        }
+    }
     let client = Client::try_from(kube::Config::infer().await?)?;
-    let (agent, caches) = Agent::new(client.clone(), metrics);
+    let (agent, caches) = Agent::new(client.clone(), metrics, allocations, perf);
     agent.roster.describe(&first?.topologies);
 
     let address = http.listen;
@@ -139,11 +156,39 @@ async fn run(args: Args) -> Result<(), StartError> {
     // next agent compares before it writes.
     tokio::select! {
         signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
-        never = agent::run(client, agent.clone(), caches, source, problems) => match never {},
+        never = agent::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
+        never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},
         never = http::serve(listener, http::pages(agent.clone())) => match never {},
     }
     Ok(())
+}
+
+/// Follows the pods of the node that the agent runs on: what they hold, and what they do. Ends never.
+async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> Infallible {
+    if socket.is_none() {
+        let words = "not asked for: --pod-resources names the kubelet's socket";
+        agent.metrics.tell_collector(allocations::COLLECTOR, CollectorState::Absent, words);
+    }
+    let wanted = socket.is_some() || agent.perf.is_some();
+    let Some(node) = agent.allocations.node().filter(|_| wanted) else {
+        return std::future::pending().await;
+    };
+    let (pods, writer) = store();
+    let ask = async {
+        let Some(socket) = socket else { return std::future::pending().await };
+        let kubelet = Kubelet::new(socket);
+        allocations::keep(&agent.allocations, &agent.metrics, kubelet, pods.clone(), ASK_EVERY).await
+    };
+    let count = async {
+        let Some(perf) = &agent.perf else { return std::future::pending().await };
+        perf.keep(&pods).await
+    };
+    tokio::select! {
+        never = pods::watch(client, node, writer) => never,
+        never = ask => never,
+        never = count => never,
+    }
 }
 
 /// The source that the flags name.

@@ -1,5 +1,6 @@
 //! What the agent counts, and what it tells Prometheus. Every name is in [`names`].
 
+pub mod devices;
 mod series;
 mod topology;
 
@@ -72,14 +73,22 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
+        let failures = |name: &Name| {
+            let failures = counters(name)?;
+            // From 0 on, or the first failure of a kind would be no increase.
+            for &reason in <Reason as strum::VariantArray>::VARIANTS {
+                failures.with_label_values(&[<&str>::from(reason)]);
+            }
+            Ok::<_, prometheus::Error>(failures)
+        };
         Ok(Self {
             collectors: Mutex::default(),
             collect_errors: counters(&names::COLLECT_ERRORS)?,
             topology_changes: counter(&names::TOPOLOGY_CHANGES)?,
             last_change: Mutex::default(),
-            publish_errors: counters(&names::PUBLISH_ERRORS)?,
+            publish_errors: failures(&names::PUBLISH_ERRORS)?,
             lease_renewals: counter(&names::LEASE_RENEWALS)?,
-            lease_errors: counters(&names::LEASE_ERRORS)?,
+            lease_errors: failures(&names::LEASE_ERRORS)?,
             registry,
         })
     }

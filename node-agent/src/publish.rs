@@ -1,6 +1,6 @@
 //! One node's topology, made true in the API server: compared first, written only where it differs.
 
-use crds::{Condition, NodeTopology, NodeTopologySpec, NodeTopologyStatus, Time};
+use crds::{Allocation, Condition, NodeTopology, NodeTopologySpec, NodeTopologyStatus, Time};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
@@ -23,6 +23,8 @@ pub struct Wanted<'a> {
     pub uid: &'a str,
     /// The devices; none when the description of the node was removed: then it has no devices.
     pub spec: Option<&'a NodeTopologySpec>,
+    /// Which pods hold what; none when nobody here knows: then what is there stays.
+    pub allocations: Option<&'a [Allocation]>,
 }
 
 /// What [`publish`] did.
@@ -102,10 +104,12 @@ impl Wanted<'_> {
         let status = NodeTopologyStatus {
             observed_generation: generation,
             devices: Some(devices.unwrap_or_else(|| "none".to_owned())),
+            allocations: self.allocations.map_or(held.allocations.clone(), <[_]>::to_vec),
             conditions: vec![wanted],
         };
         let same = held.observed_generation == status.observed_generation
             && held.devices == status.devices
+            && held.allocations == status.allocations
             && ready == status.conditions.first();
         (!same).then_some(status)
     }

@@ -1,6 +1,6 @@
 //! What the operator sees: one watch per kind, and who has to look again when something changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use world::{ApplicationKey, Objects, is_ours, is_over};
 
+use crate::devices;
 use crate::policies::Policies;
 use crate::slim;
 
@@ -56,6 +57,8 @@ struct Bell {
 enum Touches {
     /// Nothing that a plan depends on; these applications look after their own.
     Own(Option<ApplicationKey>),
+    /// Nothing that a plan depends on either, but what the applications of these pods tell.
+    Pods(Vec<devices::PodName>),
     /// A plan of any application may depend on it; `releases` when it may have become room.
     Plans { own: Option<ApplicationKey>, releases: bool },
 }
@@ -86,7 +89,7 @@ impl Caches {
             Api::all(client.clone()),
             everything(),
             slim::metadata,
-            by_content(|t: &NodeTopology| t.spec.clone()),
+            topology_touches(),
             &bell,
             &mut feeds,
         );
@@ -230,6 +233,17 @@ impl Bell {
     fn ring(&self, touches: Touches) {
         match touches {
             Touches::Own(own) => self.one(own),
+            Touches::Pods(pods) => {
+                let caches = self.caches.get();
+                let pod = |(namespace, name): &devices::PodName| {
+                    caches?.pods.get(&ObjectRef::new(name).within(namespace))
+                };
+                let owners =
+                    pods.iter().filter_map(|name| application_of(pod(name)?.as_ref(), labels::APPLICATION));
+                for owner in owners.collect::<BTreeSet<_>>() {
+                    self.one(Some(owner));
+                }
+            }
             Touches::Plans { own, releases } => {
                 // Before the caches are complete nothing has been planned that could be out of date.
                 if let Some(caches) = self.caches.get() {
@@ -327,6 +341,16 @@ fn by_content<K: ResourceExt, F: Serialize>(facts: fn(&K) -> F) -> impl FnMut(&K
             return None;
         }
         Some(Touches::Plans { own: None, releases: true })
+    }
+}
+
+/// Devices concern every plan; who holds them is told by the applications of those pods.
+fn topology_touches() -> impl FnMut(&NodeTopology, bool) -> Option<Touches> {
+    let mut devices = by_content(|topology: &NodeTopology| topology.spec.clone());
+    let mut held = devices::Seen::default();
+    move |topology, present| {
+        let pods = held.changed(topology, present);
+        devices(topology, present).or_else(|| (!pods.is_empty()).then_some(Touches::Pods(pods)))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Instance, InstancePhase, InstanceStatus, Placement};
+use crds::{ActorApplication, HeldDevices, Instance, InstancePhase, InstanceStatus, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use world::{ActorName, Exact, Objects, Unit, actors_of, is_over, quantity, requests};
@@ -301,7 +301,12 @@ fn subtract(left: &mut Amounts, taken: &Amounts) {
 }
 
 /// What an Instance's status says of its actor.
-pub fn instance_status(instance: &Instance, pod: Option<&Pod>, root: bool) -> InstanceStatus {
+pub fn instance_status(
+    instance: &Instance,
+    pod: Option<&Pod>,
+    devices: Vec<HeldDevices>,
+    root: bool,
+) -> InstanceStatus {
     let before = instance.status.clone().unwrap_or_default();
     let phase = match pod {
         None => InstancePhase::Pending,
@@ -320,6 +325,7 @@ pub fn instance_status(instance: &Instance, pod: Option<&Pod>, root: bool) -> In
         node: unit.as_ref().and_then(|unit| unit.rsplit_once('/')).map(|(node, _)| node.to_owned()),
         unit,
         pod: pod.map(ResourceExt::name_any),
+        devices,
         endpoint: pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.pod_ip.clone()),
         root,
         conditions: before.conditions,

@@ -10,6 +10,7 @@ mod caches;
 mod carry;
 mod config;
 mod decision;
+mod devices;
 mod error;
 mod events;
 mod leader;

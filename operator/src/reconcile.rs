@@ -17,6 +17,7 @@ use world::{ApplicationKey, Note, Objects, Policy, actors_of};
 use crate::caches::Caches;
 use crate::carry::{Refused, Step, instance_status, instances_of, pods_of, todo};
 use crate::config::Planning;
+use crate::devices;
 use crate::error::Error;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -297,12 +298,16 @@ async fn report_instances(
 ) -> Result<(), Error> {
     let namespace = application.namespace().unwrap_or_default();
     let (instances, pods) = (instances_of(&namespace, objects), pods_of(&namespace, objects));
+    let topologies =
+        objects.topologies.iter().map(|topology| (topology.name_any(), topology.as_ref())).collect();
     let root = actors_of(application).first().map(pods::object_name);
     let changed = instances
         .iter()
         .filter(|(_, i)| i.spec.application_name == application.name_any())
         .filter_map(|(name, instance)| {
-            let status = instance_status(instance, pods.get(name).copied(), root.as_ref() == Some(name));
+            let pod = pods.get(name).copied();
+            let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
+            let status = instance_status(instance, pod, devices, root.as_ref() == Some(name));
             (instance.status.as_ref() != Some(&status)).then_some((*instance, status))
         });
     let work = changed.map(|(instance, status)| async move {

@@ -25,7 +25,13 @@ app.kubernetes.io/component: {{ .component }}
 {{- if .Values.agent.topologies -}}/etc/cairn/topologies{{- else -}}{{ .Values.agent.simulate }}{{- end -}}
 {{- end }}
 
-{{/* Neither program writes a file, needs a capability, or becomes anybody else. */}}
+{{/* Not empty when agents ask the kubelet who holds what. */}}
+{{- define "cairn.agent.podResources" -}}
+{{- $described := include "cairn.agent.simulate" . -}}
+{{- if or (eq .Values.agent.podResources "Enabled") (and (eq .Values.agent.podResources "Auto") (not $described)) -}}yes{{- end -}}
+{{- end }}
+
+{{/* Neither program writes a file, or becomes anybody else. What an agent needs beyond that is in its DaemonSet. */}}
 {{- define "cairn.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532

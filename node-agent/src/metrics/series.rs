@@ -25,7 +25,15 @@ impl Series {
         }
     }
 
+    /// Adds all of another's.
+    pub fn extend(&mut self, other: Self) {
+        for (family, (name, series)) in other.0 {
+            self.0.entry(family).or_insert_with(|| (name, BTreeMap::new())).1.extend(series);
+        }
+    }
+
     /// How many there are.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.values().map(|(_, series)| series.len()).sum()
     }

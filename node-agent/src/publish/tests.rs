@@ -48,7 +48,7 @@ fn machine() -> NodeTopologySpec {
 }
 
 fn wanted(spec: &NodeTopologySpec) -> Wanted<'_> {
-    Wanted { node: "node-a", uid: "uid-1", spec: Some(spec) }
+    Wanted { node: "node-a", uid: "uid-1", spec: Some(spec), allocations: None }
 }
 
 /// What the API server holds after `wanted` was published as generation 1.
@@ -138,6 +138,21 @@ fn a_node_that_came_back_under_another_uid_is_published_again() {
     let object = held(wanted(&spec));
     assert!(wanted(&spec).is_held_by(&object));
     assert!(!Wanted { uid: "uid-2", ..wanted(&spec) }.is_held_by(&object));
+}
+
+#[test]
+fn allocations_are_written_when_they_differ_and_stay_when_nobody_knows() {
+    let spec = machine();
+    let mut object = held(wanted(&spec));
+    let gpu = Allocation { pod: "crop-0".into(), device_ids: vec!["gpu-0".into()], ..Allocation::default() };
+    let known = Wanted { allocations: Some(std::slice::from_ref(&gpu)), ..wanted(&spec) };
+    assert!(!known.is_held_by(&object));
+    object.status = known.status_change(&object, Timestamp::UNIX_EPOCH);
+    assert_eq!(object.status.as_ref().unwrap().allocations, std::slice::from_ref(&gpu));
+    assert!(known.is_held_by(&object));
+    assert!(wanted(&spec).is_held_by(&object), "nobody knows better");
+    let nobody = Wanted { allocations: Some(&[]), ..wanted(&spec) };
+    assert_eq!(nobody.status_change(&object, Timestamp::UNIX_EPOCH).unwrap().allocations, []);
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! The kubelet's words, put into ours: pure.
+
+use std::collections::BTreeMap;
+
+use crds::{Allocation, NodeTopologySpec};
+
+use super::Known;
+use crate::podresources::wire::{ContainerResources, PodResources};
+
+/// How many allocations a NodeTopology takes.
+const MOST: usize = 1024;
+/// How many ids one allocation takes, and how long each may be.
+const MOST_IDS: usize = 1024;
+const LONGEST_ID: usize = 256;
+
+/// The resource under which CPUs of a container's own are told.
+pub const CPU: &str = "cpu";
+
+/// Whether a resource is memory of some kind, whose ids are NUMA domains.
+pub fn is_memory(resource: &str) -> bool {
+    resource == "memory" || resource.starts_with("hugepages-")
+}
+
+/// What one container holds of one resource: the resource, and the claim through which it got it.
+type Held = (String, Option<String>);
+
+/// What each pod holds, of those whose uid is known; sorted.
+pub fn allocations<'a>(
+    list: &[PodResources],
+    uid: impl Fn(&(String, String)) -> Option<&'a String>,
+) -> Known {
+    let mut known = Known::default();
+    for pod in list {
+        let Some(pod_uid) = uid(&(pod.namespace.clone(), pod.name.clone())) else { continue };
+        for container in &pod.containers {
+            for ((resource, claim), mut device_ids) in held(container) {
+                // A CPU is a number, and sorts as one.
+                device_ids.sort_by_cached_key(|id| (id.parse::<u64>().ok(), id.clone()));
+                device_ids.dedup();
+                let before = device_ids.len();
+                device_ids.retain(|id| (1..=LONGEST_ID).contains(&id.len()));
+                device_ids.truncate(MOST_IDS);
+                known.left_out += before - device_ids.len();
+                known.list.push(Allocation {
+                    namespace: pod.namespace.clone(),
+                    pod: pod.name.clone(),
+                    pod_uid: pod_uid.clone(),
+                    container: container.name.clone(),
+                    resource,
+                    claim,
+                    device_ids,
+                });
+            }
+        }
+    }
+    known.list.retain(fits);
+    known.list.sort();
+    known.left_out += known.list.len().saturating_sub(MOST);
+    known.list.truncate(MOST);
+    known
+}
+
+/// Whether the schema takes it: names that Kubernetes itself would refuse come from a broken kubelet only.
+fn fits(allocation: &Allocation) -> bool {
+    let names = [(&allocation.container, 63), (&allocation.resource, 317)];
+    let claim_fits = allocation.claim.as_ref().is_none_or(|claim| claim.len() <= 317);
+    !allocation.device_ids.is_empty()
+        && claim_fits
+        && names.iter().all(|(name, most)| (1..=*most).contains(&name.len()))
+}
+
+/// What a container holds, by resource.
+fn held(container: &ContainerResources) -> BTreeMap<Held, Vec<String>> {
+    let mut held = BTreeMap::<Held, Vec<String>>::new();
+    for devices in &container.devices {
+        let ids = held.entry((devices.resource_name.clone(), None)).or_default();
+        ids.extend(devices.device_ids.iter().cloned());
+    }
+    if !container.cpu_ids.is_empty() {
+        let ids = held.entry((CPU.to_owned(), None)).or_default();
+        ids.extend(container.cpu_ids.iter().map(ToString::to_string));
+    }
+    for memory in &container.memory {
+        let ids = held.entry((memory.memory_type.clone(), None)).or_default();
+        let domains = memory.topology.iter().flat_map(|topology| &topology.nodes);
+        ids.extend(domains.map(|domain| format!("numa-{}", domain.id)));
+    }
+    for claim in &container.dynamic_resources {
+        let name = format!("{}/{}", claim.claim_namespace, claim.claim_name);
+        for device in &claim.claim_resources {
+            let ids = held.entry((device.driver_name.clone(), Some(name.clone()))).or_default();
+            ids.push(format!("{}/{}", device.pool_name, device.device_name));
+        }
+    }
+    held
+}
+
+/// The device of the NodeTopology that the kubelet means by `id`.
+///
+/// Plugins name devices by the maker's uuid, by the address on the PCI bus, or as they like; a device that several
+/// pods share has a suffix `::N`, and one of a claim comes after its pool.
+pub fn device_of<'a>(spec: &'a NodeTopologySpec, id: &str) -> Option<&'a str> {
+    let id = id.split("::").next().unwrap_or(id);
+    let alone = id.rsplit('/').next().unwrap_or(id);
+    let is_it = |device: &&crds::Device| {
+        let names = [Some(&device.id), device.uuid.as_ref()];
+        let named = |name: &str| names.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
+        let address = device.pci_bus_id.as_deref().map(address);
+        named(id) || named(alone) || (address.is_some() && address == Some(self::address(alone)))
+    };
+    spec.devices.iter().find(is_it).map(|device| device.id.as_str())
+}
+
+/// An address on the PCI bus as everybody writes it: NVIDIA's tools write the domain with eight digits.
+fn address(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    match text.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => {
+            format!("{}:{rest}", &domain[4..])
+        }
+        _ => text,
+    }
+}

@@ -1,0 +1,110 @@
+//! What devices say about themselves, as series.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crds::{Health, NodeTopologySpec};
+
+use super::Series;
+use crate::{
+    hardware::reading::{DeviceReading, Quantity},
+    names::{
+        DEVICE_CLOCK, DEVICE_ENERGY, DEVICE_ERRORS, DEVICE_LINK_RECEIVE, DEVICE_LINK_TRANSMIT,
+        DEVICE_MEMORY_USED, DEVICE_MEMORY_UTILIZATION, DEVICE_POWER, DEVICE_POWER_LIMIT, DEVICE_TEMPERATURE,
+        DEVICE_THROTTLE, DEVICE_UTILIZATION,
+    },
+};
+
+/// Adds the series of every reading whose device is in a topology and is not lost.
+///
+/// A driver may still answer for a board that fell off the bus, with zeros: as counters they would look like restarts.
+pub fn add(
+    series: &mut Series,
+    topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,
+    readings: &[DeviceReading],
+) {
+    for reading in readings {
+        let here = topologies.iter().find(|(_, spec)| {
+            let it = spec.devices.iter().find(|device| device.id == reading.device);
+            it.is_some_and(|device| device.health != Health::Lost)
+        });
+        if let Some((node, _)) = here {
+            for &(quantity, value) in &reading.quantities {
+                add_one(series, node, &reading.device, quantity, value);
+            }
+        }
+    }
+}
+
+fn add_one(series: &mut Series, node: &str, device: &str, quantity: Quantity, value: f64) {
+    let plain = [node, device];
+    let with = |label| [node, device, label];
+    match quantity {
+        Quantity::Utilization => series.add(&DEVICE_UTILIZATION, &plain, value),
+        Quantity::MemoryUtilization => series.add(&DEVICE_MEMORY_UTILIZATION, &plain, value),
+        Quantity::MemoryUsedBytes => series.add(&DEVICE_MEMORY_USED, &plain, value),
+        Quantity::EnergyJoules => series.add(&DEVICE_ENERGY, &plain, value),
+        Quantity::PowerWatts => series.add(&DEVICE_POWER, &plain, value),
+        Quantity::PowerLimitWatts => series.add(&DEVICE_POWER_LIMIT, &plain, value),
+        Quantity::TemperatureCelsius { sensor } => {
+            series.add(&DEVICE_TEMPERATURE, &with(sensor.into()), value);
+        }
+        Quantity::ClockHertz { domain } => series.add(&DEVICE_CLOCK, &with(domain.into()), value),
+        Quantity::ThrottleSeconds { reason } => series.add(&DEVICE_THROTTLE, &with(reason.into()), value),
+        Quantity::Errors { kind } => series.add(&DEVICE_ERRORS, &with(kind.into()), value),
+        Quantity::LinkTransmitBytes { link } => {
+            series.add(&DEVICE_LINK_TRANSMIT, &with(&link.to_string()), value);
+        }
+        Quantity::LinkReceiveBytes { link } => {
+            series.add(&DEVICE_LINK_RECEIVE, &with(&link.to_string()), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        hardware::reading::{ClockDomain, ErrorKind, Sensor, ThrottleReason},
+        metrics::Metrics,
+    };
+    use crds::Device;
+
+    fn of_machine(health: Health) -> BTreeMap<String, Arc<NodeTopologySpec>> {
+        let gpu = Device { id: "gpu-0".into(), type_: "GPU".into(), health, ..Device::default() };
+        let spec = NodeTopologySpec { devices: vec![gpu], links: Vec::new() };
+        BTreeMap::from([("node-a".to_owned(), Arc::new(spec))])
+    }
+
+    fn everything(device: &str) -> DeviceReading {
+        let quantities = [
+            Quantity::Utilization,
+            Quantity::MemoryUtilization,
+            Quantity::MemoryUsedBytes,
+            Quantity::EnergyJoules,
+            Quantity::PowerWatts,
+            Quantity::PowerLimitWatts,
+            Quantity::TemperatureCelsius { sensor: Sensor::Memory },
+            Quantity::ClockHertz { domain: ClockDomain::Compute },
+            Quantity::ThrottleSeconds { reason: ThrottleReason::Thermal },
+            Quantity::Errors { kind: ErrorKind::EccUncorrected },
+            Quantity::LinkTransmitBytes { link: 0 },
+            Quantity::LinkReceiveBytes { link: 11 },
+        ];
+        let values = quantities.into_iter().zip((1_u32..).map(|n| f64::from(n) / 4.0));
+        DeviceReading { device: device.to_owned(), quantities: values.collect() }
+    }
+
+    #[test]
+    fn every_quantity_has_its_series_and_a_lost_device_has_none() {
+        let text = |health| {
+            let topologies = of_machine(health);
+            let mut series = Series::default();
+            add(&mut series, &topologies, &[everything("gpu-0"), everything("gpu-9")]);
+            let text = Metrics::new().unwrap().render(&topologies, series).unwrap();
+            let of_device = |line: &&str| line.starts_with("cairn_device_") && line.contains("device=");
+            text.lines().filter(of_device).map(|line| format!("{line}\n")).collect::<String>()
+        };
+        insta::assert_snapshot!(text(Health::Degraded));
+        assert_eq!(text(Health::Lost).lines().count(), 5, "its info and its health alone");
+    }
+}

@@ -1,0 +1,288 @@
+//! What actors' pods do with the CPUs: perf events by cgroup, for at most 64 pods of the node.
+//!
+//! Nothing runs when a process is switched but what the kernel does itself; the agent opens groups when pods come, and
+//! reads them when it is scraped.
+
+mod cgroup;
+mod layer;
+mod shared;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+pub use layer::{Group, Kernel, Layer, Reading, Set};
+pub use shared::{Shared, most_descriptors};
+
+use crate::{
+    metrics::{CollectorState, Metrics, Series},
+    names::{
+        PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
+        POD_TASK_CLOCK, SERIES_DROPPED,
+    },
+};
+
+/// The `collector` labels.
+pub const SOFTWARE: &str = "perf_software";
+/// Apart, as many machines have the one and not the other.
+pub const HARDWARE: &str = "perf_hardware";
+/// How many pods are watched at most.
+const PODS: usize = 64;
+
+/// A pod that may be watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid, by which its cgroup is found.
+    pub uid: String,
+}
+
+/// The pods that are watched, and what they did so far.
+pub struct Perf {
+    layer: Box<dyn Layer>,
+    root: PathBuf,
+    online: BTreeSet<usize>,
+    sets: Vec<Set>,
+    most_descriptors: usize,
+    watched: BTreeMap<Pod, Watched>,
+    /// How many pods are not watched, for want of room.
+    left_out: usize,
+}
+
+/// One pod.
+struct Watched {
+    folder: PathBuf,
+    cpus: BTreeSet<usize>,
+    groups: Vec<Counting>,
+    software: Option<Totals>,
+    hardware: Option<Totals>,
+}
+
+/// One group, and where it stood.
+struct Counting {
+    set: Set,
+    group: Box<dyn Group>,
+    last: Option<(Instant, Reading)>,
+}
+
+/// What a set counted since the pod is watched, over all CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Totals {
+    counts: Vec<f64>,
+    /// The least share of an interval in which it was really counted.
+    scaling: f64,
+}
+
+impl fmt::Debug for Perf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Perf").field("pods", &self.watched.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Perf {
+    /// Watches nobody yet; finds out what can be counted here, and says why the rest cannot.
+    ///
+    /// `root` is the hierarchy of cgroup v2 in which the kubelet's folder `kubepods` lies.
+    pub fn new(layer: Box<dyn Layer>, root: &Path, most_descriptors: usize, metrics: &Metrics) -> Self {
+        let online = cgroup::online();
+        let mut sets = Vec::new();
+        for (set, collector) in [(Set::Software, SOFTWARE), (Set::Hardware, HARDWARE)] {
+            let (state, words) = match probe(layer.as_ref(), root, &online, set) {
+                Ok(()) => {
+                    sets.push(set);
+                    (CollectorState::Ok, "counts for pods of actors".to_owned())
+                }
+                Err(problem) => problem,
+            };
+            metrics.tell_collector(collector, state, &words);
+        }
+        Self {
+            layer,
+            root: root.to_owned(),
+            online,
+            sets,
+            most_descriptors,
+            watched: BTreeMap::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Watches these pods, and no others; those that are watched stay, before new ones come.
+    pub fn watch(&mut self, pods: &BTreeSet<Pod>) {
+        self.watched.retain(|pod, watched| pods.contains(pod) && watched.folder.is_dir());
+        self.left_out = 0;
+        if self.sets.is_empty() {
+            return;
+        }
+        for pod in pods {
+            let Some(folder) = cgroup::of_pod(&self.root, &pod.uid) else { continue };
+            let cpus = cgroup::cpus(&folder).unwrap_or_else(|| self.online.clone());
+            let cpus: BTreeSet<_> = cpus.intersection(&self.online).copied().collect();
+            let before = self.watched.remove(pod);
+            let now = match before {
+                Some(before) if before.cpus == cpus => Some(before),
+                // It may use other CPUs than before; what it did goes on from where it was.
+                Some(Watched { software, hardware, .. }) => {
+                    self.start(&folder, cpus).map(|new| Watched { software, hardware, ..new })
+                }
+                None => self.start(&folder, cpus),
+            };
+            match now {
+                Some(watched) => drop(self.watched.insert(pod.clone(), watched)),
+                None => self.left_out += 1,
+            }
+        }
+    }
+
+    /// Opens the groups of a pod; none when there is no room, or it went meanwhile.
+    fn start(&self, folder: &Path, cpus: BTreeSet<usize>) -> Option<Watched> {
+        let each: usize = self.sets.iter().map(|set| set.len()).sum();
+        if self.watched.len() >= PODS || self.descriptors() + cpus.len() * each > self.most_descriptors {
+            return None;
+        }
+        let file = cgroup::open(folder).ok()?;
+        let open = |cpu: usize, set: Set| {
+            let group = self.layer.open(&file, cpu, set)?;
+            Ok::<_, io::Error>(Counting { set, group, last: None })
+        };
+        let groups = cpus.iter().flat_map(|&cpu| self.sets.iter().map(move |&set| open(cpu, set)));
+        let groups = groups.collect::<io::Result<_>>().ok()?;
+        Some(Watched { folder: folder.to_owned(), cpus, groups, software: None, hardware: None })
+    }
+
+    /// How many descriptors are open.
+    fn descriptors(&self) -> usize {
+        self.watched.values().flat_map(|watched| &watched.groups).map(|counting| counting.set.len()).sum()
+    }
+
+    /// Reads all groups.
+    pub fn read(&mut self) {
+        for watched in self.watched.values_mut() {
+            for counting in &mut watched.groups {
+                // A cgroup that went has nothing to say; the pod goes at the next look.
+                let Ok(reading) = counting.group.read() else { continue };
+                let now = Instant::now();
+                let before = counting.last.replace((now, reading.clone()));
+                let Some((at, before)) = before else { continue };
+                let Some(interval) = between(&before, &reading, now - at) else { continue };
+                let totals = match counting.set {
+                    Set::Software => &mut watched.software,
+                    Set::Hardware => &mut watched.hardware,
+                };
+                totals.get_or_insert_with(|| Totals::of(counting.set)).add(&interval);
+            }
+        }
+    }
+
+    /// The series of all pods, on `node`.
+    pub fn add(&mut self, series: &mut Series, node: &str) {
+        for (pod, watched) in &mut self.watched {
+            let labels = [node, &pod.namespace, &pod.name];
+            if let Some(Totals { counts, .. }) = &watched.software {
+                series.add(&POD_TASK_CLOCK, &labels, counts[0] / 1e9);
+                series.add(&POD_CONTEXT_SWITCHES, &labels, counts[1]);
+            }
+            if let Some(Totals { counts, scaling }) = &mut watched.hardware {
+                series.add(&POD_CYCLES, &labels, counts[0]);
+                series.add(&POD_INSTRUCTIONS, &labels, counts[1]);
+                series.add(&POD_LLC_MISSES, &labels, counts[2]);
+                series.add(&POD_SCALING, &labels, *scaling);
+                *scaling = 1.0; // of the interval up to the next scrape
+            }
+        }
+        series.add(&PERF_OPEN_FDS, &[], as_value(self.descriptors()));
+        series.add(&SERIES_DROPPED, &["perf_pods"], as_value(self.left_out));
+    }
+}
+
+impl Totals {
+    fn of(set: Set) -> Self {
+        Self { counts: vec![0.0; set.len()], scaling: 1.0 }
+    }
+
+    fn add(&mut self, interval: &Self) {
+        self.scaling = self.scaling.min(interval.scaling);
+        for (total, count) in self.counts.iter_mut().zip(&interval.counts) {
+            *total += count;
+        }
+    }
+}
+
+/// What was counted between two readings, scaled to the whole of it; none when that cannot be told.
+///
+/// The first readings of a group may claim to have been enabled for minutes before it was opened. An interval that
+/// was longer by the kernel's clock than by ours is such a one.
+fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
+    let enabled = now.enabled.checked_sub(before.enabled)?;
+    let running = now.running.checked_sub(before.running)?;
+    // the two clocks are read one after the other
+    let longest = wall + wall / 50 + Duration::from_millis(1);
+    if enabled > longest || running > enabled {
+        return None;
+    }
+    let counts = now.counts.iter().zip(&before.counts).map(|(now, before)| now.checked_sub(*before));
+    let counts: Vec<_> = counts.collect::<Option<_>>()?;
+    if running.is_zero() && !enabled.is_zero() {
+        // somebody else had the counters all the time
+        return None;
+    }
+    let scaling = if enabled.is_zero() { 1.0 } else { running.as_secs_f64() / enabled.as_secs_f64() };
+    Some(Totals { counts: counts.into_iter().map(|count| count_as_value(count) / scaling).collect(), scaling })
+}
+
+/// Tries whether a set can be counted here at all.
+fn probe(
+    layer: &dyn Layer,
+    root: &Path,
+    online: &BTreeSet<usize>,
+    set: Set,
+) -> Result<(), (CollectorState, String)> {
+    if !cgroup::is_v2(root) {
+        let words = format!(
+            "{} is no hierarchy of cgroup v2, without which no pod can be told from another: start the node with \
+             cgroup v2, or name the hierarchy with --cgroup-root",
+            root.display()
+        );
+        return Err((CollectorState::Absent, words));
+    }
+    let cpu = online.first().copied().unwrap_or_default();
+    let opened = cgroup::open(root).and_then(|root| layer.open(&root, cpu, set));
+    opened.map(drop).map_err(|error| why_not(&error))
+}
+
+/// Why the kernel does not count, and what to do.
+fn why_not(error: &io::Error) -> (CollectorState, String) {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let words = format!(
+                "the kernel does not let the agent count ({error}): give it the capability PERFMON, and a seccomp \
+                 profile that lets perf_event_open through (agent.perf.enabled of the chart does both)"
+            );
+            (CollectorState::Denied, words)
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
+            let words = "this machine has no counters for it: virtual machines get them from their host only";
+            (CollectorState::Absent, words.to_owned())
+        }
+        _ => (CollectorState::Error, format!("perf_event_open failed: {error}")),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are never so many")]
+fn as_value(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "of one interval: exact for months")]
+fn count_as_value(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Where the kubelet puts pods: paths in the hierarchy of cgroup v2, and the CPUs that they may use.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+/// Whether `root` is a hierarchy of cgroup v2.
+pub fn is_v2(root: &Path) -> bool {
+    root.join("cgroup.controllers").is_file()
+}
+
+/// The folder of a pod, whichever driver the kubelet has and whichever class of service the pod is in.
+pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
+    // It comes from the API server, and becomes a path.
+    if uid.is_empty() || !uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+        return None;
+    }
+    let flat = uid.replace('-', "_");
+    let candidates = ["", "burstable", "besteffort"].into_iter().flat_map(|class| {
+        let (folder, slice, prefix) = match class {
+            "" => (String::new(), String::new(), String::new()),
+            class => (format!("{class}/"), format!("kubepods-{class}.slice/"), format!("{class}-")),
+        };
+        [
+            format!("kubepods/{folder}pod{uid}"),
+            format!("kubepods.slice/{slice}kubepods-{prefix}pod{flat}.slice"),
+        ]
+    });
+    candidates.map(|path| root.join(path)).find(|path| path.is_dir())
+}
+
+/// The folder as `perf_event_open` takes it.
+pub fn open(folder: &Path) -> std::io::Result<File> {
+    File::open(folder)
+}
+
+/// The CPUs that the containers of a pod may use; none when its cgroups do not say.
+pub fn cpus(folder: &Path) -> Option<BTreeSet<usize>> {
+    let containers = fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir());
+    let mut cpus = BTreeSet::new();
+    for container in containers {
+        cpus.extend(parse(&fs::read_to_string(container.path().join("cpuset.cpus.effective")).ok()?)?);
+    }
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+/// The CPUs of the machine that are on.
+pub fn online() -> BTreeSet<usize> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    parse(&text).unwrap_or_default()
+}
+
+/// A list as the kernel writes it: `0-3,8`.
+fn parse(text: &str) -> Option<BTreeSet<usize>> {
+    let mut cpus = BTreeSet::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        // no machine has more, and a range that is none must not be written out
+        if last >= 8192 {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_found_wherever_a_kubelet_puts_them_and_nowhere_else() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!is_v2(root.path()));
+        for (uid, path) in [
+            ("a-1", "kubepods/poda-1"),
+            ("a-2", "kubepods/burstable/poda-2"),
+            ("a-3", "kubepods/besteffort/poda-3"),
+            ("a-4", "kubepods.slice/kubepods-poda_4.slice"),
+            ("a-5", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_5.slice"),
+        ] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+            assert_eq!(of_pod(root.path(), uid), Some(root.path().join(path)), "{uid}");
+        }
+        assert_eq!(of_pod(root.path(), "a-6"), None);
+        assert_eq!(of_pod(root.path(), "a-1/../poda-1"), None);
+        assert_eq!(of_pod(root.path(), ""), None);
+    }
+
+    #[test]
+    fn a_pod_may_use_what_its_containers_may() {
+        let pod = tempfile::tempdir().unwrap();
+        assert_eq!(cpus(pod.path()), None);
+        for (container, list) in [("a", "2-3\n"), ("b", "3,8\n")] {
+            fs::create_dir(pod.path().join(container)).unwrap();
+            fs::write(pod.path().join(container).join("cpuset.cpus.effective"), list).unwrap();
+        }
+        assert_eq!(cpus(pod.path()), Some([2, 3, 8].into()));
+        assert_eq!(parse("0-99999999999"), None);
+        assert_eq!(parse("x"), None);
+        assert!(!online().is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! Groups of perf events over a cgroup on one CPU: the seam to the kernel.
+
+use std::{fs::File, io, time::Duration};
+
+use perf_event::{
+    Builder, Counter, ReadFormat,
+    events::{Event, Hardware, Software},
+};
+
+/// What is counted together, so that one system call reads it and it is all of the same moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Set {
+    /// Nanoseconds on a CPU, context switches: the kernel counts them itself, everywhere.
+    Software,
+    /// Cycles, instructions, misses of the last cache: the CPU has to have counters that are not taken.
+    Hardware,
+}
+
+impl Set {
+    /// How many events there are in it, each of them a descriptor.
+    pub fn len(self) -> usize {
+        match self {
+            Self::Software => 2,
+            Self::Hardware => 3,
+        }
+    }
+}
+
+/// A group at one moment; everything since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// For how long it should have counted.
+    pub enabled: Duration,
+    /// For how long it did.
+    pub running: Duration,
+    /// The counts, in the order in which [`Set`] names them.
+    pub counts: Vec<u64>,
+}
+
+/// Whoever opens groups: the kernel, or a double of it in tests.
+///
+/// The hooks of the crate `perf-event2` would be such a double too, but to set them is `unsafe`.
+pub trait Layer: Send {
+    /// Counts `set` for the processes in `cgroup` while they are on `cpu`.
+    fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>>;
+}
+
+/// An open group; closed when it is dropped.
+pub trait Group: Send {
+    /// What it has counted.
+    fn read(&mut self) -> io::Result<Reading>;
+}
+
+/// The kernel's `perf_event_open`.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel;
+
+impl Layer for Kernel {
+    fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>> {
+        Ok(Box::new(match set {
+            Set::Software => {
+                Opened::new(cgroup, cpu, [Software::TASK_CLOCK, Software::CONTEXT_SWITCHES])?
+            }
+            Set::Hardware => Opened::new(
+                cgroup,
+                cpu,
+                [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS, Hardware::CACHE_MISSES],
+            )?,
+        }))
+    }
+}
+
+/// The leader and the others of a group.
+struct Opened {
+    leader: Counter,
+    others: Vec<Counter>,
+}
+
+impl Opened {
+    fn new<E: Event, const N: usize>(cgroup: &File, cpu: usize, events: [E; N]) -> io::Result<Self> {
+        let format = ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        let mut events = events.into_iter().map(|event| {
+            let mut builder = Builder::new(event);
+            // what the kernel does for a process is a part of what the process costs
+            builder.observe_cgroup(cgroup).one_cpu(cpu).include_kernel().read_format(format);
+            builder
+        });
+        let mut leader = events.next().expect("no set is empty").build()?;
+        let others = events.map(|mut event| event.enabled(true).build_with_group(&mut leader));
+        let others = others.collect::<io::Result<_>>()?;
+        leader.enable_group()?;
+        Ok(Self { leader, others })
+    }
+}
+
+impl Group for Opened {
+    fn read(&mut self) -> io::Result<Reading> {
+        let data = self.leader.read_group()?;
+        let (Some(enabled), Some(running)) = (data.time_enabled(), data.time_running()) else {
+            return Err(io::Error::other("the kernel did not say for how long it counted"));
+        };
+        let counters = std::iter::once(&self.leader).chain(&self.others);
+        let counts = counters.map(|counter| data.get(counter).map(|entry| entry.value()));
+        let counts = counts.collect::<Option<_>>();
+        let counts = counts.ok_or_else(|| io::Error::other("the kernel left out a count of a group"))?;
+        Ok(Reading { enabled, running, counts })
+    }
+}

@@ -1,0 +1,296 @@
+//! Counting, with a double of the kernel, and with the kernel itself.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+const CYCLES: usize = 0;
+
+/// A kernel that says what a test wants: each set has one reading for all groups, or an error.
+#[derive(Clone, Default)]
+struct Double(Arc<Mutex<Told>>);
+
+#[derive(Default)]
+struct Told {
+    software: Reading,
+    hardware: Option<Reading>,
+    open: usize,
+}
+
+struct DoubleGroup(Double, Set);
+
+impl Double {
+    fn with_hardware() -> Self {
+        let told = Told { software: reading(0, 0, &[0, 0]), hardware: Some(reading(0, 0, &[0; 3])), open: 0 };
+        Self(Arc::new(Mutex::new(told)))
+    }
+
+    fn says(&self, set: Set, reading: Reading) {
+        let mut told = self.0.lock().unwrap();
+        match set {
+            Set::Software => told.software = reading,
+            Set::Hardware => told.hardware = Some(reading),
+        }
+    }
+
+    fn open_groups(&self) -> usize {
+        self.0.lock().unwrap().open
+    }
+}
+
+impl Layer for Double {
+    fn open(&self, _: &File, _: usize, set: Set) -> io::Result<Box<dyn Group>> {
+        let mut told = self.0.lock().unwrap();
+        if set == Set::Hardware && told.hardware.is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        told.open += 1;
+        Ok(Box::new(DoubleGroup(self.clone(), set)))
+    }
+}
+
+impl Group for DoubleGroup {
+    fn read(&mut self) -> io::Result<Reading> {
+        let told = self.0.0.lock().unwrap();
+        Ok(match self.1 {
+            Set::Software => told.software.clone(),
+            Set::Hardware => told.hardware.clone().unwrap(),
+        })
+    }
+}
+
+impl Drop for DoubleGroup {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().open -= 1;
+    }
+}
+
+fn reading(enabled_micros: u64, running_micros: u64, counts: &[u64]) -> Reading {
+    Reading {
+        enabled: Duration::from_micros(enabled_micros),
+        running: Duration::from_micros(running_micros),
+        counts: counts.to_vec(),
+    }
+}
+
+/// A hierarchy with a cgroup for each of these uids.
+fn hierarchy(uids: &[&str]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("cgroup.controllers"), "cpu\n").unwrap();
+    for uid in uids {
+        let container = root.path().join("kubepods").join(format!("pod{uid}")).join("container");
+        fs::create_dir_all(&container).unwrap();
+        fs::write(container.join("cpuset.cpus.effective"), "0\n").unwrap();
+    }
+    root
+}
+
+fn pod(uid: &str) -> Pod {
+    Pod { namespace: "vision".into(), name: format!("pod-{uid}"), uid: uid.into() }
+}
+
+fn text(perf: &mut Perf) -> String {
+    let mut series = Series::default();
+    perf.add(&mut series, "node-a");
+    let text = Metrics::new().unwrap().render(&BTreeMap::new(), series).unwrap();
+    let of_pods = |line: &&str| line.starts_with("cairn_pod") || line.starts_with("cairn_agent_perf");
+    text.lines().filter(of_pods).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
+    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    assert_eq!(
+        metrics.collectors_page(),
+        "perf_hardware ok: counts for pods of actors\nperf_software ok: counts for pods of actors\n"
+    );
+    assert_eq!(double.open_groups(), 0, "the probes are closed");
+    perf.watch(&[pod("1")].into());
+    assert_eq!(double.open_groups(), 2);
+
+    // It claims to have been enabled for a quarter of an hour, and to have run for a moment of it.
+    double.says(Set::Hardware, reading(835_000_000, 300, &[1_000_000, 7, 7]));
+    double.says(Set::Software, reading(835_000_000, 300, &[9_000_000, 7]));
+    perf.read();
+    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5\n", "nothing is known of the first interval");
+
+    // Half of the time it counted: twice as much happened.
+    double.says(Set::Hardware, reading(835_000_100, 350, &[1_001_000, 2_507, 28]));
+    double.says(Set::Software, reading(835_000_100, 400, &[9_050_000, 10]));
+    perf.read();
+    insta::assert_snapshot!(text(&mut perf));
+}
+
+#[test]
+fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
+    let before = reading(1_000, 1_000, &[100]);
+    let wall = Duration::from_micros(500);
+    let added = |now: &Reading| between(&before, now, wall).map(|interval| interval.counts[CYCLES]);
+    assert_eq!(added(&reading(1_500, 1_500, &[150])), Some(50.0));
+    assert_eq!(added(&reading(42_300_000, 1_500, &[150])), None, "42 s within half a millisecond");
+    assert_eq!(added(&reading(900, 900, &[150])), None, "backwards");
+    assert_eq!(added(&reading(1_500, 1_500, &[99])), None, "fewer than before");
+    assert_eq!(added(&reading(1_500, 1_000, &[100])), None, "never scheduled");
+    assert_eq!(added(&reading(1_000, 1_000, &[100])), Some(0.0), "nobody ran");
+}
+
+#[test]
+fn what_cannot_be_counted_says_why() {
+    let (double, metrics) = (Double::default(), Metrics::new().unwrap());
+    let root = hierarchy(&["1"]);
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let page = metrics.collectors_page();
+    assert!(page.starts_with("perf_hardware absent: this machine has no counters for it"), "{page}");
+    perf.watch(&[pod("1")].into());
+    assert_eq!(double.open_groups(), 1, "software events alone");
+
+    let v1 = tempfile::tempdir().unwrap();
+    let mut perf = Perf::new(Box::new(double.clone()), v1.path(), 1000, &metrics);
+    let page = metrics.collectors_page();
+    assert!(page.contains("perf_software absent: ") && page.contains("no hierarchy of cgroup v2"), "{page}");
+    perf.watch(&[pod("1")].into());
+    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 0\n");
+
+    let (state, words) = why_not(&io::ErrorKind::PermissionDenied.into());
+    assert!(state == CollectorState::Denied && words.contains("the capability PERFMON"), "{words}");
+}
+
+#[test]
+fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
+    let uids: Vec<_> = (0..70).map(|n| n.to_string()).collect();
+    let root = hierarchy(&uids.iter().map(String::as_str).collect::<Vec<_>>());
+    let (double, metrics) = (Double::with_hardware(), Metrics::new().unwrap());
+    let pods: BTreeSet<_> = uids.iter().map(|uid| pod(uid)).collect();
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    perf.watch(&pods);
+    assert_eq!((double.open_groups(), perf.descriptors(), perf.left_out), (128, 64 * 5, 6));
+
+    let mut few = Perf::new(Box::new(double.clone()), root.path(), 23, &metrics);
+    few.watch(&pods);
+    assert_eq!((few.descriptors(), few.left_out), (20, 66), "four pods of one CPU");
+    drop(few);
+
+    fs::remove_dir_all(root.path().join("kubepods/pod0")).unwrap();
+    perf.watch(&[pod("0"), pod("1")].into());
+    assert_eq!(double.open_groups(), 2, "its cgroup is gone, the others are not wanted");
+    perf.watch(&BTreeSet::new());
+    assert_eq!(double.open_groups(), 0);
+}
+
+/// A hierarchy of cgroup v2 with a cgroup of a pod in it, both gone when it is dropped.
+struct Real {
+    root: TempDir,
+    pod: PathBuf,
+}
+
+impl Real {
+    fn mount() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(root.path()).output();
+        let output = mount.expect("the command `mount` is there");
+        assert!(
+            output.status.success(),
+            "this test needs to mount a hierarchy of cgroup v2, as root: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let folder = format!("cairn-test-{}", std::process::id());
+        let pod = root.path().join(folder);
+        fs::create_dir_all(pod.join("kubepods/pod1/container")).unwrap();
+        Self { root, pod }
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        for folder in ["kubepods/pod1/container", "kubepods/pod1", "kubepods", ""] {
+            // what is left says `mount` below, and nobody else minds
+            let _ = fs::remove_dir(self.pod.join(folder));
+        }
+        let _ = Command::new("umount").arg(self.root.path()).status();
+    }
+}
+
+/// A process that works when it is told to, and says when it has.
+struct Worker {
+    process: Child,
+    tell: ChildStdin,
+    hear: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start() -> Self {
+        let work = "while read times; do i=0; while [ $i -lt $times ]; do i=$((i+1)); done; echo done; done";
+        let mut process = Command::new("sh")
+            .args(["-c", work])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, hear) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Self { process, tell, hear }
+    }
+
+    fn work(&mut self, times: u32) {
+        writeln!(self.tell, "{times}").unwrap();
+        let mut line = String::new();
+        self.hear.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+
+    /// What it has used of the CPUs, as the scheduler counts it.
+    fn cpu_seconds(&self) -> f64 {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.process.id())).unwrap();
+        text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
+    let real = Real::mount();
+    let metrics = Metrics::new().unwrap();
+    // the pod's folder lies in a cgroup of the test's own, which is the root that the agent is told
+    let mut perf = Perf::new(Box::new(Kernel), real.root.path(), 1000, &metrics);
+    let page = metrics.collectors_page();
+    assert!(page.contains("perf_software ok"), "{page}");
+    perf.root = real.pod.clone();
+    let mut worker = Worker::start();
+    fs::write(real.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string()).unwrap();
+    perf.watch(&[pod("1")].into());
+    assert!(perf.descriptors() > 0, "{page}");
+
+    worker.work(20_000);
+    perf.read();
+    let used_before = worker.cpu_seconds();
+    let mut switches = 0.0;
+    for _ in 0..4 {
+        worker.work(150_000);
+        perf.read();
+        switches = totals(&perf).1;
+    }
+    let used = worker.cpu_seconds() - used_before;
+    let (counted, _) = totals(&perf);
+    assert!(used > 0.1, "the worker used {used} s, too little to compare");
+    assert!((counted / used - 1.0).abs() < 0.05, "counted {counted} s, used {used} s");
+    assert!(switches >= 4.0, "it waited four times, and {switches} switches were counted");
+}
+
+/// Seconds on CPUs, and context switches, of the one pod.
+fn totals(perf: &Perf) -> (f64, f64) {
+    let totals = perf.watched.values().next().unwrap().software.clone().unwrap();
+    (totals.counts[0] / 1e9, totals.counts[1])
+}

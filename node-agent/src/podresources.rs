@@ -1,0 +1,162 @@
+//! Which pod holds which devices, CPUs and memory: the kubelet is asked over its socket, PodResources v1.
+
+pub mod wire;
+
+use std::{
+    error::Error as _,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tonic::{
+    Code, Request, Status,
+    client::Grpc,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+
+use crate::metrics::CollectorState;
+use wire::{ListPodResourcesRequest, ListPodResourcesResponse, PodResources};
+
+/// How long the kubelet may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(4);
+/// The largest answer that is read: a node of 500 pods with a hundred devices each is below it.
+const LARGEST: usize = 16 * 1024 * 1024;
+
+/// The kubelet behind a socket.
+#[derive(Debug)]
+pub struct Kubelet {
+    socket: PathBuf,
+    /// Kept as long as it works.
+    channel: Option<Channel>,
+    /// How long it may take to answer.
+    patience: Duration,
+}
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// Nothing is there.
+    #[error(
+        "there is no socket {}: mount the kubelet's folder pod-resources there (agent.podResources=Enabled of the chart), or \
+         name another with --pod-resources", .0.display()
+    )]
+    Absent(PathBuf),
+    /// It must not be opened.
+    #[error("{} may not be opened: the socket is root's, so the agent has to run as user 0, without any capability", .0.display())]
+    Denied(PathBuf),
+    /// Nobody listens, or the connection broke.
+    #[error("the kubelet does not answer on {path}: {words}; it is asked again", path = .0.display(), words = .1)]
+    Unreachable(PathBuf, String),
+    /// No answer in time.
+    #[error("the kubelet did not answer on {} in time; it is asked again", .0.display())]
+    Timeout(PathBuf),
+    /// It answers all clients together so many times a second and no more.
+    #[error("the kubelet asks for patience: {0}")]
+    Throttled(String),
+    /// It is no kubelet, or an old one.
+    #[error("what listens on {} knows no PodResources v1: is it the kubelet's socket?", .0.display())]
+    Unknown(PathBuf),
+    /// The answer makes no sense, or is a refusal.
+    #[error("the kubelet's answer cannot be used: {0}")]
+    Refused(String),
+}
+
+impl ListError {
+    /// How the collector fares with it.
+    pub fn state(&self) -> CollectorState {
+        match self {
+            Self::Absent(_) => CollectorState::Absent,
+            Self::Denied(_) => CollectorState::Denied,
+            _ => CollectorState::Error,
+        }
+    }
+
+    /// A closed set, used as metric label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Absent(_) => "absent",
+            Self::Denied(_) => "denied",
+            Self::Unreachable(..) => "unreachable",
+            Self::Timeout(_) => "timeout",
+            Self::Throttled(_) => "throttled",
+            Self::Unknown(_) => "unknown",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl Kubelet {
+    /// Connects to nobody yet.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into(), channel: None, patience: TIMEOUT }
+    }
+
+    /// Where the socket is.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What each pod of the node holds now.
+    pub async fn list(&mut self) -> Result<Vec<PodResources>, ListError> {
+        let answer = tokio::time::timeout(self.patience, self.ask()).await;
+        let answer = answer.unwrap_or_else(|_| Err(ListError::Timeout(self.socket.clone())));
+        // A kubelet that asks for patience is well; after anything else the next list begins with a new connection.
+        if !matches!(answer, Ok(_) | Err(ListError::Throttled(_))) {
+            self.channel = None;
+        }
+        answer
+    }
+
+    async fn ask(&mut self) -> Result<Vec<PodResources>, ListError> {
+        let channel = match &self.channel {
+            Some(channel) => channel.clone(),
+            None => self.channel.insert(self.connect().await?).clone(),
+        };
+        let mut kubelet = Grpc::new(channel).max_decoding_message_size(LARGEST);
+        kubelet.ready().await.map_err(|error| self.unreachable(&error))?;
+        let method = http::uri::PathAndQuery::from_static("/v1.PodResourcesLister/List");
+        let codec = ProstCodec::<ListPodResourcesRequest, ListPodResourcesResponse>::default();
+        let answer = kubelet.unary(Request::new(ListPodResourcesRequest {}), method, codec).await;
+        Ok(answer.map_err(|status| self.refused(&status))?.into_inner().pod_resources)
+    }
+
+    async fn connect(&self) -> Result<Channel, ListError> {
+        let unusable = || ListError::Unreachable(self.socket.clone(), "its path is not UTF-8".to_owned());
+        let path = self.socket.to_str().ok_or_else(unusable)?;
+        let endpoint = Endpoint::from_shared(format!("unix:{path}"));
+        let endpoint = endpoint.map_err(|error| self.unreachable(&error))?;
+        endpoint.connect().await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &tonic::transport::Error) -> ListError {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        let mut words = error.to_string();
+        while let Some(error) = cause {
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::NotFound) => return ListError::Absent(self.socket.clone()),
+                Some(io::ErrorKind::PermissionDenied) => return ListError::Denied(self.socket.clone()),
+                _ => words = error.to_string(),
+            }
+            cause = error.source();
+        }
+        ListError::Unreachable(self.socket.clone(), words)
+    }
+
+    fn refused(&self, status: &Status) -> ListError {
+        let words = status.message().to_owned();
+        match status.code() {
+            Code::ResourceExhausted => ListError::Throttled(words),
+            Code::Unimplemented => ListError::Unknown(self.socket.clone()),
+            Code::Unavailable => ListError::Unreachable(self.socket.clone(), words),
+            Code::Unknown if status.source().is_some() => ListError::Unreachable(self.socket.clone(), words),
+            code => ListError::Refused(format!("{code:?}: {words}")),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod fake;
+#[cfg(test)]
+mod tests;

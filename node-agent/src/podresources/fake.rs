@@ -1,0 +1,141 @@
+//! A kubelet's PodResources socket that answers what a test wants.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, Response},
+    routing::post,
+};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use prost::{Message as _, bytes::Bytes};
+use tokio::{
+    net::UnixListener,
+    task::{AbortHandle, JoinSet},
+};
+
+use super::wire::{
+    ContainerDevices, ContainerMemory, ContainerResources, ListPodResourcesResponse, NumaNode, PodResources,
+    TopologyInfo,
+};
+
+/// What it says to each question.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// These pods.
+    Pods(Vec<PodResources>),
+    /// A code of gRPC's and a message.
+    Status(i32, &'static str),
+    /// Bytes that are no message.
+    Garbage(Vec<u8>),
+    /// Nothing, for ever.
+    Silence,
+}
+
+/// It answers until it is dropped; then its socket is gone, too.
+pub struct FakeKubelet {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+    server: AbortHandle,
+}
+
+struct Shared {
+    answer: Mutex<Answer>,
+    asked: AtomicUsize,
+}
+
+impl FakeKubelet {
+    pub fn start(socket: &Path, answer: Answer) -> Self {
+        let listener = UnixListener::bind(socket).unwrap();
+        let shared = Arc::new(Shared { answer: Mutex::new(answer), asked: AtomicUsize::new(0) });
+        let list = post(list).with_state(Arc::clone(&shared));
+        let service =
+            TowerToHyperService::new(Router::<()>::new().route("/v1.PodResourcesLister/List", list));
+        let server = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let service = service.clone();
+                connections.spawn(async move {
+                    let server = Builder::new(TokioExecutor::new()).http2_only();
+                    // a client that goes ends its connection, one way or another
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Self { socket: socket.to_owned(), shared, server: server.abort_handle() }
+    }
+
+    /// Answers something else from now on.
+    pub fn says(&self, answer: Answer) {
+        *self.shared.answer.lock().unwrap() = answer;
+    }
+
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        self.shared.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for FakeKubelet {
+    fn drop(&mut self) {
+        self.server.abort();
+        std::fs::remove_file(&self.socket).unwrap();
+    }
+}
+
+async fn list(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    shared.asked.fetch_add(1, Ordering::Relaxed);
+    let answer = shared.answer.lock().unwrap().clone();
+    let (message, code, words) = match answer {
+        Answer::Pods(pod_resources) => (ListPodResourcesResponse { pod_resources }.encode_to_vec(), 0, ""),
+        Answer::Status(code, words) => (Vec::new(), code, words),
+        Answer::Garbage(bytes) => (bytes, 0, ""),
+        Answer::Silence => std::future::pending().await,
+    };
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", code.to_string().parse().unwrap());
+    trailers.insert("grpc-message", words.parse().unwrap());
+    let mut body = Vec::new();
+    if code == 0 {
+        // not compressed, so many bytes
+        body.push(0);
+        body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        body.extend(message);
+    }
+    let body = Full::new(Bytes::from(body)).with_trailers(async move { Some(Ok(trailers)) });
+    Response::builder().header("content-type", "application/grpc").body(Body::new(body)).unwrap()
+}
+
+/// A pod of one container with devices of one resource.
+pub fn pod(namespace: &str, name: &str, resource: &str, ids: &[&str]) -> PodResources {
+    let devices = ContainerDevices {
+        resource_name: resource.to_owned(),
+        device_ids: ids.iter().map(|&id| id.to_owned()).collect(),
+    };
+    let container = ContainerResources {
+        name: "actor".to_owned(),
+        devices: vec![devices],
+        ..ContainerResources::default()
+    };
+    PodResources { name: name.to_owned(), namespace: namespace.to_owned(), containers: vec![container] }
+}
+
+/// Memory of a type on these NUMA domains.
+pub fn memory(memory_type: &str, domains: &[i64]) -> ContainerMemory {
+    let nodes = domains.iter().map(|&id| NumaNode { id }).collect();
+    ContainerMemory { memory_type: memory_type.to_owned(), topology: Some(TopologyInfo { nodes }) }
+}
