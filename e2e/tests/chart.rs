@@ -74,7 +74,8 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
 
     // Without an agent: what it needed goes.
     let chart = tree("charts/cairn");
-    let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "--set=operator.replicas=1"];
+    let settings = ["--set=operator.replicas=1", "--set=agent.install=false"];
+    let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE].into_iter().chain(settings);
     let upgraded = cluster.helm(upgrade).await.unwrap();
     assert_eq!(upgraded.stderr, "", "a warning");
     assert!(upgraded.stdout.contains("There is no node agent"), "{}", upgraded.stdout);
@@ -129,6 +130,11 @@ async fn values_that_nobody_reads_are_refused() {
         ("operator.replica=1", "at '/operator': additional properties 'replica' not allowed"),
         ("operator.replicas=2", "at '/operator/replicas': value must be one of 0, 1"),
         ("operator.log.format=xml", "at '/operator/log/format': value must be one of 'text', 'json'"),
+        ("metrics.podMonitor.interval=15", "at '/metrics/podMonitor/interval': got number, want string"),
+        (
+            "agent.podResources=yes",
+            "at '/agent/podResources': value must be one of 'Auto', 'Enabled', 'Disabled'",
+        ),
         ("agent.resources.limit.cpu=1", "at '/agent/resources': additional properties 'limit' not allowed"),
         ("agent.nodeSelector.gpu=true", "at '/agent/nodeSelector/gpu': got boolean, want string"),
         (

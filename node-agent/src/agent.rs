@@ -1,7 +1,6 @@
 //! The agent's loop: descriptions, Nodes and NodeTopologies come in, differences go out.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     sync::{
         Arc,
@@ -32,11 +31,12 @@ use crate::{
     allocations::Allocations,
     failure::{Failure, watch_words},
     hardware::reading::DeviceReading,
-    metrics::{CollectorState, Metrics},
+    metrics::Metrics,
     perf,
+    problems::Problems,
     publish::{Outcome, Wanted, publish},
     roster::{NodeMeta, Roster, Task},
-    source::{Collector, Problem, Reading, Source, SourceError},
+    source::Source,
 };
 
 /// How often a source is asked; a change counts at the second look, so it is published within 2 s.
@@ -336,114 +336,4 @@ async fn ask<T: Send + 'static>(
         (source, answer)
     });
     task.await.expect("a source does not panic, and its task is not aborted")
-}
-
-/// What is wrong with a source now, so that each problem is said and counted once.
-#[derive(Debug, Default)]
-pub struct Problems {
-    of_source: Option<String>,
-    of_places: BTreeMap<String, Problem>,
-    collectors: Vec<Collector>,
-}
-
-impl Problems {
-    /// Logs and counts what is new, says what is mended, and sets the state of the collector.
-    pub fn note(&mut self, collector: &str, reading: &Result<Reading, SourceError>, metrics: &Metrics) {
-        let count = |reason: &str| metrics.count_collect_error(collector, reason);
-        let reading = match reading {
-            Ok(reading) => reading,
-            Err(error) => {
-                let (state, reason) = if error.is_denied() {
-                    (CollectorState::Denied, "denied")
-                } else {
-                    (CollectorState::Error, "unreadable")
-                };
-                metrics.set_collector(collector, state);
-                let message = error.to_string();
-                if self.of_source.as_ref() != Some(&message) {
-                    error!("{message}; what was read last stays in force");
-                    count(reason);
-                }
-                self.of_source = Some(message);
-                return;
-            }
-        };
-        if self.of_source.take().is_some() {
-            info!("the descriptions can be read again");
-        }
-        for (place, problem) in &reading.problems {
-            if self.of_places.get(place) != Some(problem) {
-                error!(file = place, "{problem}; what was good of it before stays in force");
-                count(problem.reason.into());
-            }
-        }
-        for place in self.of_places.keys().filter(|place| !reading.problems.contains_key(*place)) {
-            info!(file = place, "it is in order again");
-        }
-        self.of_places.clone_from(&reading.problems);
-        if reading.collectors.is_empty() {
-            let state = if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error };
-            metrics.set_collector(collector, state);
-        }
-        self.note_collectors(&reading.collectors, metrics);
-    }
-
-    /// Sets the state of each collector, and says once what is to be done to get what it would report.
-    fn note_collectors(&mut self, collectors: &[Collector], metrics: &Metrics) {
-        for now in collectors {
-            metrics.set_collector(now.name, now.state);
-            if self.collectors.contains(now) {
-                continue;
-            }
-            match now.state {
-                CollectorState::Ok => info!(collector = now.name, "reports"),
-                CollectorState::Absent => info!(collector = now.name, "has nothing to report: {}", now.words),
-                CollectorState::Denied | CollectorState::Error => {
-                    warn!(collector = now.name, "does not report: {}", now.words);
-                    metrics.collect_errors.with_label_values(&[<&str>::from(now.state)]).inc();
-                }
-            }
-        }
-        self.collectors = collectors.to_vec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{metrics::Series, source::ProblemReason};
-
-    #[test]
-    fn a_problem_is_counted_once_until_it_is_mended() {
-        let metrics = Metrics::new().unwrap();
-        let mut problems = Problems::default();
-        let problem = Problem { reason: ProblemReason::Malformed, message: "no".into() };
-        let bad = Reading { problems: BTreeMap::from([("a.yaml".into(), problem)]), ..Reading::default() };
-        let mut counted = |reading| {
-            problems.note("described", &reading, &metrics);
-            let text = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
-            let of = |name: &str| {
-                text.lines().find_map(|line| line.strip_prefix(name)).map(|n| n.trim().to_owned())
-            };
-            (
-                of(r#"cairn_agent_collector_state{collector="described",state="ok"}"#).unwrap(),
-                of(r#"cairn_agent_collect_errors_total{collector="described",reason="malformed"}"#)
-                    .unwrap_or_default(),
-                of(r#"cairn_agent_collect_errors_total{collector="described",reason="denied"}"#)
-                    .unwrap_or_default(),
-            )
-        };
-        let counts = |ok: &str, malformed: &str, denied: &str| (ok.into(), malformed.into(), denied.into());
-        assert_eq!(counted(Ok(Reading::default())), counts("1", "", ""));
-        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
-        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
-        assert_eq!(counted(Ok(Reading::default())), counts("1", "1", ""));
-        assert_eq!(counted(Ok(bad)), counts("0", "2", ""));
-        let denied = || SourceError::Unreadable {
-            path: "folder".into(),
-            source: std::io::ErrorKind::PermissionDenied.into(),
-        };
-        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
-        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
-    }
 }

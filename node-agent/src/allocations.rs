@@ -151,9 +151,9 @@ fn note(metrics: &Metrics, error: &ListError, failing: &mut Option<&'static str>
     let reason = error.reason();
     match error {
         ListError::Throttled(_) => metrics.count_collect_error(COLLECTOR, reason),
-        ListError::Absent(_) => metrics.tell_collector(COLLECTOR, error.state(), &error.to_string()),
         _ => {
-            if *failing != Some(reason) {
+            // To have no kubelet is no failure either.
+            if *failing != Some(reason) && error.state() != CollectorState::Absent {
                 metrics.count_collect_error(COLLECTOR, reason);
             }
             metrics.tell_collector(COLLECTOR, error.state(), &error.to_string());

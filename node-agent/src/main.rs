@@ -13,9 +13,10 @@ mod http;
 mod leases;
 mod metrics;
 mod names;
-mod podresources;
 mod perf;
+mod podresources;
 mod pods;
+mod problems;
 mod publish;
 mod roster;
 mod source;
@@ -33,13 +34,14 @@ use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    agent::{Agent, Problems},
+    agent::Agent,
     allocations::{ASK_EVERY, Allocations},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
     hardware::{child, hwloc},
     metrics::{CollectorState, Metrics},
     perf::Perf,
     podresources::Kubelet,
+    problems::Problems,
     source::{Described, Machine, Source, SourceError},
 };
 

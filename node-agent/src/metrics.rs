@@ -100,19 +100,21 @@ impl Metrics {
         collectors.insert(collector.to_owned(), Collector { state: now, words: String::new(), took });
     }
 
-    /// Notes how a collector fares, why, and what to do about it; logged when it differs from before.
-    pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) {
+    /// Notes how a collector fares, why, and what to do about it; logged when it differs from before, which is answered.
+    pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) -> bool {
         let mut collectors = self.collectors();
         let before = collectors.get(collector);
         let took = before.and_then(|before| before.took);
-        if before.is_none_or(|before| before.state != now || before.words != words) {
-            let state = <&str>::from(now);
+        let is_new = before.is_none_or(|before| before.state != now || before.words != words);
+        if is_new {
+            let (state, said) = (<&str>::from(now), if words.is_empty() { "it reports" } else { words });
             match now {
-                CollectorState::Ok | CollectorState::Absent => info!(collector, state, "{words}"),
-                CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{words}"),
+                CollectorState::Ok | CollectorState::Absent => info!(collector, state, "{said}"),
+                CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{said}"),
             }
         }
         collectors.insert(collector.to_owned(), Collector { state: now, words: words.to_owned(), took });
+        is_new
     }
 
     /// Notes how long a collector's last look took; only those that have a state are known.

@@ -233,7 +233,10 @@ fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
         return None;
     }
     let scaling = if enabled.is_zero() { 1.0 } else { running.as_secs_f64() / enabled.as_secs_f64() };
-    Some(Totals { counts: counts.into_iter().map(|count| count_as_value(count) / scaling).collect(), scaling })
+    Some(Totals {
+        counts: counts.into_iter().map(|count| count_as_value(count) / scaling).collect(),
+        scaling,
+    })
 }
 
 /// Tries whether a set can be counted here at all.

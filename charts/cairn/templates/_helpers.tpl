@@ -17,7 +17,7 @@ app.kubernetes.io/component: {{ .component }}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* Where the agent reads its machines; empty when there is nothing for it to do. */}}
+{{/* Where the agent reads its machines; empty when it looks at the hardware of its node. */}}
 {{- define "cairn.agent.simulate" -}}
 {{- if and .Values.agent.topologies .Values.agent.simulate -}}
 {{- fail "agent.topologies and agent.simulate both say where machines are described; set one of them" -}}

@@ -58,9 +58,7 @@ pub struct Kernel;
 impl Layer for Kernel {
     fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>> {
         Ok(Box::new(match set {
-            Set::Software => {
-                Opened::new(cgroup, cpu, [Software::TASK_CLOCK, Software::CONTEXT_SWITCHES])?
-            }
+            Set::Software => Opened::new(cgroup, cpu, [Software::TASK_CLOCK, Software::CONTEXT_SWITCHES])?,
             Set::Hardware => Opened::new(
                 cgroup,
                 cpu,

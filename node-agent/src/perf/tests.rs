@@ -269,7 +269,8 @@ fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
     assert!(page.contains("perf_software ok"), "{page}");
     perf.root = real.pod.clone();
     let mut worker = Worker::start();
-    fs::write(real.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string()).unwrap();
+    fs::write(real.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string())
+        .unwrap();
     perf.watch(&[pod("1")].into());
     assert!(perf.descriptors() > 0, "{page}");
 

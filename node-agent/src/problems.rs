@@ -1,0 +1,105 @@
+//! What is wrong with a source: said once, counted once, and said again when it is mended.
+
+use std::collections::BTreeMap;
+
+use tracing::{error, info};
+
+use crate::{
+    metrics::{CollectorState, Metrics},
+    source::{Problem, Reading, SourceError},
+};
+
+/// What is wrong with a source now, so that each problem is said and counted once.
+#[derive(Debug, Default)]
+pub struct Problems {
+    of_source: Option<String>,
+    of_places: BTreeMap<String, Problem>,
+}
+
+impl Problems {
+    /// Logs and counts what is new, says what is mended, and sets the state of each collector.
+    pub fn note(&mut self, collector: &str, reading: &Result<Reading, SourceError>, metrics: &Metrics) {
+        let count = |reason: &str| metrics.count_collect_error(collector, reason);
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) => {
+                let (state, reason) = if error.is_denied() {
+                    (CollectorState::Denied, "denied")
+                } else {
+                    (CollectorState::Error, "unreadable")
+                };
+                metrics.set_collector(collector, state);
+                let message = error.to_string();
+                if self.of_source.as_ref() != Some(&message) {
+                    error!("{message}; what was read last stays in force");
+                    count(reason);
+                }
+                self.of_source = Some(message);
+                return;
+            }
+        };
+        if self.of_source.take().is_some() {
+            info!("the descriptions can be read again");
+        }
+        for (place, problem) in &reading.problems {
+            if self.of_places.get(place) != Some(problem) {
+                error!(file = place, "{problem}; what was good of it before stays in force");
+                count(problem.reason.into());
+            }
+        }
+        for place in self.of_places.keys().filter(|place| !reading.problems.contains_key(*place)) {
+            info!(file = place, "it is in order again");
+        }
+        self.of_places.clone_from(&reading.problems);
+        if reading.collectors.is_empty() {
+            let state = if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error };
+            metrics.set_collector(collector, state);
+        }
+        for now in &reading.collectors {
+            let is_new = metrics.tell_collector(now.name, now.state, &now.words);
+            if is_new && matches!(now.state, CollectorState::Denied | CollectorState::Error) {
+                metrics.count_collect_error(now.name, now.state.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{metrics::Series, source::ProblemReason};
+
+    #[test]
+    fn a_problem_is_counted_once_until_it_is_mended() {
+        let metrics = Metrics::new().unwrap();
+        let mut problems = Problems::default();
+        let problem = Problem { reason: ProblemReason::Malformed, message: "no".into() };
+        let bad = Reading { problems: BTreeMap::from([("a.yaml".into(), problem)]), ..Reading::default() };
+        let mut counted = |reading| {
+            problems.note("described", &reading, &metrics);
+            let text = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
+            let of = |name: &str| {
+                text.lines().find_map(|line| line.strip_prefix(name)).map(|n| n.trim().to_owned())
+            };
+            (
+                of(r#"cairn_agent_collector_state{collector="described",state="ok"}"#).unwrap(),
+                of(r#"cairn_agent_collect_errors_total{collector="described",reason="malformed"}"#)
+                    .unwrap_or_default(),
+                of(r#"cairn_agent_collect_errors_total{collector="described",reason="denied"}"#)
+                    .unwrap_or_default(),
+            )
+        };
+        let counts = |ok: &str, malformed: &str, denied: &str| (ok.into(), malformed.into(), denied.into());
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "", ""));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "1", ""));
+        assert_eq!(counted(Ok(bad)), counts("0", "2", ""));
+        let denied = || SourceError::Unreadable {
+            path: "folder".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
+        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
+        assert_eq!(counted(Err(denied())), counts("0", "2", "1"));
+    }
+}
