@@ -114,13 +114,11 @@ impl Agent {
             self.questions.send(question).await.ok()?;
             answer.await.ok()
         };
-        match timeout(READINGS_TIMEOUT, ask).await {
-            Ok(readings) => readings.unwrap_or_default(),
-            Err(_) => {
-                self.metrics.count_collect_error("devices", "timeout");
-                Vec::new()
-            }
+        let answer = timeout(READINGS_TIMEOUT, ask).await;
+        if answer.is_err() {
+            self.metrics.count_collect_error("devices", "timeout");
         }
+        answer.ok().flatten().unwrap_or_default()
     }
 
     /// Says which described nodes wait for their Node, each once.
@@ -305,13 +303,13 @@ fn descriptions(
                 Some(question) = questions.recv() => Some(question),
             };
             if let Some(question) = question {
-                let (source, readings) = ask(source, |source| source.counters()).await;
+                let (source, readings) = ask(source, Source::counters).await;
                 // a scrape that is gone wants no answer
                 let _ = question.send(readings);
                 return Some((Vec::new(), (source, problems, questions, ticks)));
             }
             let began = Instant::now();
-            let (source, reading) = ask(source, |source| source.read()).await;
+            let (source, reading) = ask(source, Source::read).await;
             problems.note(source.name(), &reading, &agent.metrics);
             agent.metrics.set_collect_duration(source.name(), began.elapsed());
             let changed =

@@ -113,6 +113,8 @@ pub async fn keep(
     every: Duration,
 ) -> Infallible {
     // Whose uid is not known is not told of, so nothing is until the pods are known.
+    let waits = "waits for the API server to tell which pods this node has";
+    metrics.tell_collector(COLLECTOR, CollectorState::Absent, waits);
     if pods.wait_until_ready().await.is_err() {
         std::future::pending::<()>().await; // the agent is stopping
     }
@@ -149,17 +151,16 @@ pub async fn keep(
 /// Counts a failure that is new; being asked for patience is counted each time, and is no failure.
 fn note(metrics: &Metrics, error: &ListError, failing: &mut Option<&'static str>) {
     let reason = error.reason();
-    match error {
-        ListError::Throttled(_) => metrics.count_collect_error(COLLECTOR, reason),
-        _ => {
-            // To have no kubelet is no failure either.
-            if *failing != Some(reason) && error.state() != CollectorState::Absent {
-                metrics.count_collect_error(COLLECTOR, reason);
-            }
-            metrics.tell_collector(COLLECTOR, error.state(), &error.to_string());
-            *failing = Some(reason);
-        }
+    if matches!(error, ListError::Throttled(_)) {
+        metrics.count_collect_error(COLLECTOR, reason);
+        return;
     }
+    // To have no kubelet is no failure either.
+    if *failing != Some(reason) && error.state() != CollectorState::Absent {
+        metrics.count_collect_error(COLLECTOR, reason);
+    }
+    metrics.tell_collector(COLLECTOR, error.state(), &error.to_string());
+    *failing = Some(reason);
 }
 
 #[cfg(test)]

@@ -256,9 +256,9 @@ mod tests {
         metrics.count_topology_changes(1);
         metrics.count_lease_error(Reason::Server);
         let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
-        let types: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert!(types.len() > 10, "{text}");
-        for line in types {
+        let families: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert!(families.len() > 10, "{text}");
+        for line in families {
             let (name, type_) = line.split_once(' ').unwrap();
             let known = AGENT.iter().find(|known| known.name() == name).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(type_ == "counter", known.kind() == names::Kind::Counter, "{name}");

@@ -7,7 +7,7 @@
 /// One family of series.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Name {
-    name: &'static str,
+    family: &'static str,
     kind: Kind,
     labels: &'static [&'static str],
     help: &'static str,
@@ -30,7 +30,7 @@ pub enum Kind {
 impl Name {
     /// The name of the family, as in `cairn_device_info`.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.family
     }
 
     /// What its values mean.
@@ -52,7 +52,7 @@ impl Name {
 /// Constants and the list of all of them, so that none is left out of the list.
 macro_rules! names {
     ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(#[doc = $help] pub static $constant: Name = Name { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+        $(#[doc = concat!("`", $name, "`.")] pub static $constant: Name = Name { family: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
         $(#[$doc])*
         #[cfg_attr(not(test), expect(dead_code, reason = "read by tests, of which one writes docs/metrics.md"))]
         pub static $list: &[&Name] = &[$(&$constant),*];

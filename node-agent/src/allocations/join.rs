@@ -103,10 +103,10 @@ pub fn device_of<'a>(spec: &'a NodeTopologySpec, id: &str) -> Option<&'a str> {
     let id = id.split("::").next().unwrap_or(id);
     let alone = id.rsplit('/').next().unwrap_or(id);
     let is_it = |device: &&crds::Device| {
-        let names = [Some(&device.id), device.uuid.as_ref()];
-        let named = |name: &str| names.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
+        let own = [Some(&device.id), device.uuid.as_ref()];
+        let is_called = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
         let address = device.pci_bus_id.as_deref().map(address);
-        named(id) || named(alone) || (address.is_some() && address == Some(self::address(alone)))
+        is_called(id) || is_called(alone) || (address.is_some() && address == Some(self::address(alone)))
     };
     spec.devices.iter().find(is_it).map(|device| device.id.as_str())
 }

@@ -102,7 +102,7 @@ mod tests {
             add(&mut series, &topologies, &[everything("gpu-0"), everything("gpu-9")]);
             let text = Metrics::new().unwrap().render(&topologies, series).unwrap();
             let of_device = |line: &&str| line.starts_with("cairn_device_") && line.contains("device=");
-            text.lines().filter(of_device).map(|line| format!("{line}\n")).collect::<String>()
+            text.lines().filter(of_device).collect::<Vec<_>>().join("\n")
         };
         insta::assert_snapshot!(text(Health::Degraded));
         assert_eq!(text(Health::Lost).lines().count(), 5, "its info and its health alone");

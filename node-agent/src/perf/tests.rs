@@ -101,7 +101,7 @@ fn text(perf: &mut Perf) -> String {
     perf.add(&mut series, "node-a");
     let text = Metrics::new().unwrap().render(&BTreeMap::new(), series).unwrap();
     let of_pods = |line: &&str| line.starts_with("cairn_pod") || line.starts_with("cairn_agent_perf");
-    text.lines().filter(of_pods).map(|line| format!("{line}\n")).collect()
+    text.lines().filter(of_pods).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
     double.says(Set::Hardware, reading(835_000_000, 300, &[1_000_000, 7, 7]));
     double.says(Set::Software, reading(835_000_000, 300, &[9_000_000, 7]));
     perf.read();
-    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5\n", "nothing is known of the first interval");
+    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5", "nothing is known of the first interval");
 
     // Half of the time it counted: twice as much happened.
     double.says(Set::Hardware, reading(835_000_100, 350, &[1_001_000, 2_507, 28]));
@@ -157,7 +157,7 @@ fn what_cannot_be_counted_says_why() {
     let page = metrics.collectors_page();
     assert!(page.contains("perf_software absent: ") && page.contains("no hierarchy of cgroup v2"), "{page}");
     perf.watch(&[pod("1")].into());
-    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 0\n");
+    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 0");
 
     let (state, words) = why_not(&io::ErrorKind::PermissionDenied.into());
     assert!(state == CollectorState::Denied && words.contains("the capability PERFMON"), "{words}");

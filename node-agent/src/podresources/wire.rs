@@ -76,6 +76,7 @@ pub struct NumaNode {
 }
 
 /// What was allocated for a claim.
+#[expect(clippy::struct_field_names, reason = "the names of the proto")]
 #[derive(Clone, PartialEq, Message)]
 pub struct DynamicResource {
     #[prost(string, tag = "2")]
@@ -87,6 +88,7 @@ pub struct DynamicResource {
 }
 
 /// One device of a claim.
+#[expect(clippy::struct_field_names, reason = "the names of the proto")]
 #[derive(Clone, PartialEq, Message)]
 pub struct ClaimResource {
     #[prost(string, tag = "2")]
