@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// How often a source is asked; a change counts at the second look, so it is published within 2 s.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How many nodes are published at once, at most.
 const AT_ONCE: u16 = 8;
@@ -68,6 +68,8 @@ pub struct Agent {
     nodes_known: AtomicBool,
     topologies: Api<NodeTopology>,
     cache: Store<NodeTopology>,
+    /// Of which Nodes and NodeTopologies changes are asked for.
+    watched: watcher::Config,
 }
 
 /// The ends of the caches into which the watches write.
@@ -78,13 +80,17 @@ pub struct Caches {
 }
 
 impl Agent {
-    /// An agent that serves nobody yet.
+    /// An agent that serves nobody yet, and `only` this node if there is one: an agent on each of a thousand nodes that
+    /// watched all of them would be a million watched objects.
     pub fn new(
         client: Client,
         metrics: Metrics,
         allocations: Allocations,
         perf: Option<perf::Shared>,
+        only: Option<&str>,
     ) -> (Arc<Self>, Caches) {
+        let all = watcher::Config::default();
+        let watched = only.map_or(all.clone(), |node| all.fields(&format!("metadata.name={node}")));
         let (nodes, nodes_writer) = store();
         let (cache, topologies_writer) = store();
         let (questions, asked) = mpsc::channel(16);
@@ -98,6 +104,7 @@ impl Agent {
             nodes_known: AtomicBool::new(false),
             topologies: Api::all(client),
             cache,
+            watched,
         };
         (Arc::new(agent), Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked })
     }
@@ -215,7 +222,7 @@ fn node_events(
     writer: Writer<NodeMeta>,
     agent: Arc<Agent>,
 ) -> impl Stream<Item = Vec<String>> + Send {
-    let events = watcher(Api::<NodeMeta>::all(client), watcher::Config::default())
+    let events = watcher(Api::<NodeMeta>::all(client), agent.watched.clone())
         .default_backoff()
         // The identity is all that is used of the Nodes of a large cluster.
         .modify(|node: &mut NodeMeta| {
@@ -254,7 +261,7 @@ fn topology_events(
     agent: Arc<Agent>,
 ) -> impl Stream<Item = Vec<String>> + Send {
     let served = Arc::clone(&agent);
-    let events = watcher(Api::<NodeTopology>::all(client), watcher::Config::default())
+    let events = watcher(Api::<NodeTopology>::all(client), agent.watched.clone())
         .default_backoff()
         .modify(move |topology: &mut NodeTopology| {
             topology.metadata.managed_fields = None;

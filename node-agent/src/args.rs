@@ -33,6 +33,9 @@ pub enum Command {
     /// Looks with hwloc, for the agent; question and answer are JSON on standard input and output.
     #[command(name = crate::hardware::PROBE_HWLOC, hide = true)]
     ProbeHwloc,
+    /// Looks with OpenCL, for the agent; the answer is JSON on standard output.
+    #[command(name = crate::hardware::PROBE_OPENCL, hide = true)]
+    ProbeOpencl,
 }
 
 /// What is printed, and how.
@@ -41,6 +44,14 @@ pub struct TopologyArgs {
     /// The form: for people, as a NodeTopology manifest, or as HiCR's own JSON.
     #[arg(short, long, value_enum, default_value_t = Form::Tree)]
     pub output: Form,
+
+    /// Adds what the devices say about themselves now, to the form for people.
+    #[arg(long)]
+    pub counters: bool,
+
+    /// Prints it again whenever it changes, until it is stopped.
+    #[arg(long)]
+    pub watch: bool,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -72,6 +83,12 @@ pub struct SourceArgs {
     /// To look at a copy of another machine's /sys and /proc, set `HWLOC_FSROOT` to the folder where they are.
     #[arg(long, env = "CAIRN_TOPOLOGY_FILE", value_name = "FILE", conflicts_with = "simulate")]
     pub topology_file: Option<PathBuf>,
+
+    /// The library of NVIDIA's driver, where the system's loader does not find it.
+    ///
+    /// With --topology-file, NVML is asked only if this is given.
+    #[arg(long, env = "CAIRN_NVML_LIBRARY", value_name = "FILE")]
+    pub nvml_library: Option<PathBuf>,
 
     /// The node that the agent runs on; machines described by --simulate name their nodes themselves.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]

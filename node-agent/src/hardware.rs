@@ -7,10 +7,16 @@
 pub mod changes;
 pub mod child;
 pub mod fit;
+pub mod fpga;
 pub mod hwloc;
 pub mod merge;
-#[allow(dead_code, reason = "what is read of devices and what tells it meet here")]
+pub mod nvml;
+pub mod opencl;
 pub mod reading;
+pub mod worker;
 
 /// The hidden subcommand that looks with hwloc.
 pub const PROBE_HWLOC: &str = "probe-hwloc";
+
+/// The hidden subcommand that looks with OpenCL.
+pub const PROBE_OPENCL: &str = "probe-opencl";

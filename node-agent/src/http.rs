@@ -123,6 +123,7 @@ mod tests {
             Metrics::new().unwrap(),
             Allocations::new(None),
             None,
+            None,
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

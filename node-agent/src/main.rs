@@ -37,7 +37,7 @@ use crate::{
     agent::Agent,
     allocations::{ASK_EVERY, Allocations},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
-    hardware::{child, hwloc},
+    hardware::{child, hwloc, opencl},
     metrics::{CollectorState, Metrics},
     perf::Perf,
     podresources::Kubelet,
@@ -81,8 +81,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.command {
         Some(Command::ProbeHwloc) => {
-            child::answer(|machine| hwloc::answer(&machine)).map_err(StartError::Output)
+            child::answer(Some(hwloc::MEMORY), |machine| hwloc::answer(&machine)).map_err(StartError::Output)
         }
+        Some(Command::ProbeOpencl) => child::answer(None, |()| opencl::answer()).map_err(StartError::Output),
         Some(Command::Topology(what)) => show(what),
         None => run_agent(args),
     };
@@ -95,15 +96,30 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what there is, once.
+/// Prints what there is, once or whenever it changes.
 fn show(what: TopologyArgs) -> Result<(), StartError> {
-    let TopologyArgs { output, mut source } = what;
+    let TopologyArgs { output, counters, watch, mut source } = what;
     if source.node_name.as_deref().is_none_or(str::is_empty) {
         source.node_name = Some(topology::host_name());
     }
-    let reading = choose_source(source)?.read()?;
-    let text = topology::render(&reading, output)?;
-    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(StartError::Output)
+    let mut source = choose_source(source)?;
+    let mut last = None;
+    loop {
+        let reading = source.read_all()?;
+        let counters = if counters { source.counters() } else { Vec::new() };
+        let text = topology::render(&reading, &counters, output)?;
+        if last.as_ref() != Some(&text) {
+            let mut out = io::stdout().lock();
+            io::Write::write_all(&mut out, text.as_bytes()).map_err(StartError::Output)?;
+            io::Write::flush(&mut out).map_err(StartError::Output)?;
+            last = Some(text);
+        }
+        if !watch {
+            return Ok(());
+        }
+        // There is no event for what a driver notices: it is asked now and then, as the agent does.
+        std::thread::sleep(agent::LOOK_EVERY);
+    }
 }
 
 fn run_agent(args: Args) -> Result<(), StartError> {
@@ -139,7 +155,7 @@ async fn run(args: Args) -> Result<(), StartError> {
         }
     }
     let client = Client::try_from(kube::Config::infer().await?)?;
-    let (agent, caches) = Agent::new(client.clone(), metrics, allocations, perf);
+    let (agent, caches) = Agent::new(client.clone(), metrics, allocations, perf, source.node());
     agent.roster.describe(&first?.topologies);
 
     let address = http.listen;
@@ -199,7 +215,7 @@ fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
         return Ok(Box::new(Described::new(path)));
     }
     let node = args.node_name.filter(|name| !name.is_empty()).ok_or(StartError::NoNode)?;
-    Ok(Box::new(Machine::new(node, args.topology_file)))
+    Ok(Box::new(Machine::new(node, args.topology_file, args.nvml_library)))
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {

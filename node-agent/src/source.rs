@@ -16,6 +16,8 @@ use std::{
 use crds::NodeTopologySpec;
 
 pub use described::Described;
+#[cfg(test)]
+pub use document::check;
 pub use machine::Machine;
 
 use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
@@ -27,13 +29,22 @@ pub trait Source: Send + 'static {
     /// Short and stable: the `collector` label of the metrics.
     fn name(&self) -> &'static str;
 
+    /// The only node that it is ever about, if there is one: then nothing else of the cluster needs to be watched.
+    fn node(&self) -> Option<&str> {
+        None
+    }
+
     /// What each node has now.
     fn read(&mut self) -> Result<Reading, SourceError>;
+
+    /// The same, waiting for those who take seconds to answer, of whom [`Self::read`] tells later.
+    fn read_all(&mut self) -> Result<Reading, SourceError> {
+        self.read()
+    }
 
     /// What the devices say about themselves now; nothing where they are only described.
     ///
     /// Takes milliseconds, and at most a second when a driver does not answer.
-    #[allow(dead_code, reason = "what is read of devices and what tells it meet here")]
     fn counters(&mut self) -> Vec<DeviceReading> {
         Vec::new()
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crds::{Device, Health, NodeTopology, NodeTopologySpec, hicr};
 
-use crate::{args::Form, source::Reading};
+use crate::{args::Form, hardware::reading::DeviceReading, source::Reading};
 
 /// Why nothing is printed.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +20,8 @@ pub enum Error {
     Several(usize),
 }
 
-/// The topologies of a reading in one of the forms.
-pub fn render(reading: &Reading, form: Form) -> Result<String, Error> {
+/// The topologies of a reading in one of the forms, with what devices say about themselves in the one for people.
+pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, Error> {
     if reading.topologies.is_empty() {
         let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
         let told = |words: &str| reading.problems.values().any(|problem| problem.message == words);
@@ -52,6 +52,11 @@ pub fn render(reading: &Reading, form: Form) -> Result<String, Error> {
         }
     }
     if form == Form::Tree {
+        for DeviceReading { device, quantities } in counters {
+            for (quantity, value) in quantities {
+                let _ = writeln!(text, "  {device} {quantity} {value}");
+            }
+        }
         for collector in reading.collectors.iter().filter(|it| !it.words.is_empty()) {
             let _ =
                 writeln!(text, "({} {}: {})", collector.name, <&str>::from(collector.state), collector.words);

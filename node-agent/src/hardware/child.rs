@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The most that a child may say.
@@ -138,24 +139,36 @@ fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
     None
 }
 
-/// The child's side: reads the question, and prints what `look` answers. To be the whole of the process.
+/// The child's side: prints what `look` answers to each question on the standard input. To be the whole of the process.
 ///
-/// A panic is an answer, too.
-pub fn answer<I: DeserializeOwned, T: Serialize>(look: impl FnOnce(I) -> Answer<T>) -> io::Result<()> {
+/// A panic is an answer, too. `memory` is the most that it may allocate, in bytes.
+pub fn answer<I: DeserializeOwned, T: Serialize>(
+    memory: Option<u64>,
+    mut look: impl FnMut(I) -> Answer<T>,
+) -> io::Result<()> {
+    if let Some(bytes) = memory {
+        // Whoever is killed for using too much may take the whole container along: it is refused the memory instead.
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        setrlimit(Resource::Data, limit)?;
+    }
     std::panic::set_hook(Box::new(|_| {}));
-    let mut question = Vec::new();
-    io::stdin().lock().read_to_end(&mut question)?;
-    let answer = match serde_json::from_slice(&question) {
-        Err(error) => Answer::Failed(format!("the question makes no sense: {error}")),
-        Ok(question) => {
-            let look = std::panic::AssertUnwindSafe(|| look(question));
-            std::panic::catch_unwind(look).unwrap_or_else(|panic| {
-                let words = panic.downcast_ref::<String>().map(String::as_str);
-                let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-                Answer::Failed(format!("a library failed: {words}"))
-            })
-        }
-    };
-    serde_json::to_writer(io::stdout().lock(), &answer)?;
-    io::stdout().lock().flush()
+    let questions = serde_json::Deserializer::from_reader(io::BufReader::new(io::stdin())).into_iter();
+    let mut out = io::stdout().lock();
+    for question in questions {
+        let answer = match question {
+            Err(error) => Answer::Failed(format!("the question makes no sense: {error}")),
+            Ok(question) => {
+                let look = std::panic::AssertUnwindSafe(|| look(question));
+                std::panic::catch_unwind(look).unwrap_or_else(|panic| {
+                    let words = panic.downcast_ref::<String>().map(String::as_str);
+                    let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+                    Answer::Failed(format!("a library failed: {words}"))
+                })
+            }
+        };
+        serde_json::to_writer(&mut out, &answer)?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(())
 }

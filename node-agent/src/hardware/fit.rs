@@ -176,4 +176,63 @@ mod tests {
         assert_eq!(gpu.compute_resources, [ComputeResource { type_: "Core".into(), count: 0 }]);
         assert_eq!(spec.links, [link("nic-0")]);
     }
+
+    /// Whatever drivers say, what is left keeps the rules that the API server holds it to, and a second look finds nothing.
+    #[test]
+    fn ten_thousand_topologies_of_anything_fit() {
+        let mut dice = fastrand::Rng::with_seed(3);
+        let names = ["", "a", "gpu-0", "numa-0", "\u{1}", "ü", "x\ny"];
+        let long = "l".repeat(200);
+        for _ in 0..10_000 {
+            let mut text = || match dice.usize(..=names.len()) {
+                at if at < names.len() => names[at].to_owned(),
+                _ => long.clone(),
+            };
+            let mut maybe = || Some(text());
+            let (ids, parents) = ([maybe(), maybe(), maybe(), maybe()], [maybe(), maybe(), maybe(), maybe()]);
+            let texts = [maybe(), maybe(), maybe(), maybe()];
+            let number = |dice: &mut fastrand::Rng| [0, -1, 7, i32::MAX, i32::MIN][dice.usize(..5)];
+            let devices = ids.iter().zip(parents).map(|(id, parent)| Device {
+                id: id.clone().unwrap_or_default(),
+                type_: texts[0].clone().unwrap_or_default(),
+                model: texts[1].clone(),
+                pci_bus_id: texts[2].clone(),
+                parent,
+                numa_node: Some(number(&mut dice)),
+                compute_resources: (0..dice.usize(..3))
+                    .map(|_| ComputeResource {
+                        type_: texts[dice.usize(..4)].clone().unwrap_or_default(),
+                        count: number(&mut dice),
+                    })
+                    .collect(),
+                ..Device::default()
+            });
+            let devices: Vec<_> = devices.collect();
+            let links = (0..dice.usize(..4)).map(|_| Link {
+                source: ids[dice.usize(..4)].clone().unwrap_or_default(),
+                destination: ids[dice.usize(..4)].clone().unwrap_or_default(),
+                kind: texts[3].clone().unwrap_or_default(),
+                bandwidth_bytes_per_second: Some(number(&mut dice).into()),
+                relative_latency: Some(number(&mut dice)),
+            });
+            let mut spec = NodeTopologySpec { links: links.collect(), devices };
+            fit(&mut spec);
+            assert_eq!(crate::source::check(&spec), Ok(()), "{spec:?}");
+            for device in &spec.devices {
+                let lengths = [
+                    Some(&device.id),
+                    Some(&device.type_),
+                    device.model.as_ref(),
+                    device.pci_bus_id.as_ref(),
+                ];
+                assert!(
+                    lengths.into_iter().flatten().all(|text| (1..=128).contains(&text.chars().count())),
+                    "{device:?}"
+                );
+                assert!(device.numa_node.is_none_or(|numa| (0..=4095).contains(&numa)), "{device:?}");
+            }
+            let again = spec.clone();
+            assert!(fit(&mut spec).is_empty() && spec == again, "{again:?}");
+        }
+    }
 }

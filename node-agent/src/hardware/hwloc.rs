@@ -8,8 +8,8 @@ mod domains;
 mod links;
 mod pci;
 
-#[cfg(test)]
-mod tests;
+pub use devices::short_vendor;
+pub use pci::{is_address, normal_address};
 
 use crds::NodeTopologySpec;
 use hwlocality::{
@@ -45,6 +45,10 @@ pub enum Error {
     #[error("hwloc fails: {0}")]
     Failed(String),
 }
+
+/// The most memory that hwloc may take, in bytes: a machine with a thousand processors takes a tenth of it, and a number
+/// that is wrong in a description would take gigabytes.
+pub const MEMORY: u64 = 192 * 1024 * 1024;
 
 /// Parts of hwloc that the agent does without. OpenCL and GL load the drivers of GPUs into the process, which cost 60 MiB
 /// and can hang; x86 moves the process from core to core to ask each, and `/sys` says the same.

@@ -2,16 +2,152 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Device, Health, NodeTopologySpec};
+use crds::{Device, Health, Link, NodeTopologySpec};
+
+/// Adds devices that somebody else found: to the board that is there already, or as a device of its own.
+///
+/// Boards are the same when their PCI address is, or their UUID. Of what both say the driver is believed, which knows
+/// its own device; where the board hangs is what it was.
+pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
+    for device in found {
+        let same = |known: &&mut Device| {
+            let equal = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
+            known.id == device.id
+                || equal(&known.pci_bus_id, &device.pci_bus_id)
+                || equal(&known.uuid, &device.uuid)
+        };
+        match spec.devices.iter_mut().find(same) {
+            Some(known) => {
+                let before = known.id.clone();
+                overlay(known, device);
+                let after = known.id.clone();
+                rename(spec, &before, &after);
+            }
+            None => spec.devices.push(device),
+        }
+    }
+}
+
+/// Adds what OpenCL found, which does not always know where its devices are: one without an address is taken for a board
+/// that is there already if that has the same maker.
+pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
+    let made_by = |vendor: &Option<String>| {
+        let boards = spec.devices.iter().filter(|it| it.pci_bus_id.is_some() && it.type_ != "NIC");
+        vendor.is_some() && boards.into_iter().any(|it| it.vendor == *vendor)
+    };
+    let (known, other): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|device| device.pci_bus_id.is_none() && made_by(&device.vendor));
+    drop(known);
+    for device in other {
+        match spec
+            .devices
+            .iter_mut()
+            .find(|it| it.id == device.id || it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
+        {
+            // Whoever else speaks of the board knows it better: OpenCL fills what nobody has said.
+            Some(board) => {
+                board.model = board.model.take().or(device.model);
+                if board.compute_resources.is_empty() {
+                    board.compute_resources = device.compute_resources;
+                }
+                if board.memory_spaces.is_empty() {
+                    board.memory_spaces = device.memory_spaces;
+                }
+            }
+            None => spec.devices.push(device),
+        }
+    }
+}
+
+/// Replaces the links of these kinds: whoever counts the links of a GPU knows them better than a matrix.
+pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
+    let kinds: BTreeSet<&str> = links.iter().map(|link| link.kind.as_str()).collect();
+    spec.links.retain(|link| !kinds.contains(link.kind.as_str()));
+    spec.links.extend(links);
+}
+
+fn overlay(known: &mut Device, device: Device) {
+    let Device { id, type_, vendor, model, pci_bus_id, uuid, driver, health, numa_node, parent, .. } = device;
+    if type_ != known.type_ {
+        // An accelerator of unknown kind turns out to be an FPGA: its name says what it is.
+        (known.id, known.type_) = (id, type_);
+    }
+    known.health = health;
+    for (known, found) in [
+        (&mut known.vendor, vendor),
+        (&mut known.model, model),
+        (&mut known.uuid, uuid),
+        (&mut known.driver, driver),
+        (&mut known.parent, parent),
+    ] {
+        *known = found.or(known.take());
+    }
+    known.pci_bus_id = known.pci_bus_id.take().or(pci_bus_id);
+    known.numa_node = known.numa_node.or(numa_node);
+    for resource in device.compute_resources {
+        match known.compute_resources.iter_mut().find(|it| it.type_ == resource.type_) {
+            Some(same) => *same = resource,
+            None => known.compute_resources.push(resource),
+        }
+    }
+    if !device.memory_spaces.is_empty() {
+        known.memory_spaces = device.memory_spaces;
+    }
+}
+
+/// Gives a device another id everywhere it is named.
+fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
+    if before == after {
+        return;
+    }
+    for device in spec.devices.iter_mut().filter(|device| device.parent.as_deref() == Some(before)) {
+        device.parent = Some(after.to_owned());
+    }
+    for link in &mut spec.links {
+        for end in [&mut link.source, &mut link.destination] {
+            if end == before {
+                after.clone_into(end);
+            }
+        }
+    }
+}
 
 /// What is remembered of a machine from one look to the next.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Devices that can be plugged, by id, as they were when they were last there.
     pluggable: BTreeMap<String, Device>,
+    /// What NVIDIA's driver found last.
+    driven: Vec<Device>,
 }
 
 impl Memory {
+    /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
+    /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
+    /// driver gave up, is nothing that a container can use.
+    pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Vec<Device>>) -> Vec<Device> {
+        let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
+        let Some(mut found) = found else {
+            return self.driven.iter().map(as_is(Health::Unknown)).collect();
+        };
+        let listed = |list: &[Device], device: &Device| {
+            list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
+        };
+        let gone = self.driven.iter().filter(|it| it.type_ == "GPU" && !listed(&found, it));
+        let gone: Vec<_> = gone.map(as_is(Health::Lost)).collect();
+        let foreign = spec.devices.iter().filter(|it| {
+            it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia") && it.pci_bus_id.is_some()
+        });
+        let foreign =
+            foreign.filter(|it| !listed(&found, it) && !listed(&gone, it)).map(as_is(Health::Unknown));
+        let foreign: Vec<_> = foreign.collect();
+        // A GPU that was lost stays known, so that it stays lost.
+        found.extend(gone);
+        self.driven.clone_from(&found);
+        found.extend(foreign);
+        found
+    }
+
     /// Adds the devices that were there before and are not now, as lost.
     ///
     /// They stay until they come back, or the agent starts anew.
@@ -33,4 +169,103 @@ impl Memory {
 /// pods and virtual machines, and a processor or memory that was taken away is not there.
 fn is_pluggable(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "FPGA" | "NPU" | "Accelerator")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::{ComputeResource, MemorySpace};
+
+    fn board(id: &str, type_: &str, address: &str) -> Device {
+        let address = (!address.is_empty()).then(|| address.to_owned());
+        Device { id: id.into(), type_: type_.into(), pci_bus_id: address, ..Device::default() }
+    }
+
+    fn units(count: i32) -> Vec<ComputeResource> {
+        vec![ComputeResource { type_: "Streaming Multiprocessor".into(), count }]
+    }
+
+    #[test]
+    fn a_board_that_several_speak_of_is_there_once() {
+        let mut gpu = board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+        (gpu.numa_node, gpu.model, gpu.compute_resources) = (Some(1), Some("GA100".into()), units(100));
+        let other = Device { uuid: Some("GPU-2".into()), ..board("gpu-cuda1", "GPU", "") };
+        let mut spec = NodeTopologySpec { devices: vec![gpu, other], links: Vec::new() };
+        let mut seen = board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+        (seen.model, seen.uuid, seen.compute_resources) =
+            (Some("A100".into()), Some("GPU-1".into()), units(108));
+        let by_uuid =
+            Device { uuid: Some("GPU-2".into()), health: Health::Lost, ..board("gpu-x", "GPU", "") };
+        let new = board("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
+        add(&mut spec, vec![seen, by_uuid, new]);
+        let [gpu, other, _new] = &spec.devices[..] else { panic!("{spec:?}") };
+        assert_eq!(
+            (gpu.numa_node, gpu.model.as_deref(), gpu.uuid.as_deref()),
+            (Some(1), Some("A100"), Some("GPU-1"))
+        );
+        assert_eq!(gpu.compute_resources, units(108));
+        assert_eq!((other.id.as_str(), other.health), ("gpu-cuda1", Health::Lost));
+    }
+
+    #[test]
+    fn an_accelerator_that_turns_out_to_be_an_fpga_is_named_so_everywhere() {
+        let card = board("accelerator-0000:5e:00.0", "Accelerator", "0000:5e:00.0");
+        let link = Link {
+            source: "numa-0".into(),
+            destination: card.id.clone(),
+            kind: "PCIe".into(),
+            ..Link::default()
+        };
+        let part = Device { parent: Some(card.id.clone()), ..board("part", "FPGA", "") };
+        let mut spec = NodeTopologySpec { devices: vec![card, part], links: vec![link] };
+        add(&mut spec, vec![board("fpga-0000:5e:00.0", "FPGA", "0000:5e:00.0")]);
+        assert_eq!(spec.devices[0].id, "fpga-0000:5e:00.0");
+        assert_eq!(spec.devices[1].parent.as_deref(), Some("fpga-0000:5e:00.0"));
+        assert_eq!(spec.links[0].destination, "fpga-0000:5e:00.0");
+    }
+
+    #[test]
+    fn opencl_adds_what_nobody_else_has_and_overrules_nobody() {
+        let gpu = Device {
+            vendor: Some("nvidia".into()),
+            compute_resources: units(108),
+            ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0")
+        };
+        let mut spec = NodeTopologySpec { devices: vec![gpu], links: Vec::new() };
+        let space = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 7 }];
+        let of = |vendor: &str, device: Device| Device {
+            vendor: Some(vendor.into()),
+            compute_resources: units(1),
+            memory_spaces: space.clone(),
+            ..device
+        };
+        let found = vec![
+            of("nvidia", board("gpu-opencl0d0", "GPU", "")),
+            of("nvidia", board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0")),
+            of("xilinx", board("accelerator-opencl1d0", "Accelerator", "")),
+        ];
+        add_opencl(&mut spec, found);
+        let [gpu, card] = &spec.devices[..] else { panic!("{spec:?}") };
+        assert_eq!((&gpu.compute_resources, &gpu.memory_spaces), (&units(108), &space));
+        assert_eq!(card.id, "accelerator-opencl1d0");
+    }
+
+    #[test]
+    fn a_board_that_is_gone_is_lost_until_it_is_back_and_a_partition_is_not_missed() {
+        let mut memory = Memory::default();
+        let mut look = |devices: &[(&str, &str)]| {
+            let devices = devices.iter().map(|(id, type_)| board(id, type_, "")).collect();
+            let mut spec = NodeTopologySpec { devices, links: Vec::new() };
+            memory.add_lost(&mut spec);
+            spec.summary()
+        };
+        assert_eq!(
+            look(&[("gpu-0", "GPU"), ("mig-1", "GPU Partition"), ("nic-0", "NIC")]),
+            "1 GPU, 1 GPU Partition, 1 NIC"
+        );
+        assert_eq!(look(&[]), "1 GPU (1 lost)");
+        assert_eq!(look(&[]), "1 GPU (1 lost)");
+        assert_eq!(look(&[("gpu-0", "GPU"), ("gpu-1", "GPU")]), "2 GPU");
+        assert_eq!(look(&[("gpu-0", "GPU")]), "2 GPU (1 lost)");
+    }
 }

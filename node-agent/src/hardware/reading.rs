@@ -1,5 +1,7 @@
 //! What devices say about themselves at one moment: the seam between those who ask them and those who tell it on.
 
+use std::fmt;
+
 /// The quantities of one device at one moment.
 ///
 /// A device that does not answer has no reading, and a quantity that a device does not support is not in it:
@@ -57,6 +59,26 @@ pub enum Quantity {
         /// The number that the device gives the link.
         link: u32,
     },
+}
+
+/// For people, as in `temperature_celsius core`.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Utilization => f.write_str("utilization"),
+            Self::MemoryUtilization => f.write_str("memory_utilization"),
+            Self::MemoryUsedBytes => f.write_str("memory_used_bytes"),
+            Self::EnergyJoules => f.write_str("energy_joules"),
+            Self::PowerWatts => f.write_str("power_watts"),
+            Self::PowerLimitWatts => f.write_str("power_limit_watts"),
+            Self::TemperatureCelsius { sensor } => write!(f, "temperature_celsius {}", <&str>::from(sensor)),
+            Self::ClockHertz { domain } => write!(f, "clock_hertz {}", <&str>::from(domain)),
+            Self::ThrottleSeconds { reason } => write!(f, "throttle_seconds {}", <&str>::from(reason)),
+            Self::Errors { kind } => write!(f, "errors {}", <&str>::from(kind)),
+            Self::LinkTransmitBytes { link } => write!(f, "link_transmit_bytes {link}"),
+            Self::LinkReceiveBytes { link } => write!(f, "link_receive_bytes {link}"),
+        }
+    }
 }
 
 /// Where a temperature is taken: a value of the label `sensor`.

@@ -90,7 +90,7 @@ fn readable(path: &str) -> String {
 }
 
 /// What the API server would refuse with a sentence that names no file.
-fn check(spec: &NodeTopologySpec) -> Result<(), String> {
+pub fn check(spec: &NodeTopologySpec) -> Result<(), String> {
     let is_device = |id: &str| spec.devices.iter().any(|device| device.id == id);
     for (index, device) in spec.devices.iter().enumerate() {
         let at = format!("spec.devices[{index}]");

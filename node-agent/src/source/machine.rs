@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,8 +17,11 @@ use crate::{
         changes::{fingerprint, pcie_capacities, root},
         child::{Answer, Child},
         fit::fit,
-        hwloc,
-        merge::Memory,
+        fpga, hwloc,
+        merge::{self, Memory},
+        nvml::{self, Nvml},
+        opencl::Background,
+        reading::DeviceReading,
     },
     metrics::CollectorState,
 };
@@ -52,13 +55,23 @@ pub struct Machine {
     found: NodeTopologySpec,
     memory: Memory,
     hwloc_state: Collector,
+    /// None where a machine is described, and no library for it is named.
+    nvml: Option<Nvml>,
+    /// None where a machine is described.
+    opencl: Option<Background>,
     reading: Reading,
 }
 
 impl Machine {
     /// Looks at nothing yet.
-    pub fn new(node: impl Into<String>, description: Option<PathBuf>) -> Self {
+    ///
+    /// `description` is a file in hwloc's words, `nvml_library` is that of NVIDIA's driver where the system's loader does not
+    /// find it. Drivers are asked about the machine that the agent runs on only, but for a library that is named.
+    pub fn new(node: impl Into<String>, description: Option<PathBuf>, nvml_library: Option<PathBuf>) -> Self {
+        let described = description.is_some() || root() != Path::new("/");
         Self {
+            nvml: (!described || nvml_library.is_some()).then(|| Nvml::new(nvml_library.map(Into::into))),
+            opencl: (!described).then(Background::new),
             node: node.into(),
             description,
             root: root(),
@@ -113,6 +126,9 @@ impl Machine {
                 if self.description.is_none() {
                     self.widen_links();
                 }
+                if let Some(opencl) = &mut self.opencl {
+                    opencl.ask_again();
+                }
                 self.stamp = Some(stamp);
                 (CollectorState::Ok, String::new())
             }
@@ -144,8 +160,31 @@ impl Machine {
         }
     }
 
+    /// Puts together what everybody says.
     fn assemble(&mut self) -> Reading {
         let mut spec = self.found.clone();
+        let mut collectors = vec![self.hwloc_state.clone()];
+        if self.description.is_none() {
+            let (found, state) = fpga::read(&self.root);
+            merge::add(&mut spec, found);
+            collectors.push(state);
+        }
+        if let Some(nvml) = &self.nvml {
+            let has_gpu =
+                spec.devices.iter().any(|it| it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia"));
+            let outcome = nvml.devices();
+            collectors.push(nvml::collector(&outcome, has_gpu));
+            let (devices, links) =
+                outcome.map_or((None, Vec::new()), |found| (Some(found.devices), found.links));
+            let devices = self.memory.driven(&spec, devices);
+            merge::add(&mut spec, devices);
+            merge::replace_links(&mut spec, links);
+        }
+        if let Some(opencl) = &mut self.opencl {
+            let (found, state) = opencl.last();
+            merge::add_opencl(&mut spec, found);
+            collectors.push(state);
+        }
         self.memory.add_lost(&mut spec);
         let left_out = fit(&mut spec);
         let mut problems = BTreeMap::new();
@@ -153,13 +192,11 @@ impl Machine {
             let problem = Problem { reason: ProblemReason::TooLarge, message: left_out.join("; ") };
             problems.insert(self.node.clone(), problem);
         }
-        if self.hwloc_state.state == CollectorState::Error {
-            let place = self
-                .description
-                .as_ref()
-                .map_or_else(|| "hwloc".to_owned(), |path| path.display().to_string());
+        // A description that is bad is somebody's mistake; hardware that is, is the state of a collector.
+        if let (Some(path), CollectorState::Error) = (&self.description, self.hwloc_state.state) {
             let message = self.hwloc_state.words.clone();
-            problems.insert(place, Problem { reason: ProblemReason::Malformed, message });
+            problems
+                .insert(path.display().to_string(), Problem { reason: ProblemReason::Malformed, message });
         }
         let spec = match self.reading.topologies.get(&self.node) {
             Some(last) if **last == spec => Arc::clone(last),
@@ -169,13 +206,17 @@ impl Machine {
         let seen = self.stamp.is_some()
             && !(spec.devices.is_empty() && self.hwloc_state.state != CollectorState::Ok);
         let topologies = seen.then(|| (self.node.clone(), spec)).into_iter().collect();
-        Reading { topologies, problems, collectors: vec![self.hwloc_state.clone()] }
+        Reading { topologies, problems, collectors }
     }
 }
 
 impl Source for Machine {
     fn name(&self) -> &'static str {
         "machine"
+    }
+
+    fn node(&self) -> Option<&str> {
+        Some(&self.node)
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
@@ -186,5 +227,18 @@ impl Source for Machine {
         self.reading = self.assemble();
         self.looked = Some(Instant::now());
         Ok(self.reading.clone())
+    }
+
+    fn read_all(&mut self) -> Result<Reading, SourceError> {
+        let reading = self.read()?;
+        if self.opencl.as_mut().is_some_and(Background::wait) {
+            self.reading = self.assemble();
+            return Ok(self.reading.clone());
+        }
+        Ok(reading)
+    }
+
+    fn counters(&mut self) -> Vec<DeviceReading> {
+        self.nvml.as_ref().map(Nvml::counters).unwrap_or_default()
     }
 }

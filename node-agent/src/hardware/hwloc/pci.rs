@@ -62,3 +62,31 @@ pub fn normal_address(text: &str) -> String {
     };
     format!("{:0>4}:{rest}", domain.trim_start_matches('0'))
 }
+
+/// Whether a text is like `0000:3b:00.0`.
+pub fn is_address(text: &str) -> bool {
+    let Some((domain, rest)) = text.split_once(':') else { return false };
+    let Some((bus, rest)) = rest.split_once(':') else { return false };
+    let Some((slot, function)) = rest.split_once('.') else { return false };
+    let hex =
+        |part: &str, length: usize| part.len() >= length && part.bytes().all(|it| it.is_ascii_hexdigit());
+    hex(domain, 4) && hex(bus, 2) && hex(slot, 2) && hex(function, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_one_form_whoever_writes_them() {
+        for text in ["0000:3b:00.0", "00000000:3B:00.0", "3b:00.0"] {
+            assert_eq!(normal_address(text), "0000:3b:00.0");
+        }
+        assert_eq!(normal_address("00010000:01:00.0"), "10000:01:00.0");
+        assert!(is_address("0000:3b:00.0") && is_address("10000:01:00.0"));
+        for text in ["", "????", "0000:3b:00", "3b:00.0", "0000:3g:00.0"] {
+            assert!(!is_address(text), "{text}");
+        }
+        assert!(!is_address(&normal_address("?")));
+    }
+}

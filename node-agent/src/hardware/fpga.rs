@@ -1,0 +1,142 @@
+//! FPGAs, by the kernel's `fpga_manager` and `fpga_region` classes under `/sys`.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crds::{ComputeResource, Device, Health};
+
+use super::{changes::names, hwloc::is_address};
+use crate::{metrics::CollectorState, source::Collector};
+
+/// The FPGAs under a root, and how looking at them fares.
+///
+/// A card with an address has it; an FPGA on the board of a system on chip has the name of its manager.
+pub fn read(root: &Path) -> (Vec<Device>, Collector) {
+    let class = root.join("sys/class/fpga_manager");
+    let state = |state, words: &str| Collector { name: "fpga", state, words: words.to_owned() };
+    let managers = match fs::read_dir(&class) {
+        Ok(_) => names(&class),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let words = "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only";
+            return (Vec::new(), state(CollectorState::Denied, words));
+        }
+        Err(_) => Vec::new(),
+    };
+    if managers.is_empty() {
+        let words = "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class";
+        return (Vec::new(), state(CollectorState::Absent, words));
+    }
+    let regions = regions_by_address(root);
+    let mut devices = BTreeMap::new();
+    for manager in &managers {
+        let device = of_manager(root, &class.join(manager), manager, &regions);
+        devices.entry(device.id.clone()).or_insert(device);
+    }
+    (devices.into_values().collect(), state(CollectorState::Ok, ""))
+}
+
+fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {
+    let text = |file: &str| {
+        let text = fs::read_to_string(folder.join(file)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let address = pci_address(folder);
+    let numa = address.as_ref().and_then(|address| {
+        let file = root.join("sys/bus/pci/devices").join(address).join("numa_node");
+        fs::read_to_string(file).ok()?.trim().parse::<i32>().ok().filter(|numa| *numa >= 0)
+    });
+    let count = regions.get(&address).copied().unwrap_or(0);
+    let region = ComputeResource { type_: "FPGA Region".to_owned(), count };
+    Device {
+        id: format!("fpga-{}", address.as_deref().unwrap_or(manager)),
+        type_: "FPGA".to_owned(),
+        model: text("name"),
+        pci_bus_id: address,
+        health: match text("state").as_deref() {
+            Some(state) if state.contains("error") => Health::Degraded,
+            Some(_) => Health::Ok,
+            None => Health::Unknown,
+        },
+        numa_node: numa,
+        compute_resources: if count > 0 { vec![region] } else { Vec::new() },
+        ..Device::default()
+    }
+}
+
+/// How many regions there are on each card; those without an address belong to the board.
+fn regions_by_address(root: &Path) -> BTreeMap<Option<String>, i32> {
+    let class = root.join("sys/class/fpga_region");
+    let mut regions = BTreeMap::new();
+    for region in names(&class) {
+        let count: &mut i32 = regions.entry(pci_address(&class.join(region))).or_default();
+        *count = count.saturating_add(1);
+    }
+    regions
+}
+
+/// The address of the card that an entry of a class is on: the last one on the way to it.
+fn pci_address(entry: &Path) -> Option<String> {
+    let path: PathBuf = fs::canonicalize(entry).ok()?;
+    let steps = path.components().rev().filter_map(|step| step.as_os_str().to_str());
+    steps.filter(|step| is_address(step)).map(str::to_owned).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// An entry of a class, which is a link to where the device is.
+    fn entry(root: &Path, class: &str, name: &str, at: &str, files: &[(&str, &str)]) {
+        let folder = root.join("sys/devices").join(at).join(class).join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for (file, text) in files {
+            fs::write(folder.join(file), text).unwrap();
+        }
+        let class = root.join("sys/class").join(class);
+        fs::create_dir_all(&class).unwrap();
+        symlink(folder, class.join(name)).unwrap();
+    }
+
+    #[test]
+    fn cards_and_boards_are_found_with_their_regions() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let (found, collector) = read(root);
+        assert_eq!((found.len(), collector.state), (0, CollectorState::Absent));
+
+        let card = "pci0000:3a/0000:3a:00.0/0000:3b:00.0/fpga_region/region0/dfl-fme.0/dfl-fme-mgr.1";
+        entry(
+            root,
+            "fpga_manager",
+            "fpga0",
+            card,
+            &[("name", "DFL FPGA Manager\n"), ("state", "operating\n")],
+        );
+        for region in ["region0", "region1"] {
+            entry(root, "fpga_region", region, "pci0000:3a/0000:3a:00.0/0000:3b:00.0", &[]);
+        }
+        let bus = root.join("sys/bus/pci/devices/0000:3b:00.0");
+        fs::create_dir_all(&bus).unwrap();
+        fs::write(bus.join("numa_node"), "1\n").unwrap();
+        let files = [("name", "Xilinx Zynq FPGA Manager\n"), ("state", "write error: 0x00000001\n")];
+        entry(root, "fpga_manager", "fpga1", "soc/f8007000.devcfg", &files);
+        entry(root, "fpga_region", "region2", "soc/fpga-full", &[]);
+
+        let (found, collector) = read(root);
+        assert_eq!(collector.state, CollectorState::Ok);
+        let [card, board] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (card.id.as_str(), card.pci_bus_id.as_deref()),
+            ("fpga-0000:3b:00.0", Some("0000:3b:00.0"))
+        );
+        assert_eq!((card.numa_node, card.health), (Some(1), Health::Ok));
+        assert_eq!(card.compute_resources[0].count, 2);
+        assert_eq!((board.id.as_str(), board.health), ("fpga-fpga1", Health::Degraded));
+        assert_eq!(board.model.as_deref(), Some("Xilinx Zynq FPGA Manager"));
+        assert_eq!(board.compute_resources[0].count, 1);
+    }
+}

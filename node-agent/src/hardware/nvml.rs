@@ -1,0 +1,99 @@
+//! NVIDIA's GPUs, by their management library NVML, which comes with the driver and is loaded if it is there.
+
+mod counters;
+mod gpus;
+mod state;
+
+use std::{ffi::OsString, time::Duration};
+
+use crds::{Device, Link};
+
+use super::{
+    reading::DeviceReading,
+    worker::{Silence, Worker},
+};
+use crate::{metrics::CollectorState, source::Collector};
+
+pub use state::Trouble;
+
+/// How long NVML may take: the first question loads the driver's state, which takes a second on some machines.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// What NVML says that is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// GPUs and their partitions.
+    pub devices: Vec<Device>,
+    /// NVLinks between them.
+    pub links: Vec<Link>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Devices,
+    Counters,
+}
+
+/// What is answered.
+#[derive(Debug)]
+enum Answer {
+    Devices(Result<Found, Trouble>),
+    Counters(Vec<DeviceReading>),
+}
+
+/// NVML, asked on a thread of its own: a driver in trouble lets its callers wait for minutes.
+#[derive(Debug)]
+pub struct Nvml {
+    worker: Option<Worker<Question, Answer>>,
+}
+
+impl Nvml {
+    /// Loads nothing yet; `library` is the file to load, by default the one that the system's loader finds.
+    pub fn new(library: Option<OsString>) -> Self {
+        let mut state = state::State::new(library);
+        let worker = Worker::start("nvml", LIMIT, move |question| match question {
+            Question::Devices => Answer::Devices(state.ask(gpus::read)),
+            Question::Counters => Answer::Counters(state.ask(counters::read).unwrap_or_default()),
+        });
+        Self { worker: worker.ok() }
+    }
+
+    /// The GPUs of the machine.
+    pub fn devices(&self) -> Result<Found, Trouble> {
+        match self.ask(Question::Devices)? {
+            Answer::Devices(found) => found,
+            Answer::Counters(_) => Err(Trouble::Failed("it answers another question".to_owned())),
+        }
+    }
+
+    /// What the GPUs say about themselves; nothing of those that do not answer.
+    pub fn counters(&self) -> Vec<DeviceReading> {
+        match self.ask(Question::Counters) {
+            Ok(Answer::Counters(readings)) => readings,
+            Ok(Answer::Devices(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    fn ask(&self, question: Question) -> Result<Answer, Trouble> {
+        let Some(worker) = &self.worker else {
+            return Err(Trouble::Failed("the system gives no thread to ask it".to_owned()));
+        };
+        worker.ask(question).map_err(|silence| match silence {
+            Silence::Hangs => Trouble::Failed(format!(
+                "it does not answer within {LIMIT:?}: the driver hangs; it is not asked again before it answers (see \
+                 `dmesg`, and whether `nvidia-smi` hangs too)"
+            )),
+            Silence::Panicked => Trouble::Failed("it answers nonsense".to_owned()),
+        })
+    }
+}
+
+/// How NVML fares, given whether there is a GPU of NVIDIA at all.
+pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
+    let (state, words) = match outcome {
+        Ok(_) => (CollectorState::Ok, String::new()),
+        Err(trouble) => trouble.fares(has_gpu),
+    };
+    Collector { name: "nvml", state, words }
+}

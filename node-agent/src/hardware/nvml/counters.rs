@@ -1,0 +1,140 @@
+//! What GPUs say about themselves.
+
+use nvml_wrapper::{
+    Device, Nvml,
+    enum_wrappers::{
+        device::{Clock, EccCounter, MemoryError, PerformancePolicy, TemperatureSensor},
+        nv_link::UtilizationCountUnit,
+    },
+    enums::nv_link::Counter,
+    error::NvmlError,
+    sys_exports::field_id,
+};
+
+use super::gpus::{Gpu, LINKS, is_lost, list, number};
+use crate::hardware::reading::{
+    ClockDomain, DeviceReading, ErrorKind,
+    Quantity::{
+        self, ClockHertz, EnergyJoules, Errors, LinkReceiveBytes, LinkTransmitBytes, MemoryUsedBytes,
+        MemoryUtilization, PowerLimitWatts, PowerWatts, TemperatureCelsius, ThrottleSeconds, Utilization,
+    },
+    Sensor, ThrottleReason,
+};
+
+/// The hottest that a chip that still answers can be, in °C; above it is a sentinel.
+const HOTTEST: u32 = 200;
+
+/// What no GPU consumes, in mW; above it is a sentinel.
+const HUNGRIEST: u32 = 100_000_000;
+
+/// The readings of all GPUs and partitions that are there.
+pub fn read(nvml: &Nvml) -> Result<Vec<DeviceReading>, NvmlError> {
+    let mut readings = Vec::new();
+    for gpu in list(nvml)? {
+        // Some of what a lost GPU says is what it said last, and some is 0: a counter that would seem to start anew.
+        if is_lost(&gpu.handle) {
+            continue;
+        }
+        readings.push(DeviceReading { device: gpu.id.clone(), quantities: of_gpu(&gpu) });
+        for (id, handle) in &gpu.partitions {
+            let mut quantities = Vec::new();
+            memory_used(handle, &mut quantities);
+            readings.push(DeviceReading { device: id.clone(), quantities });
+        }
+    }
+    Ok(readings)
+}
+
+fn of_gpu(gpu: &Gpu<'_>) -> Vec<(Quantity, f64)> {
+    let handle = &gpu.handle;
+    let mut quantities = Vec::new();
+    let mut put = |quantity, value: Option<f64>| quantities.extend(value.map(|value| (quantity, value)));
+    // A share is at most all of it; anything else is not one.
+    let share = |percent: u32| (percent <= 100).then(|| f64::from(percent) / 100.0);
+
+    if let Ok(utilization) = handle.utilization_rates() {
+        put(Utilization, share(utilization.gpu));
+        put(MemoryUtilization, share(utilization.memory));
+    }
+    let energy = handle.total_energy_consumption().ok().filter(|millijoules| *millijoules < u64::MAX / 2);
+    let watts = |milliwatts: u32| (milliwatts < HUNGRIEST).then(|| f64::from(milliwatts) / 1000.0);
+    match energy {
+        Some(millijoules) => put(EnergyJoules, Some(exact(millijoules) / 1000.0)),
+        None => put(PowerWatts, handle.power_usage().ok().and_then(watts)),
+    }
+    put(PowerLimitWatts, handle.enforced_power_limit().ok().and_then(watts));
+
+    let core = handle.temperature(TemperatureSensor::Gpu).ok().filter(|it| *it < HOTTEST).map(f64::from);
+    put(TemperatureCelsius { sensor: Sensor::Core }, core);
+    let memory = number(handle, field_id::NVML_FI_DEV_MEMORY_TEMP);
+    // A GPU without such a sensor says 0.
+    let memory = memory.filter(|it| *it > 0.0 && *it < f64::from(HOTTEST));
+    put(TemperatureCelsius { sensor: Sensor::Memory }, memory);
+
+    for (clock, domain) in [(Clock::SM, ClockDomain::Compute), (Clock::Memory, ClockDomain::Memory)] {
+        let megahertz = handle.clock_info(clock).ok().filter(|it| *it < 100_000);
+        put(ClockHertz { domain }, megahertz.map(|it| f64::from(it) * 1e6));
+    }
+    for (reason, seconds) in throttled(handle) {
+        put(ThrottleSeconds { reason }, seconds);
+    }
+    for (kind, count) in errors(handle) {
+        put(Errors { kind }, count);
+    }
+    memory_used(handle, &mut quantities);
+    traffic(handle, &mut quantities);
+    quantities
+}
+
+fn memory_used(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
+    if let Ok(memory) = handle.memory_info()
+        && memory.used <= memory.total
+    {
+        quantities.push((MemoryUsedBytes, exact(memory.used)));
+    }
+}
+
+/// For how long the GPU was slowed down, by reason.
+fn throttled(handle: &Device<'_>) -> [(ThrottleReason, Option<f64>); 3] {
+    let seconds = |policy| {
+        let nanoseconds = handle.violation_status(policy).ok()?.violation_time;
+        (nanoseconds < u64::MAX / 2).then(|| exact(nanoseconds) / 1e9)
+    };
+    let other = [PerformancePolicy::BoardLimit, PerformancePolicy::Reliability].map(seconds);
+    [
+        (ThrottleReason::Power, seconds(PerformancePolicy::Power)),
+        (ThrottleReason::Thermal, seconds(PerformancePolicy::Thermal)),
+        (ThrottleReason::Other, other.into_iter().flatten().reduce(|a, b| a + b)),
+    ]
+}
+
+fn errors(handle: &Device<'_>) -> [(ErrorKind, Option<f64>); 3] {
+    let ecc = |kind| handle.total_ecc_errors(kind, EccCounter::Aggregate).ok().map(exact);
+    [
+        (ErrorKind::EccCorrected, ecc(MemoryError::Corrected)),
+        (ErrorKind::EccUncorrected, ecc(MemoryError::Uncorrected)),
+        (ErrorKind::PcieReplay, handle.pcie_replay_counter().ok().map(f64::from)),
+    ]
+}
+
+/// What went over each NVLink, where the GPU counts bytes; newer ones count in a way that has no number of the link.
+fn traffic(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
+    for link in 0..LINKS {
+        let wrapper = handle.link_wrapper_for(link);
+        let in_bytes = wrapper
+            .utilization_control(Counter::Zero)
+            .is_ok_and(|it| it.units == UtilizationCountUnit::Bytes);
+        if in_bytes && let Ok(bytes) = wrapper.utilization_counter(Counter::Zero) {
+            quantities.push((LinkTransmitBytes { link }, exact(bytes.send)));
+            quantities.push((LinkReceiveBytes { link }, exact(bytes.receive)));
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "bytes and nanoseconds below 2^53 for a hundred days are whole"
+)]
+fn exact(value: u64) -> f64 {
+    value as f64
+}

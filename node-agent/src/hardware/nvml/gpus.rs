@@ -1,0 +1,213 @@
+//! Which GPUs there are, how they are partitioned, and how they are linked.
+
+use std::collections::BTreeMap;
+
+use crds::{ComputeResource, Device, Health, Link, MemorySpace};
+use nvml_wrapper::{
+    Device as Handle, Nvml, error::NvmlError, structs::device::FieldId, sys_exports::field_id,
+};
+
+use super::Found;
+use crate::hardware::hwloc::{is_address, normal_address};
+
+/// The most links that a GPU has.
+pub const LINKS: u32 = 18;
+
+/// A GPU that NVML has a handle for.
+pub struct Gpu<'nvml> {
+    /// Its id in the NodeTopology.
+    pub id: String,
+    /// Its address on the PCI bus.
+    pub address: String,
+    /// Its handle.
+    pub handle: Handle<'nvml>,
+    /// Its partitions, with their ids.
+    pub partitions: Vec<(String, Handle<'nvml>)>,
+}
+
+/// Every GPU that still has a name; one that does not even say where it is cannot be told from the others.
+pub fn list(nvml: &Nvml) -> Result<Vec<Gpu<'_>>, NvmlError> {
+    let mut gpus = Vec::new();
+    for index in 0..nvml.device_count()? {
+        let Ok(handle) = nvml.device_by_index(index) else { continue };
+        let Ok(pci) = handle.pci_info() else { continue };
+        let address = normal_address(&pci.bus_id);
+        if !is_address(&address) {
+            continue;
+        }
+        let partitions = partitions(&handle);
+        gpus.push(Gpu { id: format!("gpu-{address}"), address, handle, partitions });
+    }
+    Ok(gpus)
+}
+
+/// The partitions (MIG devices) of a GPU.
+fn partitions<'nvml>(gpu: &Handle<'nvml>) -> Vec<(String, Handle<'nvml>)> {
+    if !gpu.mig_mode().is_ok_and(|mode| mode.current == 1) {
+        return Vec::new();
+    }
+    let most = gpu.mig_device_count().unwrap_or(0).min(64);
+    let handles = (0..most).filter_map(|index| gpu.mig_device_by_index(index).ok());
+    // The UUID is the name that device plugins give it, and is its own as long as it exists.
+    handles.filter_map(|handle| Some((handle.uuid().ok()?.to_lowercase(), handle))).collect()
+}
+
+/// Whether a device has fallen off the bus, or is of no use before it is reset.
+pub fn is_lost(handle: &Handle<'_>) -> bool {
+    // Energy and names come from a cache and are answered by a GPU that is gone; memory and power are not.
+    let lost = |error: NvmlError| matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired);
+    handle.memory_info().is_err_and(lost) || handle.temperature_of_core().is_err_and(lost)
+}
+
+/// What is asked in more than one place.
+trait Asked {
+    fn temperature_of_core(&self) -> Result<u32, NvmlError>;
+}
+
+impl Asked for Handle<'_> {
+    fn temperature_of_core(&self) -> Result<u32, NvmlError> {
+        self.temperature(nvml_wrapper::enum_wrappers::device::TemperatureSensor::Gpu)
+    }
+}
+
+/// What is there.
+pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
+    let driver = nvml.sys_driver_version().ok().map(|version| format!("nvidia {version}"));
+    let gpus = list(nvml)?;
+    let mut devices = Vec::new();
+    for gpu in &gpus {
+        let health = health(&gpu.handle);
+        let mut device = Device {
+            id: gpu.id.clone(),
+            type_: "GPU".to_owned(),
+            vendor: Some("nvidia".to_owned()),
+            model: gpu.handle.name().ok(),
+            pci_bus_id: Some(gpu.address.clone()),
+            uuid: gpu.handle.uuid().ok(),
+            driver: driver.clone(),
+            health,
+            ..Device::default()
+        };
+        device.compute_resources.extend(multiprocessors(&gpu.handle));
+        device.memory_spaces.extend(memory(&gpu.handle));
+        devices.push(device);
+        for (id, handle) in &gpu.partitions {
+            let mut partition = Device {
+                id: id.clone(),
+                type_: "GPU Partition".to_owned(),
+                vendor: Some("nvidia".to_owned()),
+                model: handle.name().ok(),
+                uuid: handle.uuid().ok(),
+                driver: driver.clone(),
+                health,
+                parent: Some(gpu.id.clone()),
+                ..Device::default()
+            };
+            let count = handle.attributes().ok().map(|it| it.multiprocessor_count);
+            partition.compute_resources.extend(count.and_then(as_multiprocessors));
+            partition.memory_spaces.extend(memory(handle));
+            devices.push(partition);
+        }
+    }
+    Ok(Found { links: links(&gpus), devices })
+}
+
+/// Lost, degraded when memory that failed could not be replaced by spare rows, else well.
+fn health(handle: &Handle<'_>) -> Health {
+    if is_lost(handle) {
+        return Health::Lost;
+    }
+    let failed = number(handle, field_id::NVML_FI_DEV_REMAPPED_FAILURE).is_some_and(|failed| failed > 0.0);
+    if failed { Health::Degraded } else { Health::Ok }
+}
+
+fn memory(handle: &Handle<'_>) -> Option<MemorySpace> {
+    let bytes = handle.memory_info().ok()?.total;
+    let size_bytes = i64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?;
+    Some(MemorySpace { type_: "Device RAM".to_owned(), size_bytes })
+}
+
+/// NVML counts CUDA cores; how many make a multiprocessor depends on the generation.
+fn multiprocessors(handle: &Handle<'_>) -> Option<ComputeResource> {
+    let capability = handle.cuda_compute_capability().ok()?;
+    let each = match (capability.major, capability.minor) {
+        (3, _) => 192,
+        (6 | 8, 0) | (7, _) => 64,
+        (5.., _) => 128,
+        _ => return None,
+    };
+    as_multiprocessors(handle.num_cores().ok()? / each)
+}
+
+fn as_multiprocessors(count: u32) -> Option<ComputeResource> {
+    let count = i32::try_from(count).ok().filter(|count| *count > 0)?;
+    Some(ComputeResource { type_: "Streaming Multiprocessor".to_owned(), count })
+}
+
+/// A field of NVML that is a number and supported.
+pub fn number(handle: &Handle<'_>, field: u32) -> Option<f64> {
+    use nvml_wrapper::enums::device::SampleValue;
+    let samples = handle.field_values_for(&[FieldId(field)]).ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "counters below 2^53 for centuries")]
+    match samples.into_iter().next()?.ok()?.value.ok()? {
+        SampleValue::F64(value) => value.is_finite().then_some(value),
+        SampleValue::U32(value) => Some(f64::from(value)),
+        SampleValue::U64(value) => Some(value as f64),
+        SampleValue::I64(value) => Some(value as f64),
+    }
+}
+
+/// The NVLinks of each pair of GPUs as one link, as wide as all of them.
+///
+/// Where they go to a switch, every pair whose GPUs are on a switch is joined, as wide as the narrower of the two.
+fn links(gpus: &[Gpu<'_>]) -> Vec<Link> {
+    let index: BTreeMap<&str, usize> =
+        gpus.iter().enumerate().map(|(at, gpu)| (gpu.address.as_str(), at)).collect();
+    let mut direct = BTreeMap::<(usize, usize), i64>::new();
+    let mut switched = vec![0_i64; gpus.len()];
+    for (at, gpu) in gpus.iter().enumerate() {
+        let each = link_bandwidth(&gpu.handle);
+        for number in 0..LINKS {
+            let link = gpu.handle.link_wrapper_for(number);
+            if !link.is_active().unwrap_or(false) {
+                continue;
+            }
+            let Ok(remote) = link.remote_pci_info() else { continue };
+            match index.get(normal_address(&remote.bus_id).as_str()) {
+                Some(&to) if at < to => *direct.entry((at, to)).or_default() += each,
+                // Counted from its other end.
+                Some(_) => {}
+                None => switched[at] += each,
+            }
+        }
+    }
+    for from in 0..gpus.len() {
+        for to in from + 1..gpus.len() {
+            let bandwidth = switched[from].min(switched[to]);
+            if bandwidth > 0 {
+                *direct.entry((from, to)).or_default() += bandwidth;
+            }
+        }
+    }
+    let link = |((from, to), bandwidth): ((usize, usize), i64)| {
+        let (source, destination) = (gpus[from].id.clone(), gpus[to].id.clone());
+        let kind = "NVLink".to_owned();
+        Link {
+            source,
+            destination,
+            kind,
+            bandwidth_bytes_per_second: Some(bandwidth),
+            relative_latency: None,
+        }
+    };
+    direct.into_iter().map(link).collect()
+}
+
+/// What one NVLink of a GPU carries in one direction, in bytes per second.
+fn link_bandwidth(handle: &Handle<'_>) -> i64 {
+    let megabytes = number(handle, field_id::NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON);
+    #[expect(clippy::cast_possible_truncation, reason = "below a million")]
+    let megabytes = megabytes.filter(|it| (1.0..1e6).contains(it)).map(|it| it as i64);
+    // All generations from the second to the fourth have 25 GB/s.
+    megabytes.unwrap_or(25_000) * 1_000_000
+}

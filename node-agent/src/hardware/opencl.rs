@@ -1,0 +1,185 @@
+//! Devices that OpenCL computes on, for what has no other way of being known.
+//!
+//! Asked in a [`super::child`] process: drivers stay in the memory of who loads them (60 MiB for a compiler alone), hang,
+//! and crash.
+
+use std::{
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use crds::{ComputeResource, Device, MemorySpace};
+use opencl3::{
+    device::{
+        CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_GPU,
+        Device as Handle,
+    },
+    error_codes::ClError,
+    platform::get_platforms,
+};
+
+use super::{
+    PROBE_OPENCL,
+    child::{Answer, Child},
+    hwloc::short_vendor,
+};
+use crate::{metrics::CollectorState, source::Collector};
+
+/// How long a driver may take to list its devices: some compile something first.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What OpenCL answers when it has no library, and when the library finds no driver.
+const NO_LIBRARY: i32 = -2000;
+const NO_PLATFORM: i32 = -1001;
+/// `CL_DEVICE_PCI_BUS_INFO_KHR`, four numbers of 32 bits: domain, bus, device, function.
+const PCI_BUS_INFO: u32 = 0x410F;
+/// `CL_DEVICE_PCI_DOMAIN_ID_NV`.
+const PCI_DOMAIN_NV: u32 = 0x400A;
+/// `CL_DEVICE_TOPOLOGY_AMD`.
+const TOPOLOGY_AMD: u32 = 0x4037;
+
+/// The most devices that are listed of one platform.
+const MOST: usize = 256;
+
+/// OpenCL, asked beside everything else: its answer is waited for by nobody.
+#[derive(Debug)]
+pub struct Background {
+    /// Comes back with the answer.
+    child: Option<Child>,
+    pending: Option<Receiver<(Child, Answer<Vec<Device>>)>>,
+    /// Whether to ask once more: the machine has changed since the question.
+    again: bool,
+    last: Answer<Vec<Device>>,
+}
+
+impl Background {
+    /// Asks nothing yet.
+    pub fn new() -> Self {
+        let last = Answer::Absent("it is being asked".to_owned());
+        Self { child: Some(Child::new(PROBE_OPENCL, LIMIT)), pending: None, again: false, last }
+    }
+
+    /// Asks, now or when the answer to the last question is there.
+    pub fn ask_again(&mut self) {
+        self.again = true;
+        self.go_on();
+    }
+
+    /// What OpenCL said last, and how it fares.
+    pub fn last(&mut self) -> (Vec<Device>, Collector) {
+        if let Some(pending) = &self.pending
+            && let Ok((child, answer)) = pending.try_recv()
+        {
+            (self.child, self.last, self.pending) = (Some(child), answer, None);
+        }
+        self.go_on();
+        let (found, state, words) = match self.last.clone() {
+            Answer::Found(found) => (found, CollectorState::Ok, String::new()),
+            Answer::Absent(words) => (Vec::new(), CollectorState::Absent, words),
+            Answer::Denied(words) => (Vec::new(), CollectorState::Denied, words),
+            Answer::Failed(words) => (Vec::new(), CollectorState::Error, words),
+        };
+        (found, Collector { name: "opencl", state, words })
+    }
+
+    /// Waits for an answer that is under way; whether there was one to wait for.
+    pub fn wait(&mut self) -> bool {
+        let Some(pending) = self.pending.take() else { return false };
+        if let Ok((child, answer)) = pending.recv() {
+            (self.child, self.last) = (Some(child), answer);
+        }
+        true
+    }
+
+    fn go_on(&mut self) {
+        if !self.again {
+            return;
+        }
+        let Some(mut child) = self.child.take() else { return };
+        let (sender, receiver) = channel();
+        let asked = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
+            let answer = child.ask(&());
+            // Nobody listens when the agent stops.
+            let _ = sender.send((child, answer));
+        });
+        match asked {
+            Ok(_) => (self.pending, self.again) = (Some(receiver), false),
+            // The next look tries again.
+            Err(_) => self.child = Some(Child::new(PROBE_OPENCL, LIMIT)),
+        }
+    }
+}
+
+/// What the child says that was asked to look at OpenCL.
+pub fn answer() -> Answer<Vec<Device>> {
+    let platforms = match get_platforms() {
+        Ok(platforms) => platforms,
+        Err(ClError(NO_LIBRARY)) => return Answer::Absent("OpenCL is not installed".to_owned()),
+        Err(ClError(NO_PLATFORM)) => return Answer::Absent("no driver for OpenCL is installed".to_owned()),
+        Err(error) => return Answer::Failed(format!("OpenCL does not list its platforms: {error}")),
+    };
+    let mut devices = Vec::new();
+    for (nth, platform) in platforms.iter().enumerate().take(MOST) {
+        let Ok(handles) = platform.get_devices(CL_DEVICE_TYPE_ALL) else { continue };
+        for (index, handle) in handles.into_iter().enumerate().take(MOST) {
+            let name = format!("opencl{nth}d{index}");
+            devices.extend(describe(Handle::new(handle), &name, platform.vendor().ok()));
+        }
+    }
+    Answer::Found(devices)
+}
+
+/// A device; none when it is the processor again, or does not say what it is.
+fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Option<Device> {
+    let type_ = match handle.dev_type().ok()? {
+        type_ if type_ & CL_DEVICE_TYPE_GPU != 0 => "GPU",
+        type_ if type_ & (CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM) != 0 => "Accelerator",
+        _ => return None,
+    };
+    let text =
+        |text: Result<String, ClError>| text.ok().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    let address = pci_address(handle);
+    let units =
+        handle.max_compute_units().ok().and_then(|count| i32::try_from(count).ok()).filter(|it| *it > 0);
+    let bytes =
+        handle.global_mem_size().ok().and_then(|bytes| i64::try_from(bytes).ok()).filter(|it| *it > 0);
+    let prefix = type_.to_lowercase();
+    let resource = |count| ComputeResource { type_: "Compute Unit".to_owned(), count };
+    let space = |size_bytes| MemorySpace { type_: "Device RAM".to_owned(), size_bytes };
+    Some(Device {
+        id: format!("{prefix}-{}", address.as_deref().unwrap_or(name)),
+        type_: type_.to_owned(),
+        vendor: text(handle.vendor()).or(platform_vendor).map(|vendor| short_vendor(&vendor)),
+        model: text(handle.board_name_amd()).or_else(|| text(handle.name())),
+        pci_bus_id: address,
+        compute_resources: units.map(resource).into_iter().collect(),
+        memory_spaces: bytes.map(space).into_iter().collect(),
+        ..Device::default()
+    })
+}
+
+/// Where it is, by the standard's extension, or by those of NVIDIA and AMD from before.
+fn pci_address(handle: Handle) -> Option<String> {
+    let numbers = |bytes: &[u8]| -> Vec<u32> {
+        bytes.chunks_exact(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]])).collect()
+    };
+    let address = |domain: u32, bus: u32, slot: u32, function: u32| {
+        (bus <= 0xff && slot <= 0x1f && function <= 7)
+            .then(|| format!("{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"))
+    };
+    if let Ok(bytes) = handle.get_data(PCI_BUS_INFO)
+        && let [domain, bus, slot, function] = numbers(&bytes)[..]
+    {
+        return address(domain, bus, slot, function);
+    }
+    if let (Ok(bus), Ok(slot)) = (handle.pci_bus_id_nv(), handle.pci_slot_id_nv()) {
+        let domain = handle.get_data(PCI_DOMAIN_NV).ok().and_then(|bytes| numbers(&bytes).first().copied());
+        // A slot is the device's number and its function in three bits.
+        return address(domain.unwrap_or(0), bus, slot >> 3, slot & 7);
+    }
+    // A union of 24 bytes, the last three of which are what is asked for.
+    let amd = handle.get_data(TOPOLOGY_AMD).ok()?;
+    let &[bus, slot, function] = amd.get(21..24)? else { return None };
+    address(0, bus.into(), slot.into(), function.into())
+}

@@ -1,0 +1,494 @@
+//! A stand-in for `libnvidia-ml.so.1`: as many of its functions as the node agent calls, and what can be wrong with them.
+//!
+//! `CAIRN_STUB_NVML` has words, or `@FILE` with words, which are read anew at each call, so that a GPU can be lost
+//! while somebody looks:
+//!
+//! | word | what it does |
+//! |---|---|
+//! | `gpus=N` | so many GPUs; without it two |
+//! | `no-driver`, `denied`, `mismatch` | the library does not start, as without a driver, without permission, with one of another version |
+//! | `gone=I` | GPU I is not listed |
+//! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
+//! | `mig=I` | GPU I is split into two partitions |
+//! | `old` | no energy, no throttling, no fields: what an old GPU does not support |
+//! | `worn=I` | memory of GPU I failed and could not be replaced |
+//! | `hang` | asking for memory does not return while the word is there |
+//! | `garbage` | every value is nonsense |
+
+#![allow(non_snake_case, reason = "the names are NVIDIA's")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "they are called as NVIDIA's header says, with pointers that are valid"
+)]
+
+use std::{
+    ffi::{c_char, c_int, c_uint, c_ulonglong},
+    fs, thread,
+    time::Duration,
+};
+
+type Return = c_uint;
+/// A GPU's index plus one; of a partition, 256 times that, plus its own index plus one.
+type Device = usize;
+
+const SUCCESS: Return = 0;
+const INVALID_ARGUMENT: Return = 2;
+const NOT_SUPPORTED: Return = 3;
+const NO_PERMISSION: Return = 4;
+const NOT_FOUND: Return = 6;
+const DRIVER_NOT_LOADED: Return = 9;
+const GPU_IS_LOST: Return = 15;
+const LIB_RM_VERSION_MISMATCH: Return = 18;
+
+const GIB: u64 = 1 << 30;
+
+/// NVIDIA's fields of failed memory rows, of the temperature of memory, and of the speed of NVLinks.
+const ROW_REMAP_FAILURE: c_uint = 145;
+const MEMORY_TEMPERATURE: c_uint = 82;
+const NVLINK_MBPS: c_uint = 90;
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+pub struct PciInfo {
+    bus_id_legacy: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    pci_device_id: c_uint,
+    pci_subsystem_id: c_uint,
+    bus_id: [c_char; 32],
+}
+
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+pub struct Memory {
+    version: c_uint,
+    total: c_ulonglong,
+    reserved: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+pub struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// `nvmlViolationTime_t`.
+#[repr(C)]
+pub struct Violation {
+    reference_microseconds: c_ulonglong,
+    nanoseconds: c_ulonglong,
+}
+
+/// `nvmlDeviceAttributes_t`.
+#[repr(C)]
+pub struct Attributes {
+    multiprocessors: c_uint,
+    others: [c_uint; 7],
+    memory_mib: c_ulonglong,
+}
+
+/// `nvmlFieldValue_t`, whose value is a union; here always its unsigned member.
+#[repr(C)]
+pub struct FieldValue {
+    field: c_uint,
+    scope: c_uint,
+    timestamp: i64,
+    latency: i64,
+    value_type: c_uint,
+    result: Return,
+    value: u64,
+}
+
+/// What is set now.
+struct Setting(String);
+
+impl Setting {
+    fn now() -> Self {
+        let words = std::env::var("CAIRN_STUB_NVML").unwrap_or_default();
+        Self(match words.strip_prefix('@') {
+            Some(file) => fs::read_to_string(file).unwrap_or_default(),
+            None => words,
+        })
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.0.split_whitespace().any(|it| it == word)
+    }
+
+    fn number(&self, word: &str) -> Option<usize> {
+        self.0.split_whitespace().find_map(|it| it.strip_prefix(word)?.strip_prefix('=')?.parse().ok())
+    }
+
+    /// The indices of the GPUs that are listed.
+    fn gpus(&self) -> Vec<usize> {
+        let gone = self.number("gone");
+        (0..self.number("gpus").unwrap_or(2)).filter(|index| Some(*index) != gone).collect()
+    }
+}
+
+/// The index of the GPU that a handle is for, or is for a part of, and which part.
+fn who(device: Device) -> (usize, Option<usize>) {
+    if device > 0xff { (device / 256 - 1, Some(device % 256 - 1)) } else { (device - 1, None) }
+}
+
+/// The setting and the GPU, or what a lost one answers.
+fn asked(device: Device) -> Result<(Setting, usize), Return> {
+    let setting = Setting::now();
+    if device == 0 {
+        return Err(INVALID_ARGUMENT);
+    }
+    let (index, _) = who(device);
+    if setting.number("lost") == Some(index) || setting.number("gone") == Some(index) {
+        return Err(GPU_IS_LOST);
+    }
+    Ok((setting, index))
+}
+
+/// Answers a question by writing where `to` points, unless the GPU is lost.
+unsafe fn answer<T>(
+    device: Device,
+    to: *mut T,
+    value: impl FnOnce(&Setting, u64) -> Result<T, Return>,
+) -> Return {
+    match asked(device).and_then(|(setting, index)| value(&setting, index as u64)) {
+        Ok(value) => {
+            unsafe { to.write(value) };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+unsafe fn write_text(text: &[u8], to: *mut c_char, length: c_uint) -> Return {
+    let length = length as usize;
+    let end = text.len().min(length.saturating_sub(1));
+    for (at, byte) in text[..end].iter().enumerate() {
+        unsafe { to.add(at).write(byte.cast_signed()) };
+    }
+    unsafe { to.add(end).write(0) };
+    SUCCESS
+}
+
+fn pci(index: usize) -> PciInfo {
+    let bus = 0x10 + 8 * index;
+    let mut info = PciInfo {
+        bus_id_legacy: [0; 16],
+        domain: 0,
+        bus: c_uint::try_from(bus).unwrap_or(0),
+        device: 0,
+        pci_device_id: 0x2330_10de,
+        pci_subsystem_id: 0,
+        bus_id: [0; 32],
+    };
+    for (to, byte) in info.bus_id.iter_mut().zip(format!("00000000:{bus:02X}:00.0").bytes()) {
+        *to = byte.cast_signed();
+    }
+    info
+}
+
+/// Starts, or does not.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlInit_v2() -> Return {
+    let setting = Setting::now();
+    let troubles =
+        [("no-driver", DRIVER_NOT_LOADED), ("denied", NO_PERMISSION), ("mismatch", LIB_RM_VERSION_MISMATCH)];
+    troubles.into_iter().find(|(word, _)| setting.has(word)).map_or(SUCCESS, |(_, code)| code)
+}
+
+/// Ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlShutdown() -> Return {
+    SUCCESS
+}
+
+/// The version of the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, length: c_uint) -> Return {
+    unsafe { write_text(b"580.65.06", to, length) }
+}
+
+/// How many GPUs are listed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Return {
+    unsafe { to.write(c_uint::try_from(Setting::now().gpus().len()).unwrap_or(0)) };
+    SUCCESS
+}
+
+/// The handle of the GPU with this place in the list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(place: c_uint, to: *mut Device) -> Return {
+    match Setting::now().gpus().get(place as usize) {
+        Some(index) => {
+            unsafe { to.write(index + 1) };
+            SUCCESS
+        }
+        None => INVALID_ARGUMENT,
+    }
+}
+
+/// Where it is; a lost one still knows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, to: *mut PciInfo) -> Return {
+    let mut info = pci(who(device).0);
+    if Setting::now().has("garbage") {
+        info.bus_id = [b'?'.cast_signed(); 32];
+        info.bus_id[31] = 0;
+    }
+    unsafe { to.write(info) };
+    SUCCESS
+}
+
+/// Its model; a lost one still knows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, to: *mut c_char, length: c_uint) -> Return {
+    let name = match who(device) {
+        _ if Setting::now().has("garbage") => b"\xff\xfe\x07 H100".to_vec(),
+        (_, Some(_)) => b"NVIDIA H100 80GB HBM3 MIG 3g.40gb".to_vec(),
+        (_, None) => b"NVIDIA H100 80GB HBM3".to_vec(),
+    };
+    unsafe { write_text(&name, to, length) }
+}
+
+/// Its UUID; a lost one still knows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, length: c_uint) -> Return {
+    let uuid = match who(device) {
+        (index, None) => format!("GPU-00000000-0000-4000-8000-{index:012x}"),
+        (index, Some(part)) => format!("MIG-00000000-0000-5000-800{part}-{index:012x}"),
+    };
+    unsafe { write_text(uuid.as_bytes(), to, length) }
+}
+
+/// Its memory: 80 GiB, a part of it taken. Of a partition, half.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory) -> Return {
+    while Setting::now().has("hang") {
+        thread::sleep(Duration::from_millis(10)); // a driver that hangs
+    }
+    let part = if device > 0xff { 2 } else { 1 };
+    let version = unsafe { (*to).version };
+    let value = |setting: &Setting, index: u64| {
+        let (total, used) =
+            if setting.has("garbage") { (0, u64::MAX) } else { (80 * GIB / part, (index + 1) * GIB) };
+        Ok(Memory { version, total, reserved: 0, free: total.saturating_sub(used), used })
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// Its load; a GPU that is split does not say it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, to: *mut Utilization) -> Return {
+    let value = |setting: &Setting, index: u64| {
+        if setting.number("mig").is_some_and(|split| split as u64 == index) {
+            return Err(NOT_SUPPORTED);
+        }
+        let percent = |per: u64| c_uint::try_from(per * (index + 1) % 101).unwrap_or(0);
+        let nonsense = setting.has("garbage");
+        Ok(Utilization {
+            gpu: if nonsense { c_uint::MAX } else { percent(10) },
+            memory: if nonsense { c_uint::MAX } else { percent(5) },
+        })
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// Its energy in millijoules; a lost one says 0, as real ones do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: Device, to: *mut c_ulonglong) -> Return {
+    if asked(device).err() == Some(GPU_IS_LOST) {
+        unsafe { to.write(0) };
+        return SUCCESS;
+    }
+    let value = |setting: &Setting, index: u64| match () {
+        () if setting.has("old") => Err(NOT_SUPPORTED),
+        () if setting.has("garbage") => Ok(u64::MAX),
+        () => Ok(1_500_000 * (index + 1)),
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// Its power in milliwatts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, to: *mut c_uint) -> Return {
+    let value = |setting: &Setting, _| Ok(if setting.has("garbage") { c_uint::MAX } else { 250_000 });
+    unsafe { answer(device, to, value) }
+}
+
+/// Its limit of power in milliwatts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, to: *mut c_uint) -> Return {
+    let value = |setting: &Setting, _| Ok(if setting.has("garbage") { c_uint::MAX } else { 700_000 });
+    unsafe { answer(device, to, value) }
+}
+
+/// Its temperature in °C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(
+    device: Device,
+    _sensor: c_uint,
+    to: *mut c_uint,
+) -> Return {
+    let value = |setting: &Setting, index: u64| {
+        Ok(if setting.has("garbage") { c_uint::MAX } else { 40 + c_uint::try_from(index).unwrap_or(0) })
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// A clock in MHz: 1 is that of the multiprocessors, 2 that of the memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, to: *mut c_uint) -> Return {
+    let value = |setting: &Setting, _| Ok(if setting.has("garbage") { c_uint::MAX } else { 1980 + clock });
+    unsafe { answer(device, to, value) }
+}
+
+/// For how long a policy slowed it down.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetViolationStatus(
+    device: Device,
+    policy: c_uint,
+    to: *mut Violation,
+) -> Return {
+    let value = |setting: &Setting, _| match () {
+        () if setting.has("old") => Err(NOT_SUPPORTED),
+        () if setting.has("garbage") => Ok(Violation { reference_microseconds: 0, nanoseconds: u64::MAX }),
+        () => Ok(Violation { reference_microseconds: 0, nanoseconds: 500_000_000 * (u64::from(policy) + 1) }),
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// Its memory errors: 0 are the corrected ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
+    device: Device,
+    kind: c_uint,
+    _counter: c_uint,
+    to: *mut c_ulonglong,
+) -> Return {
+    unsafe { answer(device, to, |_, _| Ok(if kind == 0 { 3 } else { 0 })) }
+}
+
+/// Packets that it sent again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(device: Device, to: *mut c_uint) -> Return {
+    unsafe { answer(device, to, |_, _| Ok(7)) }
+}
+
+/// Fields, one by one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    device: Device,
+    count: c_int,
+    values: *mut FieldValue,
+) -> Return {
+    let (setting, index) = match asked(device) {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        let field = unsafe { &mut *values.add(at) };
+        field.value_type = 3; // unsigned long long
+        (field.result, field.value) = match field.field {
+            _ if setting.has("old") => (NOT_SUPPORTED, 0),
+            _ if setting.has("garbage") => (SUCCESS, u64::MAX),
+            ROW_REMAP_FAILURE => (SUCCESS, u64::from(setting.number("worn") == Some(index))),
+            MEMORY_TEMPERATURE => (SUCCESS, 55),
+            NVLINK_MBPS => (SUCCESS, 25_000),
+            _ => (NOT_SUPPORTED, 0),
+        };
+    }
+    SUCCESS
+}
+
+/// Whether it is split.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigMode(
+    device: Device,
+    current: *mut c_uint,
+    pending: *mut c_uint,
+) -> Return {
+    let split = |setting: &Setting, index: u64| {
+        Ok(c_uint::from(setting.number("mig").is_some_and(|split| split as u64 == index)))
+    };
+    unsafe {
+        answer(device, pending, split);
+        answer(device, current, split)
+    }
+}
+
+/// Into how many it can be split.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, to: *mut c_uint) -> Return {
+    unsafe { answer(device, to, |_, _| Ok(7)) }
+}
+
+/// Its parts: two.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
+    device: Device,
+    part: c_uint,
+    to: *mut Device,
+) -> Return {
+    let part = part as usize;
+    unsafe { answer(device, to, |_, _| if part < 2 { Ok(device * 256 + part + 1) } else { Err(NOT_FOUND) }) }
+}
+
+/// What a part has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetAttributes_v2(device: Device, to: *mut Attributes) -> Return {
+    unsafe {
+        answer(device, to, |_, _| Ok(Attributes { multiprocessors: 60, others: [0; 7], memory_mib: 40_960 }))
+    }
+}
+
+/// Its generation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    device: Device,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> Return {
+    unsafe {
+        answer(device, minor, |_, _| Ok(0));
+        answer(device, major, |_, _| Ok(9))
+    }
+}
+
+/// Its CUDA cores.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNumGpuCores(device: Device, to: *mut c_uint) -> Return {
+    unsafe { answer(device, to, |_, _| Ok(132 * 128)) }
+}
+
+/// Two NVLinks from each GPU to the next: 0 and 1 go up, 2 and 3 go down.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: Device, link: c_uint, to: *mut c_uint) -> Return {
+    unsafe {
+        answer(device, to, |setting, index| Ok(c_uint::from(neighbour(setting, index, link).is_some())))
+    }
+}
+
+/// Who is at the other end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
+    device: Device,
+    link: c_uint,
+    to: *mut PciInfo,
+) -> Return {
+    unsafe {
+        answer(device, to, |setting, index| neighbour(setting, index, link).map(pci).ok_or(NOT_SUPPORTED))
+    }
+}
+
+fn neighbour(setting: &Setting, index: u64, link: c_uint) -> Option<usize> {
+    let index = usize::try_from(index).ok()?;
+    let other = match link {
+        0 | 1 => index + 1,
+        2 | 3 => index.checked_sub(1)?,
+        _ => return None,
+    };
+    setting.gpus().contains(&other).then_some(other)
+}

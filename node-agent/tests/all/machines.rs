@@ -1,0 +1,163 @@
+//! Described machines, through the program itself: what it makes of them, and whether hwloc's own tools agree.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use crate::tool::{agent, machines_folder};
+use crds::{NodeTopology, NodeTopologySpec};
+
+/// Every described machine: a name, and a file in one of hwloc's forms.
+fn machines(folder: &Path) -> BTreeMap<String, std::path::PathBuf> {
+    let mut machines = BTreeMap::new();
+    for entry in fs::read_dir(machines_folder()).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        if path.extension().is_some_and(|end| end == "xml") {
+            machines.insert(path.file_stem().expect("it has a name").to_string_lossy().into_owned(), path);
+        }
+    }
+    let lines = fs::read_to_string(machines_folder().join("synthetic.txt")).expect("it is there");
+    for line in lines.lines().filter(|line| !line.starts_with('#')) {
+        let (name, machine) = line.split_once(": ").expect("a name, and what is in it");
+        let path = folder.join(name);
+        fs::write(&path, machine).expect("it can be written");
+        assert!(machines.insert(name.to_owned(), path).is_none(), "{name} is there twice");
+    }
+    machines
+}
+
+fn topology(name: &str, path: &Path, form: &str) -> String {
+    let path = path.to_str().expect("paths of tests are text");
+    let (status, out, errors) =
+        agent(&["topology", "--node-name", name, "--topology-file", path, "-o", form]);
+    assert!(status.success(), "{name}: {errors}");
+    out
+}
+
+fn spec(name: &str, path: &Path) -> NodeTopologySpec {
+    let topology: NodeTopology =
+        serde_yaml::from_str(&topology(name, path, "yaml")).expect("it is a manifest");
+    assert_eq!(topology.metadata.name.as_deref(), Some(name));
+    topology.spec
+}
+
+#[test]
+fn each_machine_has_the_devices_that_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = machines(folder.path());
+    assert!(machines.len() >= 30, "{}", machines.len());
+    for (name, path) in machines {
+        insta::with_settings!({snapshot_path => "described", prepend_module_to_snapshot => false, omit_expression => true}, {
+            insta::assert_snapshot!(name.as_str(), topology(&name, &path, "tree"));
+        });
+    }
+}
+
+/// The lines of lstopo about one type of object.
+fn lstopo(name: &str, path: &Path, type_: &str) -> Vec<String> {
+    let mut command = Command::new("lstopo-no-graphics");
+    if path.extension().is_some_and(|end| end == "xml") {
+        command.arg("-i").arg(path);
+    } else {
+        command.args(["--if", "synthetic", "-i"]).arg(fs::read_to_string(path).expect("it is there").trim());
+    }
+    let output = command.args(["--disallowed", "--whole-io", "--of", "console", "--only", type_]).output();
+    let output = output.expect("lstopo-no-graphics, of Debian's package hwloc, is installed");
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn lstopo_counts_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, path) in machines(folder.path()) {
+        let spec = spec(&name, &path);
+        let units = |type_: &str| -> usize {
+            let all = spec.devices.iter().filter(|device| device.type_ == "NUMA Domain");
+            let of = all.flat_map(|device| &device.compute_resources).filter(|it| it.type_ == type_);
+            of.map(|it| usize::try_from(it.count).unwrap()).sum()
+        };
+        assert_eq!(units("Core"), lstopo(&name, &path, "core").len(), "cores of {name}");
+        assert_eq!(units("Processing Unit"), lstopo(&name, &path, "pu").len(), "processing units of {name}");
+        let domains = spec.devices.iter().filter(|device| device.id.starts_with("numa-")).count();
+        assert_eq!(domains, lstopo(&name, &path, "numanode").len(), "NUMA nodes of {name}");
+
+        // By the words that lstopo has for classes, each of which stands for one type of ours.
+        let listed = lstopo(&name, &path, "pci");
+        for (class, types) in
+            [("(3D)", &["GPU"][..]), ("(ProcessingAccelerator)", &["FPGA", "NPU"]), ("(Ethernet)", &["NIC"])]
+        {
+            for line in listed.iter().filter(|line| line.contains(class)) {
+                let address = line.split_whitespace().nth(1).unwrap();
+                let ours = spec
+                    .devices
+                    .iter()
+                    .find(|it| it.pci_bus_id.as_ref().is_some_and(|it| it.ends_with(address)));
+                match ours {
+                    Some(device) => {
+                        assert!(types.contains(&device.type_.as_str()), "{name}: {line} is {}", device.type_);
+                    }
+                    None => assert!(
+                        spec.devices.len() == 256 && class == "(Ethernet)",
+                        "{name}: {line} is missing"
+                    ),
+                }
+            }
+        }
+        for device in &spec.devices {
+            if let Some(address) = &device.pci_bus_id {
+                let short = address.strip_prefix("0000:").unwrap_or(address);
+                assert!(listed.iter().any(|line| line.contains(short)), "{name}: {address} is not in lstopo");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_machine_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |text: &str| {
+        let path = folder.path().join("machine");
+        fs::write(&path, text).unwrap();
+        let (status, _, errors) = agent(&["topology", "--topology-file", path.to_str().unwrap()]);
+        assert!(!status.success());
+        errors.replace(path.to_str().unwrap(), "FILE").replace("cairn-node-agent: ", "")
+    };
+    let v3 = "<?xml version=\"1.0\"?>\n<topology version=\"3.0\"><object/></topology>";
+    let cases = [
+        "",
+        "garbage",
+        "<html></html>",
+        v3,
+        "<topology version=\"2.0\"><object type=\"Machine\"",
+        "core:0 pu:1",
+    ];
+    insta::assert_snapshot!(cases.map(at).join("---\n"));
+    let (status, _, errors) = agent(&["topology", "--topology-file", "/nowhere/machine.xml"]);
+    assert!(!status.success());
+    assert_eq!(
+        errors,
+        "cairn-node-agent: cannot read /nowhere/machine.xml: No such file or directory (os error 2); --topology-file \
+         takes hwloc's XML, as `lstopo FILE.xml` writes it, or a file with one line in hwloc's synthetic form\n"
+    );
+}
+
+/// The machine that the test runs on has a processor and memory at least, and hwloc's own tool sees as many.
+#[test]
+fn this_very_machine_is_seen_as_a_whole() {
+    let (status, out, errors) = agent(&["topology", "-o", "yaml"]);
+    assert!(status.success(), "{errors}");
+    let topology: NodeTopology = serde_yaml::from_str(&out).unwrap();
+    let units = topology.spec.devices.iter().flat_map(|device| &device.compute_resources);
+    let units: i32 = units.filter(|it| it.type_ == "Processing Unit").map(|it| it.count).sum();
+    let listed = Command::new("lstopo-no-graphics")
+        .args(["--disallowed", "--of", "console", "--only", "pu"])
+        .output()
+        .unwrap();
+    assert_eq!(usize::try_from(units).unwrap(), String::from_utf8(listed.stdout).unwrap().lines().count());
+    assert!(
+        topology
+            .spec
+            .devices
+            .iter()
+            .any(|it| it.type_ == "NUMA Domain" && it.memory_spaces[0].size_bytes > 0)
+    );
+}
