@@ -20,7 +20,7 @@ use crate::{
     keeper, wait,
 };
 
-pub use sets::{NODE_SETS, SETS, Set};
+pub use sets::{NODE_SETS, PROMETHEUS, SETS, Set};
 
 mod sets;
 
@@ -49,6 +49,12 @@ impl Binaries {
 pub async fn ensure(real_nodes: bool) -> Result<Binaries> {
     let nodes = NODE_SETS.into_iter().filter(|_| real_nodes);
     ensure_in(&cache()?, &SETS.into_iter().chain(nodes).collect::<Vec<_>>()).await
+}
+
+/// Finds Prometheus, after building it if it is not in the cache.
+pub async fn ensure_prometheus() -> Result<PathBuf> {
+    let found = ensure_in(&cache()?, &[PROMETHEUS]).await?;
+    found.path(PROMETHEUS.name).map(Path::to_owned)
 }
 
 /// As [`ensure`], in this cache and for these sets.

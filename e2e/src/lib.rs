@@ -19,6 +19,7 @@
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
+//! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
 //! - [`rbac`] says which rights of a `ServiceAccount` were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
 //! - [`wait`] is the only place that waits, always for a condition and with a bound.
@@ -58,6 +59,7 @@ pub mod nodes;
 pub mod ports;
 pub mod process;
 pub mod product;
+pub mod prometheus;
 pub mod rbac;
 pub mod real_nodes;
 pub mod wait;

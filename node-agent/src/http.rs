@@ -1,14 +1,15 @@
-//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`, `/collectors`.
+//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`, `/collectors`, `/topology`.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Path, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
 };
+use crds::{NodeTopologySpec, hicr};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -40,6 +41,8 @@ pub fn pages(agent: Arc<Agent>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/collectors", get(collectors))
+        .route("/topology", get(topology))
+        .route("/topology/{node}", get(topology_of))
         .with_state(agent)
 }
 
@@ -54,6 +57,36 @@ async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
 /// How each collector fares, and what to do about it.
 async fn collectors(State(agent): State<Arc<Agent>>) -> String {
     agent.metrics.collectors_page()
+}
+
+/// The topology of the only node in HiCR's JSON; of several, each has a page of its own.
+async fn topology(State(agent): State<Arc<Agent>>) -> Response {
+    let topologies = agent.roster.topologies();
+    match topologies.iter().next() {
+        Some((_, spec)) if topologies.len() == 1 => hicr_json(spec),
+        None => (
+            StatusCode::NOT_FOUND,
+            "no topology is known yet
+",
+        )
+            .into_response(),
+        Some(_) => {
+            let pages = topologies.keys().fold(String::new(), |text, node| text + "/topology/" + node + "\n");
+            (StatusCode::NOT_FOUND, format!("each node has a page of its own:\n{pages}")).into_response()
+        }
+    }
+}
+
+async fn topology_of(State(agent): State<Arc<Agent>>, Path(node): Path<String>) -> Response {
+    match agent.roster.topologies().get(&node) {
+        Some(spec) => hicr_json(spec),
+        None => (StatusCode::NOT_FOUND, format!("no topology of a node `{node}` is known\n")).into_response(),
+    }
+}
+
+fn hicr_json(spec: &NodeTopologySpec) -> Response {
+    let text = format!("{:#}\n", hicr::Topology::from(spec).to_json());
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
@@ -153,6 +186,10 @@ mod tests {
         assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
         assert!(metrics.contains("cairn_agent_build_info{"), "{metrics}");
         assert!(answer("GET / HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 404"));
+        for page in ["/topology", "/topology/a"] {
+            let unknown = answer(&format!("GET {page} HTTP/1.1\r\nHost: a")).await;
+            assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("topology"), "{unknown}");
+        }
         assert!(answer("POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
         assert!(answer("nonsense").await.starts_with("HTTP/1.1 400"));
     }

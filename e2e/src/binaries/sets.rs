@@ -184,6 +184,21 @@ pub const NODE_SETS: [Set; 4] = [
     },
 ];
 
+/// The Prometheus that the tests of metrics scrape with; nobody else needs it.
+pub const PROMETHEUS: Set = Set {
+    name: "prometheus",
+    module: "github.com/prometheus/prometheus",
+    tools: &[("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")],
+    minutes: 2,
+    go_mod: pinned!("prometheus", "go.mod"),
+    go_sum: pinned!("prometheus", "go.sum"),
+    // targets are named in the configuration: without the clients of thirty clouds it is half as large
+    tags: &["netgo", "remove_all_sd"],
+    links: None,
+    variables: &["github.com/prometheus/common/version.Version={version}"],
+    extra: &[],
+};
+
 impl Set {
     /// The module's version, for example `v1.36.3`, as `go.mod` pins it.
     pub fn version(&self) -> &'static str {
@@ -222,11 +237,11 @@ fn fnv1a<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use super::{NODE_SETS, SETS, Set, fnv1a};
+    use super::{NODE_SETS, PROMETHEUS, SETS, Set, fnv1a};
 
     #[test]
     fn every_set_has_a_pinned_version_and_a_folder_of_its_own() {
-        let all = || SETS.iter().chain(&NODE_SETS);
+        let all = || SETS.iter().chain(&NODE_SETS).chain([&PROMETHEUS]);
         let versions: Vec<_> = all().map(|set| format!("{} {}", set.name, set.version())).collect();
         assert_eq!(
             versions,
@@ -239,7 +254,8 @@ mod tests {
                 "kubelet v1.36.3",
                 "containerd v2.4.2",
                 "runc v1.5.2",
-                "cni v1.9.1"
+                "cni v1.9.1",
+                "prometheus v0.315.0"
             ]
         );
         let folders: BTreeSet<_> = all().map(|set| set.folder(Path::new("/cache"))).collect();

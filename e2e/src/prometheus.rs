@@ -1,0 +1,173 @@
+//! A real Prometheus beside the cluster. It scrapes what the chart says, as others would read the chart.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::{Cluster, Process, binaries, ports, process::Launch, wait};
+
+/// How often it scrapes here: tests wait for scrapes.
+const INTERVAL: &str = "500ms";
+/// How long a query may take until it has what a test wants.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A running Prometheus.
+pub struct Prometheus {
+    process: Process,
+}
+
+/// One scrape job, as the Prometheus Operator or a common configuration would have made it of what the chart renders.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name: the label `job` of all of its series.
+    pub name: String,
+    /// Where the metrics are.
+    pub path: String,
+    /// The port that the manifest says.
+    pub port: u16,
+    /// Whether labels of the metrics win over those of the target.
+    pub honor_labels: bool,
+}
+
+impl Job {
+    /// What the Prometheus Operator makes of the first endpoint of a `PodMonitor`, for pods of `template`.
+    ///
+    /// Fails when the monitor does not select them, or names a port that they do not have.
+    pub fn of_monitor(monitor: &Value, template: &Value) -> Result<Self> {
+        let name = monitor["metadata"]["name"].as_str().context("a PodMonitor has a name")?;
+        let labels = &template["metadata"]["labels"];
+        let selector = monitor["spec"]["selector"]["matchLabels"].as_object();
+        let selector = selector.with_context(|| format!("{name} selects nothing"))?;
+        for (label, value) in selector {
+            ensure!(labels[label] == *value, "{name} wants {label}={value}, the pods have {}", labels[label]);
+        }
+        let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+        let containers = template["spec"]["containers"].as_array().into_iter().flatten();
+        let mut declared =
+            containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+        let port = declared.find(|port| port["name"] == endpoint["port"]);
+        let port = port.with_context(|| format!("{name}: no port {}", endpoint["port"]))?;
+        Ok(Self {
+            name: format!("podMonitor/{name}"),
+            path: endpoint["path"].as_str().unwrap_or("/metrics").to_owned(),
+            port: serde_json::from_value(port["containerPort"].clone())?,
+            honor_labels: endpoint["honorLabels"].as_bool().unwrap_or_default(),
+        })
+    }
+
+    /// What a configuration makes of the annotations `prometheus.io/…` of the pods of `template`.
+    pub fn of_annotations(name: &str, template: &Value) -> Result<Self> {
+        let annotations = &template["metadata"]["annotations"];
+        let of = |key: &str| annotations[format!("prometheus.io/{key}")].as_str();
+        ensure!(of("scrape") == Some("true"), "{name} is not to be scraped: {annotations}");
+        Ok(Self {
+            name: format!("annotations/{name}"),
+            path: of("path").unwrap_or("/metrics").to_owned(),
+            port: of("port").context("no port")?.parse()?,
+            honor_labels: true,
+        })
+    }
+
+    fn configuration(&self, process: &Process) -> Result<Value> {
+        let target = format!("127.0.0.1:{}", process.port(self.port)?);
+        Ok(json!({"job_name": self.name, "metrics_path": self.path, "honor_labels": self.honor_labels,
+            "scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "static_configs": [{"targets": [target]}]}))
+    }
+}
+
+impl Cluster {
+    /// Starts a Prometheus that has these jobs, each for one process, and waits until it is ready.
+    pub async fn prometheus(&self, jobs: &[(Job, &Process)]) -> Result<Prometheus> {
+        let program = binaries::ensure_prometheus().await?;
+        let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        let jobs = jobs.iter().map(|(job, process)| job.configuration(process));
+        let jobs = jobs.collect::<Result<Vec<_>>>()?;
+        // JSON is YAML
+        let file = folder.join("prometheus.yaml");
+        fs::write(&file, json!({"scrape_configs": jobs}).to_string())?;
+        let port = ports::free_one()?;
+        let arguments = [
+            format!("--config.file={}", file.display()),
+            format!("--storage.tsdb.path={}", folder.join("data").display()),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+            // or nothing is scraped for the first five seconds
+            "--scrape.discovery-reload-interval=1s".to_owned(),
+            "--log.level=warn".to_owned(),
+        ];
+        let launch = Launch {
+            arguments: arguments.into(),
+            environment: BTreeMap::new(),
+            ports: [(port, port)].into(),
+            readiness: Some((port, "/-/ready".to_owned())),
+        };
+        let process = self.run("prometheus", &program, launch)?;
+        process.wait_ready().await?;
+        Ok(Prometheus { process })
+    }
+}
+
+impl Prometheus {
+    /// What an expression gives now: labels and value of each series.
+    pub async fn query(&self, expression: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
+        let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expression))).await?;
+        let series = answer["data"]["result"].as_array().context("an instant vector")?;
+        let parse = |one: &Value| {
+            let labels = serde_json::from_value(one["metric"].clone())?;
+            let value = one["value"][1].as_str().context("a value")?.parse()?;
+            Ok((labels, value))
+        };
+        series.iter().map(parse).collect()
+    }
+
+    /// Waits until an expression gives something, and returns it; or says what stood in the way.
+    pub async fn seen(&self, expression: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
+        let look = async || {
+            let series = self.query(expression).await?;
+            if series.is_empty() {
+                bail!("no series for {expression}; targets: {}", self.targets().await?);
+            }
+            Ok(series)
+        };
+        wait::until(LIMIT, look).await.map_err(|seen| anyhow::anyhow!("{seen}"))
+    }
+
+    /// The type that each family of a job was scraped with, by its name.
+    pub async fn types(&self, job: &str) -> Result<BTreeMap<String, String>> {
+        let target = encoded(&format!("{{job=\"{job}\"}}"));
+        let answer = self.ask(&format!("/api/v1/targets/metadata?match_target={target}")).await?;
+        let all = answer["data"].as_array().context("a list of metadata")?.iter();
+        let type_of =
+            |one: &Value| Some((one["metric"].as_str()?.to_owned(), one["type"].as_str()?.to_owned()));
+        Ok(all.filter_map(type_of).collect())
+    }
+
+    async fn targets(&self) -> Result<String> {
+        let answer = self.ask("/api/v1/targets").await?;
+        let targets = answer["data"]["activeTargets"].as_array().into_iter().flatten();
+        let said = targets.map(|it| format!("{} {} {}", it["scrapePool"], it["health"], it["lastError"]));
+        Ok(said.collect::<Vec<_>>().join("; "))
+    }
+
+    async fn ask(&self, path: &str) -> Result<Value> {
+        let (status, body) = self.process.get(path).await?;
+        ensure!(status == 200, "Prometheus answers {status}: {body}");
+        Ok(serde_json::from_str(&body)?)
+    }
+}
+
+/// A word as a part of a query string.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            },
+        )
+        .collect()
+}
