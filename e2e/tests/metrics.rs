@@ -60,12 +60,13 @@ async fn every_name_of_the_documentation_is_scraped() {
     let cluster = Cluster::shared();
     let machines = cluster.plane().state.join("run/metered");
     fs::create_dir_all(&machines).unwrap();
-    fs::write(machines.join("metered.yaml"), MACHINE).unwrap();
+    fs::write(machines.join("metered.yaml"), MACHINE.replace("degraded", "ok")).unwrap();
     let _nodes = cluster.nodes([SimulatedNode::new("metered")]).await.unwrap();
     cluster.install(&machines, &[]).await.unwrap();
     let agent = cluster.start_agent().await.unwrap();
     let operator = cluster.start_operator().await.unwrap();
-    // a problem, so that there is one to be counted
+    // a change and a problem, so that there is something to be counted
+    fs::write(machines.join("metered.yaml"), MACHINE).unwrap();
     fs::write(machines.join("broken.yaml"), "devices: none").unwrap();
 
     let monitored = ["--set=metrics.podMonitor.create=true", "--set=agent.simulate=/machines"];
