@@ -26,12 +26,14 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
     let cluster = cluster().await;
     product().await;
 
-    // as the chart says: nobody, with no right at all, and a file system that nobody can write to
+    // as the chart says: the user whose socket the kubelet's is, with no right at all, and a file system that nobody
+    // can write to
     let before = agents().await.unwrap();
     assert_eq!(before.len(), DEVICES.len());
     for pod in &before {
         let agent = *processes(pod).iter().find(|id| status_of(**id, "Name") == "cairn-node-agen").unwrap();
-        assert!(status_of(agent, "Uid").starts_with("65532"));
+        assert_eq!(status_of(agent, "Uid"), "0\t0\t0\t0");
+        assert_eq!(status_of(agent, "CapBnd"), "0000000000000000");
         assert_eq!(status_of(agent, "CapEff"), "0000000000000000");
         assert_eq!((status_of(agent, "NoNewPrivs"), status_of(agent, "Seccomp")), ("1".into(), "2".into()));
         let mounts = std::fs::read_to_string(format!("/proc/{agent}/mounts")).unwrap();
@@ -59,6 +61,12 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
         let found = topologies.get(node).await.unwrap();
         let ids: Vec<_> = found.spec.devices.iter().map(|device| device.id.clone()).collect();
         assert_eq!(ids, devices(node));
+        wait_for("nobody holds a device any more", SOON, async || {
+            let held = topologies.get(node).await?.status.unwrap_or_default().allocations;
+            ensure!(held.is_empty(), "{held:?}");
+            anyhow::Ok(())
+        })
+        .await;
     }
 
     at_rest().await;

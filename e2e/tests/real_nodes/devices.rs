@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
-use crds::{Placement, labels};
+use anyhow::{Context, bail, ensure};
+use crds::{Instance, NodeTopology, Placement, labels};
 use e2e::{kubelet_api, wait_for};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -46,7 +46,9 @@ async fn an_actor_gets_a_device_of_the_node_that_was_chosen_for_it() {
     namespace.apply(&application.to_string()).await.unwrap();
 
     let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
-    let placements = Api::<Placement>::namespaced(client, namespace.name());
+    let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
+    let instances = Api::<Instance>::namespaced(client.clone(), namespace.name());
+    let topologies = Api::<NodeTopology>::all(client);
     let (placement, running) = wait_for("every actor runs", SOON, async || {
         let placement = placements.get("app").await?;
         let found = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
@@ -83,6 +85,36 @@ async fn an_actor_gets_a_device_of_the_node_that_was_chosen_for_it() {
         })
         .await;
         assert!(said.contains(&format!("DEVICES={device}\n")), "{said}");
+
+        // and so do the node's topology, by its agent, and the actor's Instance, by the operator
+        wait_for("the agent tells who has the device", SOON, async || {
+            let held = topologies.get(&decided.node).await?.status.unwrap_or_default().allocations;
+            let its = held.iter().find(|its| Some(&its.pod_uid) == pod.metadata.uid.as_ref());
+            let its = its.with_context(|| format!("{actor} is not in {held:?}"))?;
+            ensure!((&its.pod, its.container.as_str()) == (&pod.name_any(), "actor"), "{its:?}");
+            ensure!(its.resource == RESOURCE && its.device_ids == [device.clone()], "{its:?}");
+            anyhow::Ok(())
+        })
+        .await;
+        wait_for("the operator passes it on", SOON, async || {
+            let devices = instances.get(&pod.name_any()).await?.status.unwrap_or_default().devices;
+            let [of_resource] = devices.as_slice() else { bail!("{devices:?}") };
+            ensure!(of_resource.resource == RESOURCE, "{of_resource:?}");
+            ensure!(of_resource.device_ids == [device.clone()], "{of_resource:?}");
+            anyhow::Ok(())
+        })
+        .await;
     }
     assert_eq!(given.len(), all);
+
+    // nobody holds what nobody has any more
+    namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    for (name, _) in DEVICES {
+        wait_for("the devices are free again", SOON, async || {
+            let held = topologies.get(name).await?.status.unwrap_or_default().allocations;
+            ensure!(held.is_empty(), "{held:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    }
 }

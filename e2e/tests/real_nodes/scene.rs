@@ -111,6 +111,7 @@ async fn install() -> Vec<Process> {
     // each agent describes the node that it is on: the kubelet puts the name in
     settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
     settings.push("--set=agent.leaseSeconds=6".into());
+    settings.push("--set=agent.podResources=Enabled".into());
     cluster.install_pods(&settings.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
     let client = cluster.client().await.unwrap();
     let (sets, deployments) = (
