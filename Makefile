@@ -67,8 +67,13 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
 	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
 	@$(BENCH) run --strategies cp-sat --budgets 5,30,60 --seeds 1
+	$(call say,placement: equal to brute force)
+	@CAIRN_EXACT_WORLDS=1000 cargo test --locked --workspace --test all exact::random -- --nocapture
 	$(call say,placement: proven bounds)
 	@$(BENCH) bound > docs/results/placement/bounds.md
+	$(call say,the node agent's footprint)
+	@cargo build --locked --workspace --bins --lib
+	@docs/results/node-agent/footprint.py $(BIN)/cairn-node-agent $(BIN)/libstub_nvml.so > docs/results/node-agent/footprint.md
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -196,8 +196,8 @@ impl Perf {
                 *scaling = 1.0; // of the interval up to the next scrape
             }
         }
-        series.add(&PERF_OPEN_FDS, &[], as_value(self.descriptors()));
-        series.add(&SERIES_DROPPED, &["perf_pods"], as_value(self.left_out));
+        series.add_count(&PERF_OPEN_FDS, &[], self.descriptors());
+        series.add_count(&SERIES_DROPPED, &["perf_pods"], self.left_out);
     }
 }
 
@@ -275,11 +275,6 @@ fn why_not(error: &io::Error) -> (CollectorState, String) {
         }
         _ => (CollectorState::Error, format!("perf_event_open failed: {error}")),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "there are never so many")]
-fn as_value(count: usize) -> f64 {
-    count as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "of one interval: exact for months")]

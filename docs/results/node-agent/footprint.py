@@ -7,6 +7,7 @@ AGENT is cairn-node-agent, NVML_STUB the stand-in for NVIDIA's library (target/d
 eight GPUs and no API server; both are scraped every 15 s, and 200 times in a row at the end.
 """
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -75,6 +76,10 @@ def measure(name, command, environment, port, seconds):
 
 
 def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    if not shutil.which("prometheus-node-exporter"):
+        sys.exit("prometheus-node-exporter is not installed; on Debian: apt-get install prometheus-node-exporter")
     agent, stub = sys.argv[1:3]
     seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 600
     with tempfile.TemporaryDirectory() as folder:

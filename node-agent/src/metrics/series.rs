@@ -25,6 +25,12 @@ impl Series {
         }
     }
 
+    /// The same for how many there are of something.
+    #[expect(clippy::cast_precision_loss, reason = "there are never so many")]
+    pub fn add_count(&mut self, name: &'static Name, labels: &[&str], count: usize) {
+        self.add(name, labels, count as f64);
+    }
+
     /// Adds all of another's.
     pub fn extend(&mut self, other: Self) {
         for (family, (name, series)) in other.0 {

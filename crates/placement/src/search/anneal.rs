@@ -225,7 +225,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether a step is taken, and its whole gain: it is weighed, held against limits, and only then shown to what
-    /// takes longer to judge.
+    /// takes longer to judge. Figures come after the limits, as they take longest.
     #[inline]
     fn judge(
         &mut self,
@@ -235,32 +235,20 @@ impl<'m> Walk<'m> {
         temperature: f64,
         admits: impl Fn(&Layout) -> bool,
     ) -> Option<i64> {
-        if self.layout.has_figures_of(changes) {
-            return self.judge_with_figures(changes, gain, more, temperature, admits);
+        let price = more as f64 * self.price_of_excess;
+        if !self.layout.has_figures_of(changes) {
+            if self.accepts(gain as f64 + price, temperature) && admits(&self.layout) {
+                self.excess += more;
+                return Some(gain);
+            }
+            return None;
         }
-        let loss = gain as f64 + more as f64 * self.price_of_excess;
-        if self.accepts(loss, temperature) && admits(&self.layout) {
-            self.excess += more;
-            return Some(gain);
-        }
-        None
-    }
-
-    fn judge_with_figures(
-        &mut self,
-        changes: &[(u32, u32, u32)],
-        gain: i64,
-        more: i64,
-        temperature: f64,
-        admits: impl Fn(&Layout) -> bool,
-    ) -> Option<i64> {
         if !admits(&self.layout) {
             return None;
         }
         let (figures, broken) = self.layout.try_figures(changes);
         let gain = gain + figures;
-        let loss = gain as f64 + more as f64 * self.price_of_excess + broken as f64 * self.price_of_breach;
-        if self.accepts(loss, temperature) {
+        if self.accepts(gain as f64 + price + broken as f64 * self.price_of_breach, temperature) {
             self.excess += more;
             return Some(gain);
         }
