@@ -2,12 +2,18 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
+use std::sync::LazyLock;
+
 use super::exchange::small;
 use super::layout::Layout;
 use super::model::NOWHERE;
 
 /// How many values of -ln(u) are kept.
 const DRAWS: usize = 1 << 12;
+
+/// Those values, as likely as each other.
+static LOSSES: LazyLock<[f64; DRAWS]> =
+    LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / DRAWS as f64).ln()));
 
 /// Random steps that the scale of losses is taken from.
 const SAMPLES: usize = 2000;
@@ -19,7 +25,7 @@ pub(crate) struct Walk<'m> {
     best: Best,
     dice: fastrand::Rng,
     movable: Vec<u32>,
-    draws: Vec<f64>,
+    draws: &'static [f64; DRAWS],
     /// Σ work above the limits, over all units.
     excess: i64,
     /// What one piece of work above a limit costs, in energy.
@@ -48,7 +54,6 @@ impl<'m> Walk<'m> {
     pub fn new(layout: Layout<'m>, seed: u64) -> Self {
         let model = layout.model;
         let movable = (0..small(model.free)).filter(|item| model.candidates(*item).len() > 1).collect();
-        let middle = |draw: usize| -(((draw as f64) + 0.5) / DRAWS as f64).ln();
         let mut walk = Self {
             best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
             excess: layout.total_excess(),
@@ -60,7 +65,7 @@ impl<'m> Walk<'m> {
             mean_work: 1.0,
             dice: fastrand::Rng::with_seed(seed),
             movable,
-            draws: (0..DRAWS).map(middle).collect(),
+            draws: &LOSSES,
         };
         (walk.scale, walk.fine) = walk.losses();
         walk.forget_best();
@@ -74,9 +79,36 @@ impl<'m> Walk<'m> {
         self.price_of_breach = price * self.scale;
     }
 
+    /// What a mean work of excess costs, in mean losses.
+    pub fn price_of_excess(&self) -> f64 {
+        self.price_of_breach / self.scale
+    }
+
     /// The mean and the median loss of a random step at the start: what temperatures are counted in.
     pub fn scales(&self) -> (f64, f64) {
         (self.scale, self.fine)
+    }
+
+    /// Dice of their own for somebody else.
+    pub fn fork_dice(&mut self) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.dice.u64(..))
+    }
+
+    /// A copy that goes other ways from here.
+    pub fn fork(&mut self) -> Self {
+        Self { dice: self.fork_dice(), ..self.clone() }
+    }
+
+    /// Whether all limits hold where it stands.
+    pub fn is_within_limits(&self) -> bool {
+        self.excess == 0 && self.layout.broken() == 0
+    }
+
+    /// What steps are weighed by, where it stands.
+    pub fn weight(&self) -> f64 {
+        self.layout.energy as f64
+            + self.excess as f64 * self.price_of_excess
+            + self.layout.broken() as f64 * self.price_of_breach
     }
 
     /// Tries so many steps, cooling evenly from one temperature to the other.

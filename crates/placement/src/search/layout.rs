@@ -24,6 +24,8 @@ pub(crate) struct Layout<'m> {
     pub slack: i64,
     /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
     here: Vec<i64>,
+    /// By free item and unit: what it would cost there; only in worlds where that is not too much.
+    costs: Option<Vec<i64>>,
     /// What is no sum over items and pairs, where the snapshot asks for such.
     figures: Option<Box<Figures<'m>>>,
     /// Everything that is weighed.
@@ -48,6 +50,7 @@ impl<'m> Layout<'m> {
             node_left: model.node_left.clone(),
             slack: 0,
             here: model.base.iter().map(|(_, without)| *without).collect(),
+            costs: model.has_cost_table().then(|| model.first_costs()),
             energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
             unplaced: model.members[..model.free].iter().map(Vec::len).sum(),
             figures,
@@ -275,6 +278,16 @@ impl<'m> Layout<'m> {
         if unit == NOWHERE {
             return (without, 0);
         }
+        if let Some(costs) = &self.costs {
+            let cost = costs[item as usize * model.units + unit as usize];
+            if except == NOWHERE {
+                return (cost, 0);
+            }
+            let Some(tie) = model.ties(item).iter().find(|tie| tie.peer == except) else { return (cost, 0) };
+            let (from, at) = (self.place[item as usize], self.place[except as usize]);
+            let there = model.tie_cost(tie, unit, at);
+            return (cost - there, if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) });
+        }
         let mut cost = placed;
         for (wish, saved) in model.wishes(item) {
             cost -= if *wish == unit { *saved } else { 0 };
@@ -390,8 +403,17 @@ impl<'m> Layout<'m> {
         let model = self.model;
         for tie in model.ties(item) {
             let peer = tie.peer as usize;
+            if peer >= model.free {
+                continue;
+            }
             let at = self.place[peer];
-            if peer < model.free && at != NOWHERE {
+            if let Some(costs) = &mut self.costs {
+                let costs = &mut costs[peer * model.units..][..model.units];
+                model.follow(tie, from, to, costs);
+                if at != NOWHERE {
+                    self.here[peer] = costs[at as usize];
+                }
+            } else if at != NOWHERE {
                 self.here[peer] += model.tie_cost(tie, at, to) - model.tie_cost(tie, at, from);
             }
         }

@@ -2,15 +2,18 @@
 
 mod anneal;
 mod balance;
+mod companion;
 mod construct;
 mod exchange;
 mod figures;
 mod items;
+mod ladder;
 mod layout;
 mod local;
 mod model;
 mod schedule;
 mod session;
+mod walker;
 mod weights;
 
 pub use local::{Local, improve};

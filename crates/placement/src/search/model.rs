@@ -14,6 +14,10 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 /// No implementation for a kind.
 const NO_ROW: u32 = u32::MAX;
 
+/// Pairs of an item and a unit up to which what everything would cost everywhere is kept: it is asked far more often
+/// than changed only where walks are cold most of the time.
+const MOST_IN_COST_TABLE: usize = 1 << 13;
+
 /// What ties an item to another one, in the energy's weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tie {
@@ -364,6 +368,49 @@ impl<'a> Model<'a> {
             0
         } else {
             tie.rate * self.exchange.cost(at, peer_at) + tie.apart
+        }
+    }
+
+    /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.
+    pub fn has_cost_table(&self) -> bool {
+        self.free * self.units <= MOST_IN_COST_TABLE
+    }
+
+    /// By free item and unit: what it costs there while nobody but the fixed has a place.
+    pub fn first_costs(&self) -> Vec<i64> {
+        let mut costs = Vec::with_capacity(self.free * self.units);
+        for item in 0..small(self.free) {
+            for unit in 0..small(self.units) {
+                let saved: i64 =
+                    self.wishes(item).iter().filter(|(wish, _)| *wish == unit).map(|(_, saved)| saved).sum();
+                let fixed = self.ties(item).iter().filter(|tie| tie.peer as usize >= self.free);
+                let ties = fixed
+                    .map(|tie| self.tie_cost(tie, unit, self.fixed_places[tie.peer as usize - self.free]));
+                costs.push(self.base[item as usize].0 - saved + ties.sum::<i64>());
+            }
+        }
+        costs
+    }
+
+    /// Brings what one end of a tie would cost on each unit up to date after the other has gone from a place to another.
+    #[inline]
+    pub fn follow(&self, tie: &Tie, from: u32, to: u32, costs: &mut [i64]) {
+        if from != NOWHERE
+            && to != NOWHERE
+            && let Exchange::Table { units, costs: table } = &self.exchange
+        {
+            let row = |at: u32| &table[at as usize * units..][..*units];
+            for ((cost, to), from) in costs.iter_mut().zip(row(to)).zip(row(from)) {
+                *cost += tie.rate * (i64::from(*to) - i64::from(*from));
+            }
+            // On one unit they are not apart, and exchange costs nothing.
+            costs[from as usize] += tie.apart - tie.shared;
+            costs[to as usize] += tie.shared - tie.apart;
+            return;
+        }
+        for (unit, cost) in costs.iter_mut().enumerate() {
+            let at = |place: u32| if place == NOWHERE { 0 } else { self.tie_cost(tie, small(unit), place) };
+            *cost += at(to) - at(from);
         }
     }
 

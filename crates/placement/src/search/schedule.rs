@@ -68,6 +68,11 @@ pub(crate) struct Cooling {
 }
 
 impl Cooling {
+    /// One from a rung of a ladder: from a temperature in median losses, at what excess cost there.
+    pub fn from_rung(from: f64, cheap: f64) -> Self {
+        Self { length: 1, from, from_best: false, is_fine: true, cheap }
+    }
+
     /// The temperature after a part of the cooling, where losses have this mean and median: a cooling from hot begins
     /// at the scale of the mean, and all end at that of the median.
     pub fn temperature(&self, part: f64, (mean, median): (f64, f64)) -> f64 {

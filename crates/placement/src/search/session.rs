@@ -2,30 +2,28 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, Scope};
+use std::thread;
 
 use super::anneal::Walk;
 use super::balance::balance;
+use super::companion::{Companion, WORTH_A_THREAD, run_all};
 use super::construct::place_the_rest;
+use super::ladder::Ladder;
 use super::layout::{Layout, NO_LIMIT};
 use super::model::{Model, NOWHERE};
-use super::schedule::{Cooling, ROUND, STEPS, Schedule};
+use super::schedule::{ROUND, Schedule};
+use super::walker::{Course, Descent, Walker};
 use crate::{Assignment, Cost, Ruling, Snapshot};
 
-/// How many walks there are, each on a thread of its own. What is found does not depend on how many processors there
-/// are.
+/// How many walks there are that cool, and threads of all walks. What is found does not depend on how many processors
+/// there are.
 const WALKS: u32 = 2;
 
-/// Pieces below which starting a thread takes longer than they do.
-const WORTH_A_THREAD: u64 = 10;
+/// Walks on a ladder that are followed to where they would come to rest.
+const FOLLOWED: usize = 2;
 
 /// A walk does clearly worse than another if its energy is higher by one part in so many.
 const CLEARLY: i64 = 50;
-
-/// Steps that a walk takes to come to rest when the search is stopped in the middle of a cooling: per item, and at most.
-const QUENCH: u64 = 300;
-const LONGEST_QUENCH: u64 = 1_000_000;
 
 /// A snapshot laid out for searching.
 pub struct Terrain<'a> {
@@ -44,20 +42,12 @@ impl<'a> Terrain<'a> {
 /// It is decided by the start, the seed, and how many pieces were run between two calls of [`Search::offer`].
 pub struct Search<'t> {
     walkers: Vec<Walker<'t>>,
+    /// What the walkers have in common once they are on a ladder.
+    ladder: Option<Ladder>,
     best: Found<'t>,
     /// The best as the walks know it.
     best_places: Vec<u32>,
     best_rank: (usize, i64, i64),
-}
-
-struct Walker<'t> {
-    walk: Walk<'t>,
-    schedule: Schedule,
-    cooling: Cooling,
-    /// Pieces of the cooling that are done.
-    done: u64,
-    /// Whether the cooling that ended last found a new best.
-    gained: bool,
 }
 
 impl<'t> Search<'t> {
@@ -85,12 +75,12 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { layout.clone() };
         begin.set_slack(layout.slack);
         let walkers = (0..WALKS).map(|walk| {
-            let mut schedule = Schedule::new(model.free, walk, is_warm);
-            let cooling = schedule.next(false);
-            Walker { walk: Walk::new(begin.clone(), dice.u64(..)), schedule, cooling, done: 0, gained: false }
+            let descent = Descent::new(Schedule::new(model.free, walk, is_warm));
+            Walker { walk: Walk::new(begin.clone(), dice.u64(..)), course: Course::Cooling(descent) }
         });
         let best_rank = if layout.broken() == 0 { rank(&layout) } else { (usize::MAX, i64::MAX, i64::MAX) };
-        let mut search = Self { walkers: walkers.collect(), best, best_places: Vec::new(), best_rank };
+        let mut search =
+            Self { walkers: walkers.collect(), ladder: None, best, best_places: Vec::new(), best_rank };
         search.best_places.clone_from(&layout.place);
         search
     }
@@ -98,54 +88,102 @@ impl<'t> Search<'t> {
     /// Runs so many pieces on every walk, or fewer if `stop` says so; says how many.
     pub fn run(&mut self, pieces: u64, stop: &dyn Fn() -> bool) -> u64 {
         thread::scope(|scope| {
-            let companions = if pieces < WORTH_A_THREAD { 0 } else { self.walkers.len() - 1 };
+            let companions = if pieces < WORTH_A_THREAD { 0 } else { WALKS - 1 };
             let companions: Vec<_> = (0..companions).map(|_| Companion::new(scope)).collect();
             let mut done = 0;
             while done < pieces && !stop() {
-                // Up to where a walk may look at what the others have found.
-                let left = self.walkers.iter().map(|walker| walker.cooling.length - walker.done).min();
-                let round = left.unwrap_or(ROUND).min(ROUND).min(pieces - done);
-                run_round(&mut self.walkers, round, &companions);
-                done += round;
-                self.exchange();
+                done += match &mut self.ladder {
+                    Some(ladder) => ladder.run(&mut self.walkers, pieces - done, &companions),
+                    None => self.cool(pieces - done, &companions),
+                };
+                if self.ladder.is_some() {
+                    self.note_best();
+                } else {
+                    self.exchange();
+                }
             }
             done
         })
     }
 
-    /// Has walks that have finished a cooling tell what they found, and begin the next.
-    fn exchange(&mut self) {
-        if self.walkers.iter().all(|walker| walker.is_through() && walker.schedule.is_trial()) {
-            self.compare_styles();
-        }
-        for walker in self.walkers.iter_mut().filter(|walker| walker.is_through()) {
+    /// Cools so many pieces, at most up to where a walk may look at what the others have found.
+    fn cool(&mut self, pieces: u64, companions: &[Companion<'t>]) -> u64 {
+        let left = self.walkers.iter().filter_map(Walker::descent).map(Descent::left).min();
+        let round = left.unwrap_or(ROUND).min(ROUND).min(pieces);
+        run_all(&mut self.walkers, &[round; WALKS as usize], companions);
+        round
+    }
+
+    /// Takes what the walks have found, where it is better.
+    fn note_best(&mut self) {
+        for walker in self.walkers.iter().filter(|walker| walker.walk.has_best()) {
             let rank = walker.walk.best_rank();
-            walker.gained = walker.walk.has_best() && rank < self.best_rank;
-            if walker.gained {
+            if rank < self.best_rank {
                 self.best_rank = rank;
                 self.best_places = walker.walk.best_places();
             }
         }
-        for walker in self.walkers.iter_mut().filter(|walker| walker.is_through()) {
-            walker.cooling = walker.schedule.next(walker.gained);
-            walker.done = 0;
-            if walker.cooling.from_best {
-                walker.walk.go_to(&self.best_places);
+    }
+
+    /// Has walks that have finished a cooling tell what they found, and begin the next.
+    fn exchange(&mut self) {
+        let is_trial = |walker: &Walker| {
+            walker.descent().is_some_and(|descent| descent.left() == 0 && descent.schedule.is_trial())
+        };
+        if self.walkers.iter().all(is_trial) {
+            self.compare_styles();
+            if Ladder::suits(&self.walkers[0].walk) {
+                self.note_best();
+                self.climb();
+                return;
             }
         }
+        let (best_rank, mut begun) = (self.best_rank, Vec::new());
+        for (position, walker) in self.walkers.iter().enumerate() {
+            if walker.descent().is_some_and(|descent| descent.left() == 0) {
+                begun.push((position, walker.walk.has_best() && walker.walk.best_rank() < best_rank));
+            }
+        }
+        for (position, _) in begun.iter().filter(|(_, gained)| *gained) {
+            let walk = &self.walkers[*position].walk;
+            if walk.best_rank() < self.best_rank {
+                self.best_rank = walk.best_rank();
+                self.best_places = walk.best_places();
+            }
+        }
+        for (position, gained) in begun {
+            let Walker { walk, course: Course::Cooling(descent) } = &mut self.walkers[position] else {
+                continue;
+            };
+            descent.begin_next(gained);
+            if descent.cooling.from_best {
+                walk.go_to(&self.best_places);
+            }
+        }
+    }
+
+    /// Puts walks on a ladder, from where the one stands that did best.
+    fn climb(&mut self) {
+        let best = self.walkers.iter_mut().min_by_key(|walker| walker.walk.best_rank());
+        let Some(best) = best else { return };
+        let (ladder, rungs) = Ladder::new(&mut best.walk, u64::from(WALKS));
+        (self.ladder, self.walkers) = (Some(ladder), rungs);
     }
 
     /// Has walks that did clearly worse than another go its way from now on.
     fn compare_styles(&mut self) {
         let found = |walker: &Walker| walker.walk.has_best().then(|| walker.walk.best_rank());
-        let best = self.walkers.iter().filter_map(|walker| Some((found(walker)?, walker.schedule.style())));
-        let Some(((unplaced, slack, energy), style)) = best.min_by_key(|(rank, _)| *rank) else { return };
+        let styles = self.walkers.iter().filter_map(|walker| {
+            let style = walker.descent()?.schedule.style();
+            Some((found(walker)?, style))
+        });
+        let Some(((unplaced, slack, energy), style)) = styles.min_by_key(|(rank, _)| *rank) else { return };
         for walker in &mut self.walkers {
             let is_near = found(walker).is_some_and(|(others, same_slack, found)| {
                 (others, same_slack) == (unplaced, slack) && found - energy <= energy.abs() / CLEARLY
             });
-            if !is_near {
-                walker.schedule.take_up(style);
+            if let Some(descent) = walker.descent_mut().filter(|_| !is_near) {
+                descent.schedule.take_up(style);
             }
         }
     }
@@ -153,14 +191,13 @@ impl<'t> Search<'t> {
     /// The best so far. Walks in the middle of a cooling are followed to where they would come to rest in a hurry; they
     /// themselves stay where they are.
     pub fn best(&mut self) -> Assignment {
-        let mut resting: Vec<(&mut Walker, Vec<Vec<u32>>)> =
-            self.walkers.iter_mut().map(|walker| (walker, Vec::new())).collect();
-        in_parallel(&mut resting, |(walker, found)| {
-            found.extend(walker.walk.has_best().then(|| walker.walk.best_places()));
-            found.extend(walker.quenched());
-        });
-        let model = resting[0].0.walk.layout.model;
-        let found: Vec<Vec<u32>> = resting.into_iter().flat_map(|(_, found)| found).collect();
+        let mut resting: Vec<(&Walker, Option<Vec<u32>>)> =
+            self.walkers.iter().take(FOLLOWED).map(|walker| (walker, None)).collect();
+        in_parallel(&mut resting, |(walker, found)| *found = walker.quenched());
+        let mut found: Vec<Vec<u32>> = resting.into_iter().filter_map(|(_, found)| found).collect();
+        let walks = self.walkers.iter().map(|walker| &walker.walk).filter(|walk| walk.has_best());
+        found.extend(walks.min_by_key(|walk| walk.best_rank()).map(Walk::best_places));
+        let model = self.walkers[0].walk.layout.model;
         for places in found.iter().chain([&self.best_places]) {
             self.best.offer(model.assignment(places));
         }
@@ -182,6 +219,9 @@ impl<'t> Search<'t> {
         if layout.total_excess() == 0 && layout.broken() == 0 && rank < self.best_rank {
             self.best_rank = rank;
             self.best_places.clone_from(&layout.place);
+            if self.ladder.is_some() {
+                self.walkers[0].walk.go_to(&self.best_places);
+            }
         }
     }
 }
@@ -215,86 +255,6 @@ fn without_what_breaks_rules(snapshot: &Snapshot, mut assignment: Assignment) ->
 /// What layouts are compared by: actors without a place, overload, energy.
 fn rank(layout: &Layout) -> (usize, i64, i64) {
     (layout.unplaced, layout.slack, layout.energy)
-}
-
-impl Walker<'_> {
-    /// Whether its cooling has ended.
-    fn is_through(&self) -> bool {
-        self.done == self.cooling.length
-    }
-
-    fn run(&mut self, pieces: u64) {
-        for _ in 0..pieces {
-            let (from, to) = (self.cooling.part(self.done), self.cooling.part(self.done + 1));
-            self.walk.set_price_of_excess(self.cooling.price(from));
-            let scales = self.walk.scales();
-            self.walk.run(
-                STEPS,
-                self.cooling.temperature(from, scales),
-                self.cooling.temperature(to, scales),
-            );
-            self.done += 1;
-        }
-    }
-
-    /// Where a copy of the walk ends that cools quickly from here; `None` if it has hardly begun.
-    fn quenched(&self) -> Option<Vec<u32>> {
-        const CHUNKS: u64 = 20;
-        let begun = self.cooling.part(self.done);
-        if self.done == 0 {
-            return None;
-        }
-        let mut walk = self.walk.clone();
-        walk.forget_best();
-        let steps = (QUENCH * walk.layout.model.free as u64).min(LONGEST_QUENCH) / CHUNKS;
-        let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
-        for chunk in 0..CHUNKS {
-            walk.set_price_of_excess(self.cooling.price(part(chunk)));
-            let temperature = |chunk: u64| self.cooling.temperature(part(chunk), walk.scales());
-            let (from, to) = (temperature(chunk), temperature(chunk + 1));
-            walk.run(steps, from, to);
-        }
-        walk.has_best().then(|| walk.best_places())
-    }
-}
-
-/// A thread that runs a walk for a while whenever it is sent one, and sends it back.
-struct Companion<'t> {
-    there: Sender<(Walker<'t>, u64)>,
-    back: Receiver<Walker<'t>>,
-}
-
-impl<'t> Companion<'t> {
-    /// It ends when it is dropped.
-    fn new<'scope>(scope: &'scope Scope<'scope, '_>) -> Self
-    where
-        't: 'scope,
-    {
-        let (there, sent) = mpsc::channel::<(Walker, u64)>();
-        let (finished, back) = mpsc::channel();
-        scope.spawn(move || {
-            for (mut walker, pieces) in sent {
-                walker.run(pieces);
-                if finished.send(walker).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { there, back }
-    }
-}
-
-/// Has all walks run so many pieces, those but the first on companions where there are any.
-fn run_round<'t>(walkers: &mut Vec<Walker<'t>>, pieces: u64, companions: &[Companion<'t>]) {
-    const PANICKED: &str = "a companion ends early only if its walk panicked";
-    let sent = if pieces < WORTH_A_THREAD { &[] } else { companions };
-    for (companion, walker) in sent.iter().zip(walkers.drain(walkers.len() - sent.len()..)) {
-        companion.there.send((walker, pieces)).expect(PANICKED);
-    }
-    for walker in walkers.iter_mut() {
-        walker.run(pieces);
-    }
-    walkers.extend(sent.iter().map(|companion| companion.back.recv().expect(PANICKED)));
 }
 
 /// Does the same to each, on as many threads.
