@@ -13,6 +13,7 @@ mod common;
 pub mod hicr;
 mod instance;
 pub mod labels;
+pub mod metrics;
 mod placement;
 mod pool;
 mod template;

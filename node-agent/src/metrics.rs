@@ -10,17 +10,14 @@ use std::{
     time::Duration,
 };
 
-use crds::NodeTopologySpec;
+use crds::{NodeTopologySpec, metrics::Name};
 use jiff::Timestamp;
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use tracing::{info, warn};
 
 pub use series::Series;
 
-use crate::{
-    failure::Reason,
-    names::{self, Name},
-};
+use crate::{failure::Reason, names};
 
 /// The metrics of one agent, in a registry of their own.
 #[derive(Debug)]
@@ -193,7 +190,7 @@ impl Metrics {
 mod tests {
     use super::*;
     use crate::names::AGENT;
-    use crds::{ComputeResource, Device, Health, Link, MemorySpace};
+    use crds::{ComputeResource, Device, Health, Link, MemorySpace, metrics::Kind};
 
     fn machine() -> NodeTopologySpec {
         let numa = Device {
@@ -261,7 +258,7 @@ mod tests {
         for line in families {
             let (name, type_) = line.split_once(' ').unwrap();
             let known = AGENT.iter().find(|known| known.name() == name).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(type_ == "counter", known.kind() == names::Kind::Counter, "{name}");
+            assert_eq!(type_ == "counter", known.kind() == Kind::Counter, "{name}");
         }
     }
 

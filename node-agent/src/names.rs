@@ -1,65 +1,12 @@
 //! Every metric that Cairn's agents expose, and those that applications are asked for: names are an interface.
 //!
-//! A series is made through a [`Name`] of this file, so nothing is exposed that is not here. `docs/metrics.md` has
+//! A series is made through a name of this file, so nothing is exposed that is not here. `docs/metrics.md` has
 //! these tables; a test keeps it so. Units are Prometheus' base units and end the name. Labels are few: what is known
 //! of a device and does not change is in `cairn_device_info`, to be joined by `node` and `device`.
 
-/// One family of series.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Name {
-    family: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    help: &'static str,
-}
+use crds::metric_names;
 
-/// What the values of a family mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-pub enum Kind {
-    /// It only grows, and begins at 0 anew when its program does.
-    Counter,
-    /// It is what it is now.
-    Gauge,
-    /// Always 1: the labels are what is told.
-    Info,
-    /// Of the series that differ in the label `state` one is 1, the others are 0.
-    StateSet,
-}
-
-impl Name {
-    /// The name of the family, as in `cairn_device_info`.
-    pub fn name(&self) -> &'static str {
-        self.family
-    }
-
-    /// What its values mean.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The labels of each of its series, in the order in which values are given.
-    pub fn labels(&self) -> &'static [&'static str] {
-        self.labels
-    }
-
-    /// One sentence.
-    pub fn help(&self) -> &'static str {
-        self.help
-    }
-}
-
-/// Constants and the list of all of them, so that none is left out of the list.
-macro_rules! names {
-    ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(#[doc = concat!("`", $name, "`.")] pub static $constant: Name = Name { family: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
-        $(#[$doc])*
-        #[cfg_attr(not(test), expect(dead_code, reason = "read by tests, of which one writes docs/metrics.md"))]
-        pub static $list: &[&Name] = &[$(&$constant),*];
-    };
-}
-
-names! {
+metric_names! {
     /// What an agent exposes.
     AGENT:
     BUILD_INFO = Info "cairn_agent_build_info" ["version"] "The version of the agent.";
@@ -104,9 +51,9 @@ names! {
 /// The contract with applications, which `docs/metrics.md` explains. Agents do not expose it, nor do they read it.
 #[cfg(test)]
 pub mod application {
-    use super::{Kind, Name};
+    use crds::metric_names;
 
-    names! {
+    metric_names! {
         /// What applications are asked to expose.
         APPLICATION:
         CHANNEL_MESSAGES = Counter "actor_channel_messages_total" ["actor", "peer"] "Messages that the actor sent to the peer.";

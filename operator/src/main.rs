@@ -16,6 +16,7 @@ mod events;
 mod leader;
 mod leases;
 mod metrics;
+mod names;
 mod plan;
 mod pods;
 mod policies;

@@ -1,6 +1,12 @@
 //! What the operator counts, on a registry of its own.
 
+use crds::metrics::Name;
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+use crate::names;
+
+/// Why a plan was made again: the world had changed before it was committed.
+pub const OVERTAKEN: &str = "overtaken";
 
 /// The operator's metrics.
 #[derive(Clone)]
@@ -22,45 +28,33 @@ pub struct Metrics {
     pub leading: IntGauge,
 }
 
+/// The buckets of a search's wall clock, in seconds.
+const PLAN_SECONDS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0];
+
 impl Metrics {
     /// Registers everything on `registry`, never on the global one.
     ///
     /// # Errors
     /// When a name is taken on the registry.
     pub fn new(registry: Registry) -> prometheus::Result<Self> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+        let opts = |name: &Name| Opts::new(name.name(), name.help());
+        let counter = |name: &Name| {
+            let counter = IntCounterVec::new(opts(name), name.labels())?;
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
-        let reconciles =
-            counter("cairn_operator_reconciles_total", "Reconciles of applications by result.", &["result"])?;
-        let plans = counter(
-            "cairn_operator_plans_total",
-            "Plans by strategy and what ended the search.",
-            &["strategy", "stopped_by"],
-        )?;
-        let replans = counter(
-            "cairn_operator_replans_total",
-            "Plans made again before they were committed.",
-            &["reason"],
-        )?;
-        let writes = counter(
-            "cairn_operator_writes_total",
-            "Writes to the API server by kind and verb.",
-            &["kind", "verb"],
-        )?;
-        let buckets = vec![0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0];
-        let opts =
-            HistogramOpts::new("cairn_operator_plan_seconds", "Wall clock of one search.").buckets(buckets);
-        let plan_seconds = Histogram::with_opts(opts)?;
+        let reconciles = counter(&names::RECONCILES)?;
+        let plans = counter(&names::PLANS)?;
+        let replans = counter(&names::REPLANS)?;
+        // From 0 on, or the first one would be no increase.
+        replans.with_label_values(&[OVERTAKEN]);
+        let writes = counter(&names::WRITES)?;
+        let buckets = HistogramOpts::from(opts(&names::PLAN_DURATION)).buckets(PLAN_SECONDS.into());
+        let plan_seconds = Histogram::with_opts(buckets)?;
         registry.register(Box::new(plan_seconds.clone()))?;
-        let actors = IntGaugeVec::new(
-            Opts::new("cairn_operator_actors", "Actors of all applications by state."),
-            &["state"],
-        )?;
+        let actors = IntGaugeVec::new(opts(&names::ACTORS), names::ACTORS.labels())?;
         registry.register(Box::new(actors.clone()))?;
-        let leading = IntGauge::new("cairn_operator_leading", "1 while this operator holds the lease.")?;
+        let leading = IntGauge::with_opts(opts(&names::LEADING))?;
         registry.register(Box::new(leading.clone()))?;
         Ok(Self { registry, reconciles, plan_seconds, plans, replans, writes, actors, leading })
     }
@@ -76,7 +70,10 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::names::OPERATOR;
 
     #[test]
     fn every_operator_has_its_own() {
@@ -84,5 +81,19 @@ mod tests {
         Metrics::new(Registry::new()).unwrap();
         metrics.leading.set(1);
         assert!(metrics.text().unwrap().contains("cairn_operator_leading 1\n"));
+    }
+
+    #[test]
+    fn what_is_exposed_is_what_is_registered() {
+        let metrics = Metrics::new(Registry::new()).unwrap();
+        metrics.reconciles.with_label_values(&["ok"]).inc();
+        metrics.plans.with_label_values(&["asp", "proof"]).inc();
+        metrics.writes.with_label_values(&["Placement", "apply"]).inc();
+        metrics.actors.with_label_values(&["wanted"]).set(3);
+        let text = metrics.text().unwrap();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let exposed: BTreeMap<_, _> = types.map(|(name, type_)| (name, type_.to_owned())).collect();
+        let registered = OPERATOR.iter().map(|name| (name.name(), name.kind().to_string()));
+        assert_eq!(exposed, registered.collect());
     }
 }

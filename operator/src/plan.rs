@@ -15,6 +15,7 @@ use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
+use crate::metrics::OVERTAKEN;
 use crate::pods::owner;
 use crate::reconcile::{Considered, Context, SecondLook};
 use crate::report::{Outcome, decision_events, event};
@@ -110,7 +111,7 @@ async fn decide_under(
             ctx.consider(key, now);
             return Ok(());
         }
-        ctx.metrics.replans.with_label_values(&["overtaken"]).inc();
+        ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
     }
     unreachable!("the loop ends by returning")
 }

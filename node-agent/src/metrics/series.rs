@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crds::metrics::{Kind, Name};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
-
-use crate::names::{Kind, Name};
 
 /// Series by family and values of labels, both sorted, so that equal states have equal text.
 #[derive(Debug, Default)]
