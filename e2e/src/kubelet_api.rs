@@ -3,18 +3,22 @@
 //! Messages and services of `k8s.io/kubelet/pkg/apis/{deviceplugin/v1beta1,podresources/v1}/api.proto`, with the
 //! fields that are used here. By hand, as there are a dozen: a compiler for them would be a hundred crates.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, io, path::Path};
 
 use anyhow::{Context, Result, anyhow};
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
+use tokio::net::{UnixListener, UnixStream};
 use tonic::{
     Request, Response, Status,
     body::Body,
-    codegen::http::uri::PathAndQuery,
+    codegen::http::{Request as HttpRequest, uri::PathAndQuery},
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
 use tower::service_fn;
+
+/// The method that lists what each pod was given.
+const LIST: &str = "/v1.PodResourcesLister/List";
 
 /// Nothing.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -51,6 +55,9 @@ pub struct ContainerResources {
     /// Its devices.
     #[prost(message, repeated, tag = "2")]
     pub devices: Vec<ContainerDevices>,
+    /// The CPUs that it has for itself.
+    #[prost(int64, repeated, tag = "3")]
+    pub cpu_ids: Vec<i64>,
 }
 
 /// Devices of one resource.
@@ -117,8 +124,31 @@ struct Allocation {
 /// Asks a kubelet which pod has what, over its socket for pod resources.
 pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
     let channel = connect(socket).await?;
-    let given: Given = call(channel, "/v1.PodResourcesLister/List", Empty {}).await?;
+    let given: Given = call(channel, LIST, Empty {}).await?;
     Ok(given.pods)
+}
+
+/// Says at `socket` what a kubelet gave to each pod, until it fails.
+pub async fn serve_pod_resources(socket: &Path, pods: Vec<PodResources>) -> Result<()> {
+    let listener =
+        UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
+    let given = Given { pods };
+    let service = service_fn(move |request: HttpRequest<Body>| {
+        let given = given.clone();
+        async move {
+            if request.uri().path() != LIST {
+                return Ok(Status::unimplemented(request.uri().path().to_owned()).into_http());
+            }
+            let list = service_fn(move |_: Request<Empty>| {
+                let given = given.clone();
+                async { Ok(Response::new(given)) }
+            });
+            let answer = tonic::server::Grpc::new(ProstCodec::default()).unary(list, request).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let served = tonic::transport::Server::builder().serve_with_incoming(service, connections(listener));
+    served.await.context("the server of pod resources ended")
 }
 
 /// Gives `devices` of `resource` to the kubelet with this folder, until it fails.
@@ -127,7 +157,7 @@ pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
 pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -> Result<()> {
     let folder = kubelet.join("device-plugins");
     let name = format!("cairn-e2e-{}.sock", std::process::id());
-    let listener = tokio::net::UnixListener::bind(folder.join(&name))
+    let listener = UnixListener::bind(folder.join(&name))
         .with_context(|| format!("cannot listen in {}", folder.display()))?;
     let devices =
         devices.iter().map(|id| Device { id: id.clone(), health: "Healthy".into() }).collect::<Vec<_>>();
@@ -135,11 +165,7 @@ pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -
         let devices = devices.clone();
         async move { Ok::<_, std::convert::Infallible>(answer(request, devices).await) }
     });
-    let incoming = futures::stream::unfold(listener, async |listener| {
-        let connection = listener.accept().await.map(|(connection, _)| connection);
-        Some((connection, listener))
-    });
-    let serve = tonic::transport::Server::builder().serve_with_incoming(service, incoming);
+    let serve = tonic::transport::Server::builder().serve_with_incoming(service, connections(listener));
 
     // the kubelet asks back before it answers
     let register = async {
@@ -156,11 +182,16 @@ pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -
     }
 }
 
+/// Those who connect, one after the other.
+fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
+    futures::stream::unfold(listener, async |listener| {
+        let connection = listener.accept().await.map(|(connection, _)| connection);
+        Some((connection, listener))
+    })
+}
+
 /// One call of the service `v1beta1.DevicePlugin`.
-async fn answer(
-    request: tonic::codegen::http::Request<Body>,
-    devices: Vec<Device>,
-) -> tonic::codegen::http::Response<Body> {
+async fn answer(request: HttpRequest<Body>, devices: Vec<Device>) -> tonic::codegen::http::Response<Body> {
     match request.uri().path() {
         // the options are all false: no other calls, please
         "/v1beta1.DevicePlugin/GetDevicePluginOptions" => {

@@ -99,7 +99,7 @@ impl<'a> Workload<'a> {
         self
     }
 
-    /// Adds an argument after those of the manifest.
+    /// Adds an argument after those of the manifest, of which it replaces one of the same flag.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
@@ -117,6 +117,9 @@ impl<'a> Workload<'a> {
             .with_context(|| format!("cannot run {}/{} as a process", self.namespace, self.name))?;
         launch.environment.insert("KUBECONFIG".into(), self.credentials().await?);
         launch.environment.extend(self.variables.clone());
+        for argument in &self.arguments {
+            launch.arguments.retain(|before| flag(before) != flag(argument));
+        }
         launch.arguments.extend(self.arguments.clone());
         self.cluster.run(&self.name, program, launch)
     }
@@ -193,6 +196,11 @@ fn launch(
     Ok(Launch { arguments, environment, ports, readiness })
 }
 
+/// What an argument like `--flag=value` sets; itself, if it is none.
+fn flag(argument: &str) -> &str {
+    argument.split_once('=').map_or(argument, |(flag, _)| flag)
+}
+
 /// The ports that the container declares or that its probes use.
 fn declared_ports(container: &Container) -> Result<Vec<u16>> {
     let mut found = Vec::new();
@@ -267,7 +275,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Container;
     use serde_json::{Value, json};
 
-    use super::{Launch, launch};
+    use super::{Launch, flag, launch};
 
     fn render(container: Value) -> Result<Launch, String> {
         let container: Container = serde_json::from_value(container).unwrap();
@@ -308,6 +316,11 @@ mod tests {
         );
         assert_eq!(launch.readiness, Some((30_001, "/readyz".into())));
         assert_eq!(launch.ports[&8081], 30_002);
+    }
+
+    #[test]
+    fn an_argument_is_known_by_its_flag() {
+        assert_eq!(["--listen=a:1", "--perf", "run"].map(flag), ["--listen", "--perf", "run"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `gone=I` | GPU I is not listed |
 //! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
 //! | `mig=I` | GPU I is split into two partitions |
-//! | `old` | no energy, no throttling, no fields: what an old GPU does not support |
+//! | `old` | no energy, no throttling, no fields: what an old GPU does not support; but counters of NVLinks, which newer ones lack |
 //! | `worn=I` | memory of GPU I failed and could not be replaced |
 //! | `hang` | asking for memory does not return while the word is there |
 //! | `garbage` | every value is nonsense |
@@ -101,6 +101,13 @@ pub struct FieldValue {
     value_type: c_uint,
     result: Return,
     value: u64,
+}
+
+/// `nvmlNvLinkUtilizationControl_t`.
+#[repr(C)]
+pub struct UtilizationControl {
+    units: c_uint,
+    packets: c_uint,
 }
 
 /// What is set now.
@@ -481,6 +488,40 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     unsafe {
         answer(device, to, |setting, index| neighbour(setting, index, link).map(pci).ok_or(NOT_SUPPORTED))
     }
+}
+
+/// What an old GPU counts on its NVLinks: 2 are bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkUtilizationControl(
+    device: Device,
+    link: c_uint,
+    _counter: c_uint,
+    to: *mut UtilizationControl,
+) -> Return {
+    let value = |setting: &Setting, index: u64| {
+        old_link(setting, index, link).map(|()| UtilizationControl { units: 2, packets: 0xff })
+    };
+    unsafe { answer(device, to, value) }
+}
+
+/// What went over an NVLink of an old GPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkUtilizationCounter(
+    device: Device,
+    link: c_uint,
+    _counter: c_uint,
+    received: *mut c_ulonglong,
+    sent: *mut c_ulonglong,
+) -> Return {
+    unsafe {
+        answer(device, received, |setting, index| old_link(setting, index, link).map(|()| 2 * GIB));
+        answer(device, sent, |setting, index| old_link(setting, index, link).map(|()| GIB))
+    }
+}
+
+fn old_link(setting: &Setting, index: u64, link: c_uint) -> Result<(), Return> {
+    let counts = setting.has("old") && neighbour(setting, index, link).is_some();
+    if counts { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 fn neighbour(setting: &Setting, index: u64, link: c_uint) -> Option<usize> {

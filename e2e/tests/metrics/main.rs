@@ -1,0 +1,218 @@
+//! A real Prometheus scrapes agents and operator as the chart says, and every name of the documentation is there.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod gpus;
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use e2e::{
+    Cluster, Process, SimulatedNode,
+    product::{AGENT, NAMESPACE, OPERATOR, tree},
+    prometheus::{Job, Prometheus},
+    wait_for,
+};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// A machine with all that a description can have.
+const MACHINE: &str = r#"{"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": "metered"},
+    "spec": {"devices": [
+        {"id": "gpu-0", "type": "GPU", "vendor": "acme", "model": "one", "health": "degraded",
+         "computeResources": [{"type": "Streaming Multiprocessor", "count": 108}],
+         "memorySpaces": [{"type": "Device RAM", "sizeBytes": 42949672960}]},
+        {"id": "numa-0", "type": "NUMA Domain"}],
+     "links": [{"source": "gpu-0", "destination": "numa-0", "kind": "PCIe",
+         "bandwidthBytesPerSecond": 31500000000, "relativeLatency": 21}]}}"#;
+
+/// An application for the operator to place: something is planned, written and counted.
+const APPLICATION: &str = r"
+apiVersion: cairn.dev/v1alpha1
+kind: DevicePool
+metadata: {name: cpus}
+spec: {kind: cpu}
+---
+apiVersion: cairn.dev/v1alpha1
+kind: ActorApplication
+metadata: {name: counted}
+spec:
+  actors:
+  - name: one
+    replicas: 1
+    arrivals: 1/s
+    implementations:
+    - kind: cpu
+      serviceTime: 5ms
+      template: {spec: {containers: [{name: actor, image: none, resources: {requests: {cpu: 500m, memory: 64Mi}}}]}}
+";
+
+/// What a description says of a device; every other name that begins as these do comes from a driver.
+const DESCRIBED: [&str; 3] = ["cairn_device_info", "cairn_device_health", "cairn_device_compute_resources"];
+
+/// Names that a machine may not be able to tell, the collector that says so, and what it would need.
+const NEEDS: [(&str, &str, &str); 6] = [
+    ("cairn_pod_cpu_task_clock_seconds_total", "perf_software", "a hierarchy of cgroup v2"),
+    ("cairn_pod_context_switches_total", "perf_software", "a hierarchy of cgroup v2"),
+    ("cairn_pod_cpu_cycles_total", "perf_hardware", "counters of the processor"),
+    ("cairn_pod_cpu_instructions_total", "perf_hardware", "counters of the processor"),
+    ("cairn_pod_cpu_llc_misses_total", "perf_hardware", "counters of the processor"),
+    ("cairn_pod_perf_scaling_ratio", "perf_hardware", "counters of the processor"),
+];
+
+/// Whether only hardware, a kubelet or cgroups of pods can tell it.
+fn is_elsewhere(name: &str) -> bool {
+    name.starts_with("cairn_pod_")
+        || name == "cairn_agent_perf_open_fds"
+        || (name.starts_with("cairn_device_") && !DESCRIBED.contains(&name))
+}
+
+/// Name and kind of each row of a table of `docs/metrics.md`.
+fn documented(table: &str) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(tree("docs/metrics.md")).unwrap();
+    let (_, rest) = text.split_once(&format!("<!-- {table}:")).unwrap();
+    let (rows, _) = rest.split_once("<!-- end -->").unwrap();
+    let cells =
+        rows.lines().filter(|row| row.starts_with("| `")).map(|row| row.split(" | ").collect::<Vec<_>>());
+    cells.map(|cells| (cells[0].trim_matches(['|', ' ', '`']).to_owned(), cells[1].to_owned())).collect()
+}
+
+/// What the chart renders of a kind, by name.
+async fn rendered(cluster: &Cluster, kind: &str, settings: &[&str]) -> BTreeMap<String, Value> {
+    let chart = tree("charts/cairn");
+    let arguments = ["template", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE];
+    let text = cluster.helm(arguments.iter().chain(settings)).await.unwrap().stdout;
+    let documents = serde_yaml::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap());
+    let of_kind = documents.filter(|object| object["kind"] == kind);
+    of_kind.map(|object| (object["metadata"]["name"].as_str().unwrap().to_owned(), object)).collect()
+}
+
+/// The jobs by which Prometheus finds a program: by the chart's `PodMonitor`, and by the annotations of its pods.
+async fn jobs_of(cluster: &Cluster, kind: &str, name: &str) -> [Job; 2] {
+    let monitored = ["--set=metrics.podMonitor.create=true", "--set=agent.simulate=/machines"];
+    let monitors = rendered(cluster, "PodMonitor", &monitored).await;
+    let template = &rendered(cluster, kind, &monitored).await[name]["spec"]["template"];
+    let mut of_monitors = monitors.values().filter_map(|monitor| Job::of_monitor(monitor, template).ok());
+    let of_monitor = of_monitors.next().unwrap_or_else(|| panic!("no PodMonitor of {name}: {monitors:#?}"));
+    let template = &rendered(cluster, kind, &monitored[1..]).await[name]["spec"]["template"];
+    [of_monitor, Job::of_annotations(name, template).unwrap()]
+}
+
+#[tokio::test]
+async fn every_name_of_the_documentation_is_scraped() {
+    let cluster = Cluster::shared();
+    let machines = cluster.plane().state.join("run/metered");
+    fs::create_dir_all(&machines).unwrap();
+    fs::write(machines.join("metered.yaml"), MACHINE.replace("degraded", "ok")).unwrap();
+    let _nodes = cluster.nodes(["metered", "new", "old"].map(SimulatedNode::new)).await.unwrap();
+    cluster.install(&machines, &[]).await.unwrap();
+    let agent = cluster.start_agent().await.unwrap();
+    let operator = cluster.start_operator().await.unwrap();
+    // a change and a problem, so that there is something to be counted
+    fs::write(machines.join("metered.yaml"), MACHINE).unwrap();
+    fs::write(machines.join("broken.yaml"), "devices: none").unwrap();
+    let namespace = cluster.namespace("metrics").await.unwrap();
+    namespace.apply(APPLICATION).await.unwrap();
+    let gpus = gpus::Gpus::start(cluster, &namespace).await;
+
+    let described = jobs_of(cluster, "DaemonSet", AGENT).await;
+    let operators = jobs_of(cluster, "Deployment", OPERATOR).await;
+    let mut jobs: Vec<(Job, &Process)> = Vec::new();
+    jobs.extend(described.iter().map(|job| (job.clone(), &agent)));
+    jobs.extend(operators.iter().map(|job| (job.clone(), &operator)));
+    jobs.extend(
+        gpus.agents
+            .iter()
+            .map(|(node, process)| (Job { name: format!("gpus/{node}"), ..described[0].clone() }, process)),
+    );
+    assert_eq!(jobs.len(), 6);
+    let prometheus = cluster.prometheus(&jobs).await.unwrap();
+    for (job, _) in &jobs {
+        prometheus.seen(&format!("up{{job=\"{}\"}} == 1", job.name)).await.unwrap();
+    }
+
+    let names = documented("agent");
+    let each = described.clone().map(|job| format!("job=\"{}\"", job.name));
+    let all_described = names.iter().filter(|(name, _)| !is_elsewhere(name));
+    are_seen(&prometheus, all_described, &each).await;
+    let is_needy = |name: &str| NEEDS.iter().any(|(needy, ..)| *needy == name);
+    let of_gpus = names.iter().filter(|(name, _)| is_elsewhere(name) && !is_needy(name));
+    are_seen(&prometheus, of_gpus, &["job=~\"gpus/.*\"".to_owned()]).await;
+    for (name, collector, need) in NEEDS {
+        assert!(names.contains_key(name), "{name} is not documented");
+        let works = gpus.collector(collector).await == "ok";
+        let expression = format!("{name}{{job=\"gpus/new\"}}");
+        if works {
+            prometheus.seen(&expression).await.unwrap();
+        } else {
+            let series = prometheus.query(&expression).await.unwrap();
+            assert!(series.is_empty(), "without {need}: {series:?}");
+        }
+    }
+    let of_operator = documented("operator");
+    are_seen(&prometheus, &of_operator, &operators.map(|job| format!("job=\"{}\"", job.name))).await;
+
+    // what is scraped is documented, with the type that it has
+    for (job, _) in &jobs {
+        for (name, type_) in prometheus.types(&job.name).await.unwrap() {
+            let kind = names.get(&name).or_else(|| of_operator.get(&name));
+            let kind = kind.unwrap_or_else(|| panic!("{name} is not documented"));
+            let has_own = ["counter", "histogram"].contains(&kind.as_str());
+            assert_eq!(type_, if has_own { kind } else { "gauge" }, "{name}");
+        }
+    }
+    values_arrive(&prometheus, &described[0].name).await;
+
+    // a machine that is gone has no series, while the agent is scraped on
+    fs::remove_file(machines.join("metered.yaml")).unwrap();
+    wait_for("its series are gone", SOON, async || {
+        let left = prometheus.query("cairn_device_info{node=\"metered\"}").await?;
+        anyhow::ensure!(left.is_empty(), "{left:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    namespace.kubectl(["delete", "actorapplications", "--all"]).await.unwrap();
+    cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
+}
+
+/// Waits until each of these names, with its kind, has series that `selectors` match, each of them.
+async fn are_seen(
+    prometheus: &Prometheus,
+    names: impl IntoIterator<Item = (&String, &String)>,
+    selectors: &[String],
+) {
+    let mut seen = 0;
+    for (name, kind) in names {
+        let family = if kind == "histogram" { format!("{name}_count") } else { name.clone() };
+        for selector in selectors {
+            let series = prometheus.seen(&format!("{family}{{{selector}}}")).await.unwrap();
+            if kind == "info" {
+                let is_one = |value: f64| (value - 1.0).abs() < f64::EPSILON;
+                assert!(series.iter().all(|(_, value)| is_one(*value)), "{name}: {series:?}");
+            }
+        }
+        seen += 1;
+    }
+    assert!(seen >= 7, "{seen} names");
+}
+
+/// Values and labels arrive as they were told, so that series can be joined.
+async fn values_arrive(prometheus: &Prometheus, described: &str) {
+    let join = format!(
+        "cairn_memory_space_capacity_bytes{{job=\"{described}\"}} \
+         * on (node, device) group_left (vendor) cairn_device_info{{job=\"{described}\"}}"
+    );
+    let joined = prometheus.seen(&join).await.unwrap();
+    let [(labels, value)] = joined.as_slice() else { panic!("{joined:?}") };
+    assert_eq!((labels["vendor"].as_str(), *value), ("acme", 42_949_672_960.0));
+    prometheus.seen("cairn_device_health{device=\"gpu-0\", state=\"degraded\"} == 1").await.unwrap();
+    prometheus.seen("cairn_operator_leading == 1").await.unwrap();
+    prometheus.seen("cairn_operator_actors{state=\"placed\"} == 1").await.unwrap();
+
+    // as docs/node-agent.md has it, without the rate: a GPU of the stand-in always says the same
+    let energy = "cairn_device_energy_joules_total * on (node, device) group_right () cairn_pod_device_info";
+    let energies = prometheus.seen(&format!("sum by (pod) ({energy})")).await.unwrap();
+    let [(labels, joules)] = energies.as_slice() else { panic!("{energies:?}") };
+    assert_eq!((labels["pod"].as_str(), *joules), ("crop-0", 3000.0));
+}
