@@ -73,7 +73,7 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	@$(BENCH) bound > docs/results/placement/bounds.md
 	$(call say,the node agent's footprint)
 	@cargo build --locked --workspace --bins --lib
-	@docs/results/node-agent/footprint.py $(BIN)/cairn-node-agent $(BIN)/libstub_nvml.so > docs/results/node-agent/footprint.md
+	@$(BIN)/cairn-e2e footprint
 
 fmt: ## format the code
 	@cargo fmt --all

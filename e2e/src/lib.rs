@@ -17,7 +17,8 @@
 //!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
-//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it.
+//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it,
+//!   [`footprint`] its agents.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
 //! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
@@ -51,6 +52,7 @@ pub mod cluster;
 pub mod command;
 pub mod control_plane;
 pub mod demo;
+pub mod footprint;
 pub mod hardware;
 pub mod images;
 pub mod keeper;

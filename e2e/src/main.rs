@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, keeper, real_nodes};
+use e2e::{bench, binaries, control_plane, demo, footprint, keeper, real_nodes};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -46,6 +46,15 @@ enum Command {
         #[arg(long, default_value_t = bench::Size::FULL.nodes)]
         nodes: usize,
         /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Measure what a node agent costs: memory, processor time, scrapes, beside prometheus-node-exporter.
+    Footprint {
+        /// A minute instead of a quarter of an hour, with a scrape every 100 ms.
+        #[arg(long)]
+        short: bool,
+        /// The folder for node-agent/footprint.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -116,6 +125,10 @@ async fn run(command: Command) -> Result<()> {
         Command::Bench { applications, actors, nodes, results } => {
             let size = bench::Size { applications, actors, nodes };
             bench::run(size, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Footprint { short, results } => {
+            let pace = if short { footprint::Pace::SHORT } else { footprint::Pace::FULL };
+            footprint::run(pace, &results.unwrap_or_else(bench::results)).await
         }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,

@@ -1,0 +1,24 @@
+//! The measurement of the agent in little: a minute in which devices come and go all the time.
+
+use e2e::footprint::{Pace, measure};
+
+/// What may stay of a minute with 500 scrapes of some 100 KB each: less than a fiftieth of each.
+const MOST_GROWTH_MIB: f64 = 1.0;
+
+/// How many losses and returns a minute has at least: the agent looks every two seconds.
+const LEAST_CHANGES: usize = 10;
+
+#[tokio::test]
+async fn an_agent_whose_devices_come_and_go_keeps_nothing_of_them() {
+    let measured = measure(Pace::SHORT).await.unwrap();
+    let cost = &measured.in_trouble;
+    let (growth, error) = cost.growth_mib();
+    let (first, last) = cost.descriptors_at_ends();
+    eprintln!(
+        "{} changes, growth {growth:.2} ± {error:.2} MiB, {first} descriptors and then {last}",
+        measured.changes
+    );
+    assert!(measured.changes >= LEAST_CHANGES, "only {} changes were noticed", measured.changes);
+    assert!(growth - 3.0 * error < MOST_GROWTH_MIB, "{growth} ± {error} MiB: {:?}", cost.memory_mib);
+    assert_eq!(first, last, "{:?}", cost.descriptors);
+}
