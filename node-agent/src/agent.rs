@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crds::NodeTopology;
+use crds::{NodeTopology, NodeTopologySpec};
 use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -22,7 +22,7 @@ use kube::{
     },
 };
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::{debug, error, info, warn};
@@ -51,6 +51,9 @@ const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
 /// A scrape that wants to know what devices say.
 type Question = oneshot::Sender<Vec<DeviceReading>>;
 
+/// What the cluster holds of the agent's own node; none when it holds nothing.
+type Held = Option<NodeTopologySpec>;
+
 /// What the tasks of the agent share.
 #[derive(Debug)]
 pub struct Agent {
@@ -70,6 +73,11 @@ pub struct Agent {
     cache: Store<NodeTopology>,
     /// Of which Nodes and NodeTopologies changes are asked for.
     watched: watcher::Config,
+    /// The only node that it serves, if there is one.
+    own: Option<String>,
+    held: mpsc::UnboundedSender<Held>,
+    /// Whether the source has heard what the cluster holds: before that, what is published may lack what is missed.
+    heard: watch::Sender<bool>,
 }
 
 /// The ends of the caches into which the watches write.
@@ -77,6 +85,7 @@ pub struct Caches {
     nodes: Writer<NodeMeta>,
     topologies: Writer<NodeTopology>,
     questions: mpsc::Receiver<Question>,
+    held: mpsc::UnboundedReceiver<Held>,
 }
 
 impl Agent {
@@ -94,6 +103,7 @@ impl Agent {
         let (nodes, nodes_writer) = store();
         let (cache, topologies_writer) = store();
         let (questions, asked) = mpsc::channel(16);
+        let (held, told) = mpsc::unbounded_channel();
         let agent = Self {
             roster: Roster::new(nodes),
             metrics,
@@ -105,8 +115,13 @@ impl Agent {
             topologies: Api::all(client),
             cache,
             watched,
+            own: only.map(ToOwned::to_owned),
+            held,
+            heard: watch::Sender::new(only.is_none()),
         };
-        (Arc::new(agent), Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked })
+        let caches =
+            Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked, held: told };
+        (Arc::new(agent), caches)
     }
 
     /// Whether each described node was published once, or is known to wait for its Node.
@@ -126,6 +141,13 @@ impl Agent {
             self.metrics.count_collect_error("devices", "timeout");
         }
         answer.ok().flatten().unwrap_or_default()
+    }
+
+    /// Tells the source what the cluster holds of its node; until it has heard, nothing is published.
+    fn tell(&self, held: Held) {
+        self.heard.send_replace(false);
+        // the receiver goes when the agent stops
+        let _ = self.held.send(held);
     }
 
     /// Says which described nodes wait for their Node, each once.
@@ -151,7 +173,7 @@ pub async fn run(
     let names = stream::select_all([
         node_events(client.clone(), caches.nodes, Arc::clone(&agent)).boxed(),
         topology_events(client, caches.topologies, Arc::clone(&agent)).boxed(),
-        descriptions(source, problems, caches.questions, Arc::clone(&agent)).boxed(),
+        descriptions(source, problems, caches.questions, caches.held, Arc::clone(&agent)).boxed(),
         agent.allocations.changes().boxed(),
     ]);
     let queue =
@@ -177,12 +199,15 @@ pub async fn run(
 /// Publishes one node, whose Node exists.
 async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Failure> {
     let name = node.name_any();
-    let (Task::Publish(spec), Some(uid)) = (agent.roster.task(&name), node.uid()) else {
-        return Ok(Action::await_change());
-    };
     if agent.cache.wait_until_ready().await.is_err() {
         return Ok(Action::await_change()); // the agent is stopping
     }
+    if agent.heard.subscribe().wait_for(|heard| *heard).await.is_err() {
+        return Ok(Action::await_change()); // the agent is stopping
+    }
+    let (Task::Publish(spec), Some(uid)) = (agent.roster.task(&name), node.uid()) else {
+        return Ok(Action::await_change());
+    };
     let allocations = agent.allocations.of(&name);
     let allocations = allocations.as_ref().map(|known| known.list.as_slice());
     let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations };
@@ -267,15 +292,31 @@ fn topology_events(
             topology.metadata.managed_fields = None;
             topology.metadata.annotations = None;
             // Other agents' nodes are their business; should one be described here later, it is read again.
-            if served.roster.task(&topology.name_any()) == Task::None {
+            if served.own.is_none() && served.roster.task(&topology.name_any()) == Task::None {
                 topology.spec = crds::NodeTopologySpec::default();
                 topology.status = None;
             }
         })
         .reflect(writer);
+    let mut is_first = true;
     log_errors(events, "nodetopologies.cairn.dev").map(move |event| match event {
-        Event::Apply(topology) | Event::Delete(topology) => vec![topology.name_any()],
-        Event::InitDone => agent.roster.names(),
+        Event::Apply(topology) => vec![topology.name_any()],
+        Event::Delete(topology) => {
+            if agent.own.is_some() {
+                agent.tell(None);
+            }
+            vec![topology.name_any()]
+        }
+        Event::InitDone => {
+            let held = |own: &String| Some(agent.cache.get(&ObjectRef::new(own))?.spec.clone());
+            if let Some(held) = agent.own.as_ref().map(held)
+                && (is_first || held.is_none())
+            {
+                agent.tell(held);
+            }
+            is_first = false;
+            agent.roster.names()
+        }
         Event::Init | Event::InitApply(_) => Vec::new(),
     })
 }
@@ -297,23 +338,28 @@ fn descriptions(
     source: Box<dyn Source>,
     problems: Problems,
     questions: mpsc::Receiver<Question>,
+    held: mpsc::UnboundedReceiver<Held>,
     agent: Arc<Agent>,
 ) -> impl Stream<Item = Vec<String>> + Send {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let state = (source, problems, questions, ticks);
-    stream::unfold(state, move |(source, mut problems, mut questions, mut ticks)| {
+    let state = (source, problems, questions, held, ticks);
+    stream::unfold(state, move |(mut source, mut problems, mut questions, mut held, mut ticks)| {
         let agent = Arc::clone(&agent);
         async move {
-            let question = tokio::select! {
-                _ = ticks.tick() => None,
-                Some(question) = questions.recv() => Some(question),
-            };
-            if let Some(question) = question {
-                let (source, readings) = ask(source, Source::counters).await;
-                // a scrape that is gone wants no answer
-                let _ = question.send(readings);
-                return Some((Vec::new(), (source, problems, questions, ticks)));
+            let mut hears = false;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(question) = questions.recv() => {
+                    let (source, readings) = ask(source, Source::counters).await;
+                    // a scrape that is gone wants no answer
+                    let _ = question.send(readings);
+                    return Some((Vec::new(), (source, problems, questions, held, ticks)));
+                }
+                Some(now) = held.recv() => {
+                    (source, ()) = ask(source, move |source| source.recall(now.as_ref())).await;
+                    hears = true;
+                }
             }
             let began = Instant::now();
             let (source, reading) = ask(source, Source::read).await;
@@ -326,7 +372,10 @@ fn descriptions(
                 agent.nodes_changed.notify_one();
                 agent.say_who_waits();
             }
-            Some((changed, (source, problems, questions, ticks)))
+            if hears {
+                agent.heard.send_replace(held.is_empty());
+            }
+            Some((changed, (source, problems, questions, held, ticks)))
         }
     })
 }

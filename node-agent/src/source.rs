@@ -42,6 +42,11 @@ pub trait Source: Send + 'static {
         self.read()
     }
 
+    /// Hears what the cluster holds of [`Self::node`] when the agent starts, and that it holds nothing any more.
+    ///
+    /// A device that is in it and not there is missed; nothing is missed when somebody deleted it.
+    fn recall(&mut self, _published: Option<&NodeTopologySpec>) {}
+
     /// What the devices say about themselves now; nothing where they are only described.
     ///
     /// Takes milliseconds, and at most a second when a driver does not answer.

@@ -148,14 +148,28 @@ impl Memory {
         found
     }
 
-    /// Adds the devices that were there before and are not now, as lost.
+    /// Takes over devices that were published when the agent last ran: those that are not there now are missed, too.
+    pub fn recall(&mut self, published: &[Device]) {
+        for device in published.iter().filter(|device| is_pluggable(device)) {
+            self.pluggable.entry(device.id.clone()).or_insert_with(|| device.clone());
+        }
+    }
+
+    /// Misses nothing any more of what is not there now.
+    pub fn forget(&mut self) {
+        self.pluggable.clear();
+        self.driven.retain(|device| device.health != Health::Lost);
+    }
+
+    /// Adds the devices that were there before and are not now: as lost, or as they were, while somebody who may know of
+    /// them has `not_said_yet` what there is.
     ///
-    /// They stay until they come back, or the agent starts anew.
-    pub fn add_lost(&mut self, spec: &mut NodeTopologySpec) {
+    /// They stay until they come back, or are to be forgotten.
+    pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, not_said_yet: bool) {
         let there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
         let mut lost: Vec<Device> =
             self.pluggable.values().filter(|device| !there.contains(device.id.as_str())).cloned().collect();
-        for device in &mut lost {
+        for device in lost.iter_mut().filter(|_| !not_said_yet) {
             device.health = Health::Lost;
         }
         for device in spec.devices.iter().filter(|device| is_pluggable(device)) {
@@ -256,7 +270,7 @@ mod tests {
         let mut look = |devices: &[(&str, &str)]| {
             let devices = devices.iter().map(|(id, type_)| board(id, type_, "")).collect();
             let mut spec = NodeTopologySpec { devices, links: Vec::new() };
-            memory.add_lost(&mut spec);
+            memory.add_lost(&mut spec, false);
             spec.summary()
         };
         assert_eq!(
@@ -267,5 +281,43 @@ mod tests {
         assert_eq!(look(&[]), "1 GPU (1 lost)");
         assert_eq!(look(&[("gpu-0", "GPU"), ("gpu-1", "GPU")]), "2 GPU");
         assert_eq!(look(&[("gpu-0", "GPU")]), "2 GPU (1 lost)");
+    }
+
+    #[test]
+    fn what_was_published_before_is_missed_once_all_have_said_what_there_is() {
+        let published = [
+            board("gpu-0", "GPU", ""),
+            board("fpga-0", "FPGA", ""),
+            board("numa-0", "NUMA Domain", ""),
+            board("mig-1", "GPU Partition", ""),
+        ];
+        let mut memory = Memory::default();
+        let look = |memory: &mut Memory, not_said_yet| {
+            let devices = vec![board("gpu-0", "GPU", ""), board("numa-1", "NUMA Domain", "")];
+            let mut spec = NodeTopologySpec { devices, links: Vec::new() };
+            memory.add_lost(&mut spec, not_said_yet);
+            spec.summary()
+        };
+        memory.recall(&published);
+        assert_eq!(look(&mut memory, true), "1 FPGA, 1 GPU, 1 NUMA Domain");
+        assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+        memory.recall(&published);
+        assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+        memory.forget();
+        assert_eq!(look(&mut memory, false), "1 GPU, 1 NUMA Domain");
+    }
+
+    #[test]
+    fn a_gpu_that_its_driver_misses_is_forgotten_and_one_that_it_lists_is_not() {
+        let mut memory = Memory::default();
+        let spec = NodeTopologySpec::default();
+        let [one, other] =
+            ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
+        memory.driven(&spec, Some(vec![one.clone(), other]));
+        let healths = |found: Vec<Device>| found.iter().map(|gpu| gpu.health).collect::<Vec<_>>();
+        assert_eq!(healths(memory.driven(&spec, Some(vec![one.clone()]))), [Health::Ok, Health::Lost]);
+        memory.forget();
+        assert_eq!(healths(memory.driven(&spec, None)), [Health::Unknown]);
+        assert_eq!(healths(memory.driven(&spec, Some(vec![one]))), [Health::Ok]);
     }
 }

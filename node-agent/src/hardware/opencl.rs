@@ -50,14 +50,14 @@ pub struct Background {
     pending: Option<Receiver<(Child, Answer<Vec<Device>>)>>,
     /// Whether to ask once more: the machine has changed since the question.
     again: bool,
-    last: Answer<Vec<Device>>,
+    /// None before the first answer.
+    last: Option<Answer<Vec<Device>>>,
 }
 
 impl Background {
     /// Asks nothing yet.
     pub fn new() -> Self {
-        let last = Answer::Absent("it is being asked".to_owned());
-        Self { child: Some(Child::new(PROBE_OPENCL, LIMIT)), pending: None, again: false, last }
+        Self { child: Some(Child::new(PROBE_OPENCL, LIMIT)), pending: None, again: false, last: None }
     }
 
     /// Asks, now or when the answer to the last question is there.
@@ -71,10 +71,11 @@ impl Background {
         if let Some(pending) = &self.pending
             && let Ok((child, answer)) = pending.try_recv()
         {
-            (self.child, self.last, self.pending) = (Some(child), answer, None);
+            (self.child, self.last, self.pending) = (Some(child), Some(answer), None);
         }
         self.go_on();
-        let (found, state, words) = match self.last.clone() {
+        let not_yet = || Answer::Absent("it is being asked".to_owned());
+        let (found, state, words) = match self.last.clone().unwrap_or_else(not_yet) {
             Answer::Found(found) => (found, CollectorState::Ok, String::new()),
             Answer::Absent(words) => (Vec::new(), CollectorState::Absent, words),
             Answer::Denied(words) => (Vec::new(), CollectorState::Denied, words),
@@ -87,9 +88,14 @@ impl Background {
     pub fn wait(&mut self) -> bool {
         let Some(pending) = self.pending.take() else { return false };
         if let Ok((child, answer)) = pending.recv() {
-            (self.child, self.last) = (Some(child), answer);
+            (self.child, self.last) = (Some(child), Some(answer));
         }
         true
+    }
+
+    /// Whether it has ever said what there is.
+    pub fn has_answered(&self) -> bool {
+        self.last.is_some()
     }
 
     fn go_on(&mut self) {
@@ -113,11 +119,21 @@ impl Background {
 
 /// What the child says that was asked to look at OpenCL.
 pub fn answer() -> Answer<Vec<Device>> {
+    let absent = |what: &str| {
+        Answer::Absent(format!(
+            "{what}: needed only for cards that nothing else knows; for those, mount libOpenCL.so.1, \
+             /etc/OpenCL/vendors and the libraries that it names into the agent"
+        ))
+    };
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
-        Err(ClError(NO_LIBRARY)) => return Answer::Absent("OpenCL is not installed".to_owned()),
-        Err(ClError(NO_PLATFORM)) => return Answer::Absent("no driver for OpenCL is installed".to_owned()),
-        Err(error) => return Answer::Failed(format!("OpenCL does not list its platforms: {error}")),
+        Err(ClError(NO_LIBRARY)) => return absent("OpenCL is not installed"),
+        Err(ClError(NO_PLATFORM)) => return absent("no driver for OpenCL is installed"),
+        Err(error) => {
+            return Answer::Failed(format!(
+                "OpenCL does not list its platforms ({error}): see whether `clinfo` does on the node"
+            ));
+        }
     };
     let mut devices = Vec::new();
     for (nth, platform) in platforms.iter().enumerate().take(MOST) {

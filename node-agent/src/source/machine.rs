@@ -185,7 +185,8 @@ impl Machine {
             merge::add_opencl(&mut spec, found);
             collectors.push(state);
         }
-        self.memory.add_lost(&mut spec);
+        let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_answered());
+        self.memory.add_lost(&mut spec, not_said_yet);
         let left_out = fit(&mut spec);
         let mut problems = BTreeMap::new();
         if !left_out.is_empty() {
@@ -236,6 +237,14 @@ impl Source for Machine {
             return Ok(self.reading.clone());
         }
         Ok(reading)
+    }
+
+    fn recall(&mut self, published: Option<&NodeTopologySpec>) {
+        match published {
+            Some(published) => self.memory.recall(&published.devices),
+            None => self.memory.forget(),
+        }
+        self.looked = None;
     }
 
     fn counters(&mut self) -> Vec<DeviceReading> {
