@@ -16,26 +16,32 @@ use crate::{metrics::CollectorState, source::Collector};
 /// A card with an address has it; an FPGA on the board of a system on chip has the name of its manager.
 pub fn read(root: &Path) -> (Vec<Device>, Collector) {
     let class = root.join("sys/class/fpga_manager");
-    let state = |state, words: &str| Collector { name: "fpga", state, words: words.to_owned() };
-    let managers = match fs::read_dir(&class) {
-        Ok(_) => names(&class),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let words = "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only";
-            return (Vec::new(), state(CollectorState::Denied, words));
-        }
-        Err(_) => Vec::new(),
-    };
-    if managers.is_empty() {
-        let words = "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class";
-        return (Vec::new(), state(CollectorState::Absent, words));
-    }
+    let managers = fs::read_dir(&class).map(|_| names(&class));
+    let collector = fares(&managers);
+    let managers = managers.unwrap_or_default();
     let regions = regions_by_address(root);
     let mut devices = BTreeMap::new();
     for manager in &managers {
         let device = of_manager(root, &class.join(manager), manager, &regions);
         devices.entry(device.id.clone()).or_insert(device);
     }
-    (devices.into_values().collect(), state(CollectorState::Ok, ""))
+    (devices.into_values().collect(), collector)
+}
+
+/// How looking fares that found these managers, or must not look.
+fn fares(managers: &io::Result<Vec<String>>) -> Collector {
+    let (state, words) = match managers {
+        Ok(managers) if !managers.is_empty() => (CollectorState::Ok, ""),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (
+            CollectorState::Denied,
+            "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only",
+        ),
+        Ok(_) | Err(_) => (
+            CollectorState::Absent,
+            "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class",
+        ),
+    };
+    Collector { name: "fpga", state, words: words.to_owned() }
 }
 
 fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {
@@ -99,6 +105,19 @@ mod tests {
         let class = root.join("sys/class").join(class);
         fs::create_dir_all(&class).unwrap();
         symlink(folder, class.join(name)).unwrap();
+    }
+
+    #[test]
+    fn what_must_not_be_read_is_not_taken_for_absent() {
+        let state = |kind: io::ErrorKind| fares(&Err(kind.into()));
+        assert_eq!(state(io::ErrorKind::NotFound).state, CollectorState::Absent);
+        let denied = state(io::ErrorKind::PermissionDenied);
+        assert!(
+            denied.state == CollectorState::Denied && denied.words.contains("mount /sys"),
+            "{}",
+            denied.words
+        );
+        assert_eq!(fares(&Ok(Vec::new())).state, CollectorState::Absent);
     }
 
     #[test]

@@ -106,6 +106,21 @@ fn a_driver_that_does_not_start_is_explained() {
     insta::assert_snapshot!(all);
 }
 
+#[test]
+fn a_driver_is_not_missed_where_there_is_nothing_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("libnvidia-ml.so.1");
+    for (machine, library, condition) in
+        [("fpga-u250.xml", &nothing, ""), ("fpga-u250.xml", &stub("nvml"), "no-driver")]
+    {
+        let mut command = program();
+        command.args(["topology", "--topology-file"]).arg(machines_folder().join(machine));
+        command.arg("--nvml-library").arg(library).env("CAIRN_STUB_NVML", condition);
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(text.contains("(nvml absent: there is no NVIDIA GPU)"), "{text}");
+    }
+}
+
 /// An old driver lacks functions: each is missed only where it is needed.
 #[test]
 fn a_function_that_is_missing_costs_what_it_would_say() {
@@ -214,8 +229,13 @@ fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_aga
 
 /// What the probe says of the stub of OpenCL in this condition.
 fn opencl(condition: &str) -> (bool, Value) {
+    opencl_of(&stub("opencl"), condition)
+}
+
+fn opencl_of(library: &Path, condition: &str) -> (bool, Value) {
     let mut command = program();
-    command.arg("probe-opencl").env("OPENCL_DYLIB_PATH", stub("opencl")).env("CAIRN_STUB_OPENCL", condition);
+    command.arg("probe-opencl").env("OPENCL_DYLIB_PATH", library).env("CAIRN_STUB_OPENCL", condition);
+    command.env("LD_LIBRARY_PATH", library.parent().expect("a file is in a folder"));
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -240,7 +260,21 @@ fn a_card_that_only_opencl_knows_is_found() {
 
 #[test]
 fn opencl_may_be_absent_crash_or_talk_nonsense() {
-    assert_eq!(opencl("none").1["absent"], "no driver for OpenCL is installed");
+    // A file that is no library hides the machine's own, if it has one.
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("libOpenCL.so.1");
+    fs::write(&nothing, "").unwrap();
+    let what_to_do = "for those, mount libOpenCL.so.1, /etc/OpenCL/vendors and the libraries that it names";
+    for (library, condition, state, words) in [
+        (&nothing, "", "absent", "OpenCL is not installed: "),
+        (&stub("opencl"), "none", "absent", "no driver for OpenCL is installed: "),
+        (&stub("opencl"), "refuse", "failed", "OpenCL does not list its platforms"),
+    ] {
+        let (well, answer) = opencl_of(library, condition);
+        let said = answer[state].as_str().unwrap_or_else(|| panic!("{condition} is not {state}: {answer}"));
+        assert!(well && said.starts_with(words), "{said}");
+        assert!(state != "absent" || said.contains(what_to_do), "{said}");
+    }
     let (well, answer) = opencl("crash");
     assert!(!well && answer.is_null(), "the process is gone: {answer}");
     let (well, answer) = opencl("garbage");
@@ -248,6 +282,7 @@ fn opencl_may_be_absent_crash_or_talk_nonsense() {
 
     // The agent says so, and everything else is there.
     for (condition, words) in [
+        ("none", "(opencl absent: no driver for OpenCL is installed: "),
         ("crash", "(opencl error: a library crashed: the process that looked ended by signal: 6"),
         ("hang", "(opencl error: there was no answer within 10s: a driver hangs)"),
     ] {

@@ -1,7 +1,7 @@
 //! A stand-in for `libOpenCL.so.1`: the four functions by which devices are listed, and what can be wrong with them.
 //!
 //! `CAIRN_STUB_OPENCL` has words: `none` (no platform), `hang` (listing platforms never returns), `crash` (it ends the
-//! process), `garbage` (every text and number is nonsense), `board=ADDRESS` (the card says where it is). Without words there
+//! process), `refuse` (no platform is listed, for want of memory), `garbage` (every text and number is nonsense), `board=ADDRESS` (the card says where it is). Without words there
 //! is one platform with a card of type accelerator, and a processor.
 
 #![allow(non_snake_case, reason = "the names are OpenCL's")]
@@ -16,6 +16,7 @@ type Code = i32;
 type Handle = usize;
 
 const SUCCESS: Code = 0;
+const OUT_OF_HOST_MEMORY: Code = -6;
 const INVALID_VALUE: Code = -30;
 const PLATFORM_NOT_FOUND: Code = -1001;
 
@@ -62,6 +63,9 @@ unsafe fn give(value: &[u8], room: usize, to: *mut c_void, size: *mut usize) -> 
 pub unsafe extern "C" fn clGetPlatformIDs(room: u32, to: *mut Handle, count: *mut u32) -> Code {
     if word("none").is_some() {
         return PLATFORM_NOT_FOUND;
+    }
+    if word("refuse").is_some() {
+        return OUT_OF_HOST_MEMORY;
     }
     if word("crash").is_some() {
         process::abort();
