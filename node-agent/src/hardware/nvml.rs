@@ -3,6 +3,7 @@
 mod counters;
 mod gpus;
 mod state;
+mod xids;
 
 use std::{ffi::OsString, time::Duration};
 
@@ -15,6 +16,7 @@ use super::{
 use crate::{metrics::CollectorState, source::Collector};
 
 pub use state::Trouble;
+use xids::Xids;
 
 /// How long NVML may take: the first question loads the driver's state, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -51,10 +53,21 @@ pub struct Nvml {
 impl Nvml {
     /// Loads nothing yet; `library` is the file to load, by default the one that the system's loader finds.
     pub fn new(library: Option<OsString>) -> Self {
-        let mut state = state::State::new(library);
+        let mut state = state::State::new(library.clone());
+        // From when the driver first says what there is.
+        let mut xids = None;
         let worker = Worker::start("nvml", LIMIT, move |question| match question {
-            Question::Devices => Answer::Devices(state.ask(gpus::read)),
-            Question::Counters => Answer::Counters(state.ask(counters::read).unwrap_or_default()),
+            Question::Devices => {
+                let found = state.ask(gpus::read);
+                if found.is_ok() {
+                    xids.get_or_insert_with(|| Xids::watch(library.clone()));
+                }
+                Answer::Devices(found)
+            }
+            Question::Counters => {
+                let readings = state.ask(|nvml| counters::read(nvml, xids.as_ref()));
+                Answer::Counters(readings.unwrap_or_default())
+            }
         });
         Self { worker: worker.ok() }
     }

@@ -123,4 +123,6 @@ pub enum ErrorKind {
     EccUncorrected,
     /// Packets that were sent again over PCIe.
     PcieReplay,
+    /// What NVIDIA's driver calls an XID error, since the agent watches.
+    Xid,
 }

@@ -209,6 +209,9 @@ fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_aga
     let speaks = format!("{SECOND} energy_joules");
     let end = "gpu-0000:48:00.0 memory_used_bytes";
     lines.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
+    let xids = format!("{SECOND} errors xid");
+    fs::write(&condition, "gpus=8 xids=2").unwrap();
+    lines.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
     for trouble in ["gpus=8 lost=1", "gpus=8 gone=1"] {
         fs::write(&condition, trouble).unwrap();
         lines.wait(trouble, |text| {

@@ -1,5 +1,6 @@
 //! What GPUs say about themselves.
 
+use nvml_links::Traffic;
 use nvml_wrapper::{
     Device, Nvml,
     enum_wrappers::{
@@ -11,7 +12,10 @@ use nvml_wrapper::{
     sys_exports::field_id,
 };
 
-use super::gpus::{Gpu, LINKS, is_lost, list, number};
+use super::{
+    gpus::{Gpu, LINKS, is_lost, list, number},
+    xids::Xids,
+};
 use crate::hardware::reading::{
     ClockDomain, DeviceReading, ErrorKind,
     Quantity::{
@@ -28,14 +32,18 @@ const HOTTEST: u32 = 200;
 const HUNGRIEST: u32 = 100_000_000;
 
 /// The readings of all GPUs and partitions that are there.
-pub fn read(nvml: &Nvml) -> Result<Vec<DeviceReading>, NvmlError> {
+pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, NvmlError> {
     let mut readings = Vec::new();
     for gpu in list(nvml)? {
         // Some of what a lost GPU says is what it said last, and some is 0: a counter that would seem to start anew.
         if is_lost(&gpu.handle) {
             continue;
         }
-        readings.push(DeviceReading { device: gpu.id.clone(), quantities: of_gpu(&gpu) });
+        let mut quantities = of_gpu(&gpu);
+        if let Some(count) = xids.and_then(|xids| xids.of(&gpu.id)) {
+            quantities.push((Errors { kind: ErrorKind::Xid }, exact(count)));
+        }
+        readings.push(DeviceReading { device: gpu.id.clone(), quantities });
         for (id, handle) in &gpu.partitions {
             let mut quantities = Vec::new();
             memory_used(handle, &mut quantities);
@@ -117,9 +125,22 @@ fn errors(handle: &Device<'_>) -> [(ErrorKind, Option<f64>); 3] {
     ]
 }
 
-/// What went over each NVLink, where the GPU counts bytes; newer ones count in a way that has no number of the link.
+/// What went over each NVLink: as newer GPUs count it, or as those did of which some counted bytes.
 fn traffic(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
-    for link in 0..LINKS {
+    let is_active = |link: &u32| handle.link_wrapper_for(*link).is_active().unwrap_or(false);
+    let links: Vec<u32> = (0..LINKS).filter(is_active).collect();
+    if links.is_empty() {
+        return;
+    }
+    let counted = nvml_links::traffic(handle, &links);
+    for Traffic { link, sent_bytes, received_bytes } in &counted {
+        quantities.push((LinkTransmitBytes { link: *link }, exact(*sent_bytes)));
+        quantities.push((LinkReceiveBytes { link: *link }, exact(*received_bytes)));
+    }
+    if !counted.is_empty() {
+        return;
+    }
+    for link in links {
         let wrapper = handle.link_wrapper_for(link);
         let in_bytes = wrapper
             .utilization_control(Counter::Zero)

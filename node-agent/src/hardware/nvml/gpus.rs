@@ -30,15 +30,17 @@ pub fn list(nvml: &Nvml) -> Result<Vec<Gpu<'_>>, NvmlError> {
     let mut gpus = Vec::new();
     for index in 0..nvml.device_count()? {
         let Ok(handle) = nvml.device_by_index(index) else { continue };
-        let Ok(pci) = handle.pci_info() else { continue };
-        let address = normal_address(&pci.bus_id);
-        if !is_address(&address) {
-            continue;
-        }
+        let Some((id, address)) = place(&handle) else { continue };
         let partitions = partitions(&handle);
-        gpus.push(Gpu { id: format!("gpu-{address}"), address, handle, partitions });
+        gpus.push(Gpu { id, address, handle, partitions });
     }
     Ok(gpus)
+}
+
+/// The id of a GPU and its address on the PCI bus, if it still says where it is.
+pub fn place(gpu: &Handle<'_>) -> Option<(String, String)> {
+    let address = normal_address(&gpu.pci_info().ok()?.bus_id);
+    is_address(&address).then(|| (format!("gpu-{address}"), address))
 }
 
 /// The partitions (MIG devices) of a GPU.

@@ -93,7 +93,7 @@ impl State {
             {
                 return Err(trouble.clone());
             }
-            match self.load() {
+            match load(self.library.as_ref()) {
                 Ok(nvml) => (self.nvml, self.trouble) = (Some(nvml), None),
                 Err(error) => {
                     let trouble = Trouble::from(error);
@@ -114,12 +114,13 @@ impl State {
             error.into()
         })
     }
+}
 
-    fn load(&self) -> Result<Nvml, NvmlError> {
-        match &self.library {
-            Some(library) => Nvml::builder().lib_path(library).init(),
-            // The name without a version is there only where programs are compiled.
-            None => Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init(),
-        }
+/// Loads a library, by default the one that the system's loader finds.
+pub fn load(library: Option<&OsString>) -> Result<Nvml, NvmlError> {
+    match library {
+        Some(library) => Nvml::builder().lib_path(library).init(),
+        // The name without a version is there only where programs are compiled.
+        None => Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init(),
     }
 }

@@ -10,8 +10,9 @@
 //! | `gone=I` | GPU I is not listed |
 //! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
 //! | `mig=I` | GPU I is split into two partitions |
-//! | `old` | no energy, no throttling, no fields: what an old GPU does not support; but counters of NVLinks, which newer ones lack |
+//! | `old` | no energy, no throttling, no fields: what an old GPU does not support; no events; but counters of NVLinks in the way of then |
 //! | `worn=I` | memory of GPU I failed and could not be replaced |
+//! | `xids=N` | GPU 1 has reported so many XID errors |
 //! | `hang` | asking for memory does not return while the word is there |
 //! | `garbage` | every value is nonsense |
 
@@ -24,7 +25,7 @@
 use std::{
     ffi::{c_char, c_int, c_uint, c_ulonglong},
     fs, thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 type Return = c_uint;
@@ -37,6 +38,7 @@ const NOT_SUPPORTED: Return = 3;
 const NO_PERMISSION: Return = 4;
 const NOT_FOUND: Return = 6;
 const DRIVER_NOT_LOADED: Return = 9;
+const TIMEOUT: Return = 10;
 const GPU_IS_LOST: Return = 15;
 const LIB_RM_VERSION_MISMATCH: Return = 18;
 
@@ -46,6 +48,9 @@ const GIB: u64 = 1 << 30;
 const ROW_REMAP_FAILURE: c_uint = 145;
 const MEMORY_TEMPERATURE: c_uint = 82;
 const NVLINK_MBPS: c_uint = 90;
+/// What an NVLink sent and received, in KiB; the scope is its number.
+const NVLINK_SENT: c_uint = 138;
+const NVLINK_RECEIVED: c_uint = 139;
 
 /// `nvmlPciInfo_t`.
 #[repr(C)]
@@ -109,6 +114,25 @@ pub struct UtilizationControl {
     units: c_uint,
     packets: c_uint,
 }
+
+/// `nvmlEventData_t`.
+#[repr(C)]
+pub struct EventData {
+    device: Device,
+    kind: c_ulonglong,
+    data: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// What `nvmlEventSet_t` points to: whether GPU 1 is watched, and how many of its errors were told.
+pub struct Events {
+    watches: bool,
+    told: usize,
+}
+
+/// `nvmlEventTypeXidCriticalError`.
+const XID_EVENT: c_ulonglong = 8;
 
 /// What is set now.
 struct Setting(String);
@@ -404,6 +428,10 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
             ROW_REMAP_FAILURE => (SUCCESS, u64::from(setting.number("worn") == Some(index))),
             MEMORY_TEMPERATURE => (SUCCESS, 55),
             NVLINK_MBPS => (SUCCESS, 25_000),
+            NVLINK_SENT | NVLINK_RECEIVED => match neighbour(&setting, index as u64, field.scope) {
+                Some(_) => (SUCCESS, u64::from(field.field - NVLINK_SENT + 1 + field.scope) << 20),
+                None => (NOT_SUPPORTED, 0),
+            },
             _ => (NOT_SUPPORTED, 0),
         };
     }
@@ -488,6 +516,66 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     unsafe {
         answer(device, to, |setting, index| neighbour(setting, index, link).map(pci).ok_or(NOT_SUPPORTED))
     }
+}
+
+/// Which events there are: XID errors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, to: *mut c_ulonglong) -> Return {
+    unsafe { answer(device, to, |setting, _| if setting.has("old") { Ok(0) } else { Ok(XID_EVENT) }) }
+}
+
+/// A set of events, of nobody yet. What happened before is not told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetCreate(to: *mut *mut Events) -> Return {
+    let told = Setting::now().number("xids").unwrap_or(0);
+    unsafe { to.write(Box::into_raw(Box::new(Events { watches: false, told }))) };
+    SUCCESS
+}
+
+/// Adds the events of a GPU to a set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceRegisterEvents(
+    device: Device,
+    kinds: c_ulonglong,
+    set: *mut Events,
+) -> Return {
+    match asked(device) {
+        Ok((setting, _)) if setting.has("old") || kinds != XID_EVENT => NOT_SUPPORTED,
+        Ok((_, index)) => {
+            unsafe { (*set).watches |= index == 1 };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// The next event of a set: an uncorrectable error of memory, which is XID 48.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetWait_v2(
+    set: *mut Events,
+    to: *mut EventData,
+    milliseconds: c_uint,
+) -> Return {
+    let set = unsafe { &mut *set };
+    let end = Instant::now() + Duration::from_millis(u64::from(milliseconds));
+    while Instant::now() < end {
+        if set.watches && Setting::now().number("xids").unwrap_or(0) > set.told {
+            set.told += 1;
+            let event =
+                EventData { device: 2, kind: XID_EVENT, data: 48, gpu_instance: 0, compute_instance: 0 };
+            unsafe { to.write(event) };
+            return SUCCESS;
+        }
+        thread::sleep(Duration::from_millis(50)); // as a driver that has nothing to say
+    }
+    TIMEOUT
+}
+
+/// Ends a set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlEventSetFree(set: *mut Events) -> Return {
+    drop(unsafe { Box::from_raw(set) });
+    SUCCESS
 }
 
 /// What an old GPU counts on its NVLinks: 2 are bytes.
