@@ -162,7 +162,7 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
             let budget = Budget { effort: None, seed, stop: &stop };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             if !plan.unplaced.is_empty() {
-                plan.find_reasons(&plan.world(&world.snapshot), REASONS_EFFORT);
+                plan.find_reasons(&world.snapshot, &judge, REASONS_EFFORT);
             }
             Ok::<_, PlanError>(plan)
         })

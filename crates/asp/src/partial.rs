@@ -212,7 +212,11 @@ mod tests {
                 ground.push(GroundRule { head: head.unsigned_abs(), lower: 1 + dice.i64(0..total), body });
             }
         }
-        let demand = |atom: i32| Demand { atom: atom.unsigned_abs(), says: format!("{atom}") };
+        let demand = |atom: i32| Demand {
+            atom: atom.unsigned_abs(),
+            rule: "policy test".to_owned(),
+            says: format!("{atom}"),
+        };
         let demands = (first + 10..first + 20).map(demand).collect();
         let penalties = (first..first + 10).map(|atom| (atom.unsigned_abs(), i64::from(atom))).collect();
         Rules::new(ACTORS, ground, &inputs, demands, penalties).unwrap()

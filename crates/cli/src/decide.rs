@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asp::{Asp, ClingoJudge, Limits};
-use placement::{Budget, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
+use placement::{Budget, Judge as _, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
 
 use crate::arguments::SearchArguments;
 use crate::error::CliError;
@@ -47,6 +47,11 @@ impl Search {
         ClingoJudge::new(self.limits(), wall_milliseconds)
     }
 
+    /// The snapshot with what its policy says of it, as a plan has it.
+    pub fn world(&self, snapshot: &Snapshot) -> Result<Snapshot, PlanError> {
+        Ok(snapshot.with_derived(self.judge().derive(snapshot)?)?)
+    }
+
     fn limits(&self) -> Limits {
         // A minute more than the clock gives: the processor's time is there to end what the clock could not.
         let cpu_seconds = self.wall.map_or(24 * 3600, |wall| wall.as_secs() + 60);
@@ -66,7 +71,7 @@ impl Search {
         let mut plan = placement::plan(snapshot, &**strategy, &self.judge(), &budget)?;
         let took = self.wall.map(|_| started.elapsed());
         if !plan.unplaced.is_empty() {
-            plan.find_reasons(&plan.world(snapshot), REASONS_EFFORT);
+            plan.find_reasons(snapshot, &self.judge(), REASONS_EFFORT);
         }
         Ok((plan, took))
     }

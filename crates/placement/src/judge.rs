@@ -11,6 +11,17 @@ pub trait Judge: Send + Sync {
     /// When the policy cannot be evaluated.
     fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError>;
 
+    /// The rules about where actors are, written out for any unit of their kinds, and for any unit at all of those
+    /// that could be `anywhere`: what an explanation asks about. By default as they are derived, and then they say
+    /// nothing of places that are not open to an actor.
+    ///
+    /// # Errors
+    /// When the policy cannot be evaluated.
+    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
+        let _ = anywhere;
+        Ok(self.derive(snapshot)?.rules)
+    }
+
     /// What the policy says of an assignment.
     ///
     /// # Errors

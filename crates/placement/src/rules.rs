@@ -4,6 +4,7 @@
 //! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`] its value under an assignment, kept up to
 //! date move by move: a move touches only what it changes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::Assignment;
@@ -24,6 +25,8 @@ pub struct GroundRule {
 pub struct Demand {
     /// The atom that says it is broken.
     pub atom: u32,
+    /// The rule that it is a case of, as the policy's author finds it: `policy NAME line 7`.
+    pub rule: String,
     /// Which rule that is, and for whom, in plain words.
     pub says: String,
 }
@@ -120,13 +123,17 @@ impl Rules {
 
     /// By atom: whether a demand or a penalty depends on it.
     fn what_matters(&self) -> Vec<bool> {
+        let demanded = self.demands.iter().map(|demand| demand.atom);
+        self.below(demanded.chain(self.penalties.iter().map(|(atom, _)| *atom)).collect())
+    }
+
+    /// By atom: whether one of these depends on it, or is it.
+    fn below(&self, mut open: Vec<u32>) -> Vec<bool> {
         let mut concluded_by = vec![Vec::new(); self.demand_of.len()];
         for rule in &self.ground {
             concluded_by[rule.head as usize].push(rule);
         }
         let mut matters = vec![false; self.demand_of.len()];
-        let demanded = self.demands.iter().map(|demand| demand.atom);
-        let mut open: Vec<u32> = demanded.chain(self.penalties.iter().map(|(atom, _)| *atom)).collect();
         while let Some(atom) = open.pop() {
             if !std::mem::replace(&mut matters[atom as usize], true) {
                 let bodies = concluded_by[atom as usize].iter().flat_map(|rule| &rule.body);
@@ -247,6 +254,52 @@ impl Rules {
         &self.inputs[actor]
     }
 
+    /// Every demand by position, those that are excused too.
+    pub fn cases(&self) -> &[Demand] {
+        &self.demands
+    }
+
+    /// Whether a demand, by position, is broken by actors of others and held against nobody.
+    pub fn is_excused(&self, demand: usize) -> bool {
+        self.excused.contains(&demand)
+    }
+
+    /// By demand: whether one that is broken stays so whoever is placed besides.
+    pub fn grow(&self) -> Vec<bool> {
+        let atoms = self.demand_of.len();
+        let mut shrinks = vec![false; atoms];
+        let denying = self.ground.iter().filter(|rule| rule.body.iter().any(|(literal, _)| *literal < 0));
+        let mut open: Vec<u32> = denying.map(|rule| rule.head).collect();
+        while let Some(atom) = open.pop() {
+            if !std::mem::replace(&mut shrinks[atom as usize], true) {
+                open.extend(self.uses_of(atom).iter().map(|(body, _)| self.ground[*body as usize].head));
+            }
+        }
+        self.demands.iter().map(|demand| !shrinks[demand.atom as usize]).collect()
+    }
+
+    /// By atom: whether one of these demands depends on it.
+    pub(crate) fn matter_to(&self, demands: impl Iterator<Item = usize>) -> Vec<bool> {
+        self.below(demands.map(|demand| self.demands[demand].atom).collect())
+    }
+
+    /// Bodies that an atom is in, and what each gains when it comes to hold.
+    pub(crate) fn uses_of(&self, atom: u32) -> &[(u32, i64)] {
+        let at = atom as usize;
+        &self.uses[self.first_use[at]..self.first_use[at + 1]]
+    }
+
+    /// The demand that an atom is, by position.
+    pub(crate) fn demand_at(&self, atom: u32) -> Option<usize> {
+        let demand = self.demand_of[atom as usize];
+        (demand != NONE).then_some(demand as usize)
+    }
+
+    /// The same; nothing where there is no such actor.
+    pub(crate) fn inputs_of(&self, actor: usize) -> Option<&[(usize, u32)]> {
+        self.inputs.get(actor).map(Vec::as_slice)
+    }
+
     /// What must not hold, those that are excused left out.
     pub fn demands(&self) -> impl Iterator<Item = &Demand> {
         self.demands.iter().enumerate().filter(|(demand, _)| !self.excused.contains(demand)).map(|(_, d)| d)
@@ -289,6 +342,8 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct Ruling<'a> {
     rules: &'a Rules,
+    /// Demands that are not asked about, by position.
+    waived: Cow<'a, BTreeSet<usize>>,
     /// By body: what its literals add up to.
     sums: Vec<i64>,
     /// By atom: bodies that conclude it and hold, or whether an input is chosen.
@@ -304,8 +359,18 @@ pub struct Ruling<'a> {
 impl<'a> Ruling<'a> {
     /// Nobody is placed.
     pub fn new(rules: &'a Rules) -> Self {
+        Self::asking(rules, Cow::Borrowed(&rules.excused))
+    }
+
+    /// Nobody is placed; these demands, by position, are waived besides those that are excused.
+    pub fn without(rules: &'a Rules, waived: &BTreeSet<usize>) -> Self {
+        Self::asking(rules, Cow::Owned(&rules.excused | waived))
+    }
+
+    fn asking(rules: &'a Rules, waived: Cow<'a, BTreeSet<usize>>) -> Self {
         let mut ruling = Self {
             rules,
+            waived,
             sums: Vec::with_capacity(rules.ground.len()),
             support: vec![0; rules.demand_of.len()],
             degrees: vec![0; rules.demands.len()],
@@ -368,7 +433,7 @@ impl<'a> Ruling<'a> {
     }
 
     /// Positions of the demands that are broken.
-    fn broken(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn broken(&self) -> impl Iterator<Item = usize> {
         self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
     }
 
@@ -418,7 +483,7 @@ impl<'a> Ruling<'a> {
         }
         let rules = self.rules;
         let at = demand as usize;
-        let degree = if self.support[rules.demands[at].atom as usize] == 0 || rules.excused.contains(&at) {
+        let degree = if self.support[rules.demands[at].atom as usize] == 0 || self.waived.contains(&at) {
             0
         } else {
             let missed = rules.measured_by[at].map_or(1, |(body, too_little)| {

@@ -34,8 +34,8 @@ pub(crate) fn derived(
     let mut demands = Vec::with_capacity(grounding.violated.len());
     for (statement, values, atom) in &grounding.violated {
         let said = (*statement, values.iter().map(|value| names.told(*value)).collect());
-        demands
-            .push(Demand { atom: *atom, says: format!("policy {name} {}", says(program, snapshot, &said)) });
+        let says = format!("policy {name} {}", says(program, snapshot, &said));
+        demands.push(Demand { atom: *atom, rule: place(*statement), says });
     }
     let mut penalties = Vec::with_capacity(grounding.penalties.len());
     for (statement, weight, atom) in &grounding.penalties {

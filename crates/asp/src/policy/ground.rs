@@ -68,6 +68,8 @@ pub(crate) struct Choices {
     pub places: Vec<(usize, usize)>,
     /// Actors that can be without a place.
     pub movable: Vec<usize>,
+    /// Whether what the program forbids is left out.
+    pub forbids: bool,
 }
 
 /// Writes a program out.
@@ -216,7 +218,10 @@ impl Work<'_> {
         let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
         let movable: BTreeSet<usize> = choices.movable.iter().copied().collect();
         for &(actor, unit) in &choices.places {
-            if movable.contains(&actor) && forbidden.contains(&(actors[actor], units[unit])) {
+            if choices.forbids
+                && movable.contains(&actor)
+                && forbidden.contains(&(actors[actor], units[unit]))
+            {
                 continue;
             }
             self.sink.keep(3)?;

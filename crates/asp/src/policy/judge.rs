@@ -8,8 +8,8 @@ use placement::{Assignment, Derived, Judge, JudgeError, Judgement, Rules, Snapsh
 use super::Program;
 use super::ask::ask;
 use super::derive::{derived, says};
-use super::facts::{Facts, choices};
-use super::ground::{GroundBudget, Stop, ground};
+use super::facts::{Facts, choices, open_choices};
+use super::ground::{Choices, GroundBudget, Stop, ground};
 use super::worker::{PolicyJob, Told};
 use crate::child::Limits;
 use crate::symbols::{actor, string};
@@ -68,6 +68,10 @@ impl ClingoJudge {
     /// # Errors
     /// When the policy is wrong, or takes more than it may.
     pub fn examine(&self, snapshot: &Snapshot) -> Result<(Derived, Size), JudgeError> {
+        self.write_out(snapshot, &choices(snapshot))
+    }
+
+    fn write_out(&self, snapshot: &Snapshot, choices: &Choices) -> Result<(Derived, Size), JudgeError> {
         let Some((name, program)) = program_of(snapshot)? else {
             return Ok((Derived::default(), Size::default()));
         };
@@ -75,7 +79,7 @@ impl ClingoJudge {
         let facts = Facts::new(snapshot, &program).map_err(|problem| wrong(format!(": {problem}")))?;
         let actors: Vec<&str> = (0..snapshot.actors()).map(|at| snapshot.actor_id(at)).collect();
         let units: Vec<&str> = (0..snapshot.units()).map(|at| snapshot.unit_id(at)).collect();
-        let grounding = ground(&program, &facts.all, (&actors, &units), &choices(snapshot), self.budget).map_err(|stop| {
+        let grounding = ground(&program, &facts.all, (&actors, &units), choices, self.budget).map_err(|stop| {
             let (statement, problem) = match stop {
                 Stop::Fault(statement, problem) => (statement, problem),
                 Stop::Budget(statement, what) => (
@@ -109,6 +113,11 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 impl Judge for ClingoJudge {
     fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
         self.examine(snapshot).map(|(derived, _)| derived)
+    }
+
+    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
+        let (derived, _) = self.write_out(snapshot, &open_choices(snapshot, anywhere))?;
+        Ok(derived.rules)
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {

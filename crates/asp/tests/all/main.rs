@@ -10,6 +10,7 @@ mod policies;
 mod process;
 mod refused;
 mod scaling;
+mod why;
 mod worlds;
 
 use std::cell::RefCell;

@@ -1,5 +1,7 @@
 //! `plan --snapshot`.
 
+use serde_json::json;
+
 use crate::{File, cairn, cairn_fed};
 
 const P_8X4: &str = "examples/instances/P-8x4-s1.json";
@@ -151,6 +153,45 @@ fn an_explanation_says_what_it_would_cost_to_be_elsewhere_and_what_is_in_the_way
     "#);
     let plain = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "-o", "json"]);
     assert!(plain.json().get("explanation").is_none());
+}
+
+#[test]
+fn a_rule_of_the_policy_that_keeps_an_actor_out_is_named_by_its_line() {
+    let program = "% at most one of a group on a node\n\
+        :- group(_,G), cu_node(_,N), #count { A : group(A,G), run_on(A,U), cu_node(U,N) } > 1.\n\
+        % nobody is far from n0\n\
+        :- run_on(A,U), cu_node(U,\"n9\").";
+    let unit = |node: u8| json!({"id": format!("n{node}/cpu"), "kind": "cpu", "node": format!("n{node}"), "capacity": 9});
+    let actor =
+        |name: &str| json!({"id": format!("vision/app/{name}"), "group": "crop", "runsOn": {"cpu": 1}});
+    let world = json!({"version": 1, "for": "vision/app", "units": [unit(0), unit(1), unit(2)],
+        "actors": [actor("crop-0"), actor("crop-1"), actor("crop-2")], "exchangeCost": {"otherKind": 1},
+        "constraints": [{"type": "never", "actors": ["vision/app/crop-0", "vision/app/crop-1", "vision/app/crop-2"],
+                         "nodes": ["n2"], "reason": "n2 is cordoned"}],
+        "policy": {"name": "spread", "program": program}});
+    let file = File::new("world.json", &world.to_string());
+    let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain"]);
+    insta::assert_snapshot!(ran.all(), @r"
+    exit 2
+    vision/app  strategy greedy · policy spread · seed 1 · (time)
+
+    ACTOR   UNIT    NODE  KIND  CHANGE
+    crop-0  n0/cpu  n0    cpu   starts
+    crop-1  n1/cpu  n1    cpu   starts
+    crop-2  -                   no place
+
+    ACTOR   IS ON   ELSEWHERE  WOULD CHANGE
+    crop-0  n0/cpu  n1/cpu     forbidden: policy spread line 2: G = crop, N = n1
+                    n2/cpu     forbidden: n2 is cordoned
+    crop-1  n1/cpu  n0/cpu     forbidden: policy spread line 2: G = crop, N = n0
+                    n2/cpu     forbidden: n2 is cordoned
+
+    Without a place
+      crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
+
+    2/3 actors placed · overload 0 · communication 0 · annoyance 0 · policy 0
+    Not proven optimal, the search ended without a proof.
+    ");
 }
 
 #[test]

@@ -45,8 +45,6 @@ pub enum WhyNot {
     Blocked(Core),
     /// They would leave it one; who would have to be where for that: the actor, and those that would move.
     Room(Vec<(usize, usize)>),
-    /// They would leave it one, which the policy's rules about where actors are refuse: what these say of it.
-    Ruled(Vec<String>),
 }
 
 impl Snapshot {
@@ -57,7 +55,7 @@ impl Snapshot {
         let mut effort = Effort { left: effort };
         let mut inquiry = Inquiry::new(self, actor, assignment);
         match inquiry.first(&mut effort) {
-            Verdict::Fits(found) => inquiry.room(&found),
+            Verdict::Fits(found) => WhyNot::Room(inquiry.changes(&found)),
             Verdict::Never => match inquiry.reduce(&mut effort) {
                 Some(core) => WhyNot::Blocked(core),
                 None => WhyNot::Blocked(stay::core(self, actor, assignment)),
@@ -98,20 +96,13 @@ impl<'a> Inquiry<'a> {
     }
 
     fn first(&mut self, effort: &mut Effort) -> Verdict {
-        let world = self.question.without(&BTreeSet::new());
         let most = effort.left / 4;
-        effort.lend(most, |effort| ask(&world, self.who, &self.base, effort))
+        effort.lend(most, |effort| self.ask(&BTreeSet::new(), effort))
     }
 
-    /// What can be said of an arrangement that was found.
-    fn room(&self, found: &Assignment) -> WhyNot {
-        let mut whole = self.assignment.clone();
-        let changes = self.changes(found);
-        for &(actor, unit) in &changes {
-            whole[actor] = Some(unit);
-        }
-        let says = self.snapshot.rules().map(|rules| rules.violations(&whole)).unwrap_or_default();
-        if says.is_empty() { WhyNot::Room(changes) } else { WhyNot::Ruled(says) }
+    fn ask(&self, dropped: &BTreeSet<Limit>, effort: &mut Effort) -> Verdict {
+        let (world, rules) = (self.question.without(dropped), self.question.rules_without(dropped));
+        ask(&world, &rules, self.who, &self.base, effort)
     }
 
     /// Who is elsewhere in it.
@@ -130,9 +121,8 @@ impl<'a> Inquiry<'a> {
         }
         let all = self.elements.iter().flat_map(|element| &element.limits);
         let dropped: BTreeSet<Limit> = all.copied().filter(|limit| !kept.contains(limit)).collect();
-        let world = self.question.without(&dropped);
         let most = effort.left / 8;
-        let verdict = effort.lend(most, |effort| ask(&world, self.who, &self.base, effort));
+        let verdict = effort.lend(most, |effort| self.ask(&dropped, effort));
         let answer = match verdict {
             Verdict::Fits(_) => Some(true),
             Verdict::Never => Some(false),
@@ -192,6 +182,8 @@ impl<'a> Inquiry<'a> {
         let mut left = MOST_NARROWINGS;
         let own = self.own_part(found);
         self.try_part(found, &own, &mut left, effort);
+        let near = self.near_part(found);
+        self.try_part(found, &near, &mut left, effort);
         for position in 0..found.len() {
             while found[position].limits.len() > 1 {
                 let limits = &found[position].limits;
@@ -210,6 +202,13 @@ impl<'a> Inquiry<'a> {
                 }
             }
         }
+    }
+
+    /// Of the policy's rules the cases that the actor would break beside the others as they are.
+    fn near_part(&self, found: &[Element]) -> Vec<Element> {
+        let near = stay::cases(self.snapshot, self.actor, self.assignment);
+        let is_near = |limit: &Limit| !matches!(limit, Limit::Case { demand } if !near.contains(demand));
+        narrowed(found, is_near)
     }
 
     /// Takes the part if it says the same.
@@ -241,17 +240,22 @@ impl<'a> Inquiry<'a> {
         let units: BTreeSet<usize> = world.candidates(self.who).iter().copied().collect();
         let nodes: BTreeSet<usize> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
         let concerns = |limit: &Limit| match *limit {
-            Limit::Kinds { .. } => true,
+            Limit::Kinds { .. } | Limit::Case { .. } => true,
             Limit::Slots { unit } | Limit::OfUnit { unit, .. } => units.contains(&unit),
             Limit::OfNode { node, .. } => nodes.contains(&node),
             Limit::Constraint { position } => {
                 actors_of(self.snapshot, &self.snapshot.file().constraints[position]).contains(&self.actor)
             }
         };
-        let narrowed = |element: &Element| {
-            let limits: Vec<Limit> = element.limits.iter().copied().filter(concerns).collect();
-            if limits.is_empty() { element.clone() } else { Element { limits } }
-        };
-        found.iter().map(narrowed).collect()
+        narrowed(found, concerns)
     }
+}
+
+/// Of each element what is wanted; one that has nothing of that stays as it is.
+fn narrowed(found: &[Element], wanted: impl Fn(&Limit) -> bool) -> Vec<Element> {
+    let of = |element: &Element| {
+        let limits: Vec<Limit> = element.limits.iter().copied().filter(|limit| wanted(limit)).collect();
+        if limits.is_empty() { element.clone() } else { Element { limits } }
+    };
+    found.iter().map(of).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Snapshot;
 use crate::file::{Constraint, Places};
+use crate::{Demand, Rules, Snapshot};
 
 /// One limit or rule of a world that could be dropped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +17,11 @@ pub enum Limit {
     Constraint {
         /// Its position in the file.
         position: usize,
+    },
+    /// One case of a policy's rule about where actors are.
+    Case {
+        /// Position among the demands of the world's rules.
+        demand: usize,
     },
     /// How many actors a unit takes.
     Slots {
@@ -59,6 +64,8 @@ enum Key {
     Slots(String),
     OfUnit(usize, String),
     OfNode(usize, BTreeSet<String>),
+    /// A rule of the policy, by its first case.
+    Rule(usize),
 }
 
 /// Every limit that may keep `actor` out of a world in which those of `placed` have a place, by element, in the
@@ -82,6 +89,10 @@ pub(super) fn elements(snapshot: &Snapshot, actor: usize, placed: &[bool]) -> Ve
         if matters {
             add(Limit::Constraint { position });
         }
+    }
+    if let Some(rules) = snapshot.rules() {
+        let cases = (0..rules.cases().len()).filter(|demand| !rules.is_excused(*demand));
+        cases.for_each(|demand| add(Limit::Case { demand }));
     }
     let (of_units, of_nodes) = wanted(snapshot, (0..snapshot.actors()).filter(takes_part));
     for unit in 0..snapshot.units() {
@@ -152,6 +163,8 @@ struct Naming<'a> {
     snapshot: &'a Snapshot,
     /// By node: the pools of its units, or their kinds.
     node_pools: Vec<BTreeSet<String>>,
+    /// By rule of the policy: its first case.
+    first_case: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Naming<'a> {
@@ -160,7 +173,9 @@ impl<'a> Naming<'a> {
         for unit in 0..snapshot.units() {
             node_pools[snapshot.node_of(unit)].insert(pool_of(snapshot, unit));
         }
-        Self { snapshot, node_pools }
+        let cases = snapshot.rules().map(Rules::cases).unwrap_or_default();
+        let first_case = cases.iter().enumerate().rev().map(|(at, case)| (case.rule.as_str(), at)).collect();
+        Self { snapshot, node_pools, first_case }
     }
 
     fn key(&self, limit: Limit, actor: usize) -> (u8, Key) {
@@ -170,7 +185,12 @@ impl<'a> Naming<'a> {
             Limit::OfUnit { unit, resource } => (3, Key::OfUnit(resource, pool_of(self.snapshot, unit))),
             Limit::OfNode { node, resource } => (4, Key::OfNode(resource, self.node_pools[node].clone())),
             Limit::Constraint { position } => self.of_constraint(position, actor),
+            Limit::Case { demand } => (6, Key::Rule(self.first_case[self.case(demand).rule.as_str()])),
         }
+    }
+
+    fn case(&self, demand: usize) -> &Demand {
+        &self.snapshot.rules().expect("only a world with rules has cases").cases()[demand]
     }
 
     fn of_constraint(&self, position: usize, actor: usize) -> (u8, Key) {

@@ -1,11 +1,13 @@
 //! Why things are where they are, and why something has no place.
 
+mod caps;
 mod core;
 mod explain;
 mod limit;
 mod moves;
 mod oracle;
 mod relax;
+mod ruled;
 mod search;
 mod stay;
 mod told;

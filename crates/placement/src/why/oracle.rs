@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
+use super::ruled::{Kept, Seats};
 use super::search::Search;
 use super::views::Views;
-use crate::state::State;
 use crate::{Assignment, Snapshot};
 
 /// What is known of a question.
@@ -46,18 +46,24 @@ impl Effort {
 }
 
 /// Asks whether `actor` can join those that `base`, a lawful assignment without it, gives a place.
-pub(super) fn ask(world: &Snapshot, actor: usize, base: &Assignment, effort: &mut Effort) -> Verdict {
+pub(super) fn ask(
+    world: &Snapshot,
+    kept: &Kept,
+    actor: usize,
+    base: &Assignment,
+    effort: &mut Effort,
+) -> Verdict {
     let most = effort.left;
-    let mut state = State::of(world, base);
+    let mut seats = Seats::of(world, kept, base);
     effort.spend(world.candidates(actor).len());
-    if let Some(&unit) = world.candidates(actor).iter().find(|unit| state.admits(actor, **unit)) {
-        state.put(actor, unit);
-        return Verdict::Fits(state.assignment);
+    if let Some(&unit) = world.candidates(actor).iter().find(|unit| seats.seats(actor, **unit)) {
+        seats.put(actor, unit);
+        return Verdict::Fits(seats.state.assignment);
     }
-    if let Some(found) = effort.lend(most / 8, |effort| chain(world, actor, &mut state, effort)) {
+    if let Some(found) = effort.lend(most / 8, |effort| chain(world, actor, &mut seats, effort)) {
         return Verdict::Fits(found);
     }
-    let views = Views::new(world, actor, base);
+    let views = Views::new(world, kept, actor, base);
     effort.spend(world.units() + world.actors());
     if views.refute() {
         return Verdict::Never;
@@ -74,9 +80,11 @@ struct Homeless {
 
 /// Looks for moves, one actor to where another makes way, that end with everybody placed: breadth first, each actor
 /// made homeless once. The state is left as it was.
-fn chain(world: &Snapshot, actor: usize, state: &mut State, effort: &mut Effort) -> Option<Assignment> {
+fn chain(world: &Snapshot, actor: usize, seats: &mut Seats, effort: &mut Effort) -> Option<Assignment> {
     let mut hosted: Vec<Vec<usize>> = vec![Vec::new(); world.units()];
-    for (other, place) in state.assignment.iter().enumerate().filter(|(other, _)| !world.is_fixed(*other)) {
+    for (other, place) in
+        seats.state.assignment.iter().enumerate().filter(|(other, _)| !world.is_fixed(*other))
+    {
         if let Some(unit) = *place {
             hosted[unit].push(other);
         }
@@ -87,44 +95,44 @@ fn chain(world: &Snapshot, actor: usize, state: &mut State, effort: &mut Effort)
     while next < queue.len() {
         let steps = steps(&queue, next);
         for &(mover, _) in &steps {
-            state.take(mover);
+            seats.take(mover);
         }
         let homeless = queue[next].actor;
-        state.take(homeless);
+        seats.take(homeless);
         for &(mover, to) in &steps {
-            state.put(mover, to);
+            seats.put(mover, to);
         }
         let mut found = None;
         for &unit in world.candidates(homeless) {
             if !effort.spend(1) {
                 break;
             }
-            if state.admits(homeless, unit) {
-                state.put(homeless, unit);
-                found = Some(state.assignment.clone());
-                state.take(homeless);
+            if seats.seats(homeless, unit) {
+                seats.put(homeless, unit);
+                found = Some(seats.state.assignment.clone());
+                seats.take(homeless);
                 break;
             }
             for &other in &hosted[unit] {
-                if seen.contains(&other) || state.assignment[other] != Some(unit) {
+                if seen.contains(&other) || seats.state.assignment[other] != Some(unit) {
                     continue;
                 }
                 effort.spend(1);
-                state.take(other);
-                if state.admits(homeless, unit) {
+                seats.take(other);
+                if seats.admits(homeless, unit) {
                     seen.insert(other);
                     queue.push(Homeless { actor: other, displaced: Some((unit, next)) });
                 }
-                state.put(other, unit);
+                seats.put(other, unit);
             }
         }
         // Back to where everybody was, the latest step first.
         for &(mover, _) in &steps {
-            state.take(mover);
+            seats.take(mover);
         }
         for homeless in ancestors(&queue, next) {
             if let Some((unit, _)) = queue[homeless].displaced {
-                state.put(queue[homeless].actor, unit);
+                seats.put(queue[homeless].actor, unit);
             }
         }
         if found.is_some() || effort.left == 0 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::limit::Limit;
+use super::ruled::{Kept, Policy};
 use crate::file::{Constraint, Levels, Node, SnapshotFile};
 use crate::{Criterion, LARGEST, Snapshot};
 
@@ -12,6 +13,7 @@ pub(super) struct Question<'a> {
     /// The actors that are to have a place, ascending.
     pub actors: Vec<usize>,
     bare: SnapshotFile,
+    policy: Option<Policy<'a>>,
 }
 
 impl<'a> Question<'a> {
@@ -28,10 +30,20 @@ impl<'a> Question<'a> {
             objectives: Levels::InOrder(vec![vec![Criterion::Overload]]),
             ..SnapshotFile::default()
         };
-        Self { snapshot, actors, bare }
+        let policy = snapshot.rules().map(|rules| Policy::new(rules, &actors));
+        Self { snapshot, actors, bare, policy }
     }
 
-    /// The world of the question without `dropped`. Units keep their positions; actors have those of `actors`.
+    /// The policy's rules without `dropped`.
+    pub fn rules_without(&self, dropped: &BTreeSet<Limit>) -> Kept<'_> {
+        let cases = dropped.iter().filter_map(|limit| match limit {
+            Limit::Case { demand } => Some(*demand),
+            _ => None,
+        });
+        Kept::new(self.policy.as_ref(), cases.collect())
+    }
+
+    /// The world of the question without `dropped`, the policy's rules aside. Units keep their positions; actors have those of `actors`.
     pub fn without(&self, dropped: &BTreeSet<Limit>) -> Snapshot {
         let snapshot = self.snapshot;
         let mut file = self.bare.clone();
@@ -50,7 +62,7 @@ impl<'a> Question<'a> {
                     file.nodes[given].provides.insert(snapshot.resources()[resource].clone(), LARGEST);
                 }
                 Limit::Kinds { actor } => self.lift_kinds(actor, &mut file),
-                Limit::Constraint { .. } => {}
+                Limit::Constraint { .. } | Limit::Case { .. } => {}
             }
         }
         let constraints = snapshot.file().constraints.iter().enumerate();

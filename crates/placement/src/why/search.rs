@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::oracle::{Effort, Verdict};
+use super::ruled::Seats;
 use super::views::{Views, has_power_caps};
 use crate::file::Scope;
-use crate::state::State;
 use crate::{Assignment, Snapshot};
 
 /// More actors than this are not searched: the effort would end first.
@@ -57,29 +57,43 @@ impl<'a> Search<'a> {
         if self.members.len() > MOST_ACTORS {
             return Verdict::Unknown;
         }
-        let mut state = State::new(self.world);
+        let mut seats = Seats::new(self.world, self.views.kept);
+        // Who stays takes no room of the members', but a rule may be about it.
+        for (actor, place) in self.views.base.iter().enumerate() {
+            if let Some(unit) = *place
+                && !self.world.is_fixed(actor)
+                && self.members.binary_search(&actor).is_err()
+            {
+                seats.take_in(actor, unit);
+            }
+        }
         let mut waiting = self.members.clone();
-        match self.place(&mut state, &mut waiting, effort) {
+        match self.place(&mut seats, &mut waiting, effort) {
             Some(false) => Verdict::Never,
             None => Verdict::Unknown,
-            Some(true) => self.with_the_others(&state),
+            Some(true) => self.with_the_others(&seats),
         }
     }
 
     /// The arrangement that was found beside everybody who stays.
-    fn with_the_others(&self, state: &State) -> Verdict {
+    fn with_the_others(&self, seats: &Seats) -> Verdict {
         let mut whole: Assignment = self.views.base.clone();
         for &member in &self.members {
-            whole[member] = state.assignment[member];
+            whole[member] = seats.state.assignment[member];
         }
         // Who stays is bound to nobody here; the checker has the last word all the same.
-        if self.world.violations(&whole).is_empty() { Verdict::Fits(whole) } else { Verdict::Unknown }
+        let obeys = Seats::of(self.world, self.views.kept, &whole).obeys();
+        if obeys && self.world.violations(&whole).is_empty() {
+            Verdict::Fits(whole)
+        } else {
+            Verdict::Unknown
+        }
     }
 
     /// Places who is waiting; `None` when the effort ends first.
-    fn place(&mut self, state: &mut State, waiting: &mut Vec<usize>, effort: &mut Effort) -> Option<bool> {
+    fn place(&mut self, seats: &mut Seats, waiting: &mut Vec<usize>, effort: &mut Effort) -> Option<bool> {
         if waiting.is_empty() {
-            return Some(true);
+            return Some(seats.obeys());
         }
         let key = self.key(waiting);
         if !effort.spend(key.len()) {
@@ -88,25 +102,25 @@ impl<'a> Search<'a> {
         if self.dead.contains(&key) {
             return Some(false);
         }
-        let position = self.choosiest(state, waiting, effort)?;
+        let position = self.choosiest(seats, waiting, effort)?;
         let actor = waiting.swap_remove(position);
         let mut tried = BTreeSet::new();
         let home = self.views.base[actor];
         let domain = self.views.domain_of(actor).iter().copied();
-        let mut places: Vec<usize> = domain.filter(|unit| state.admits(actor, *unit)).collect();
+        let mut places: Vec<usize> = domain.filter(|unit| seats.admits(actor, *unit)).collect();
         places.sort_by_key(|&unit| (Some(unit) != home, unit));
         for unit in places {
             if !tried.insert(self.role(unit)) {
                 continue;
             }
-            state.put(actor, unit);
+            seats.put(actor, unit);
             self.enter(actor, unit);
-            let found = self.place(state, waiting, effort);
+            let found = self.place(seats, waiting, effort);
             if found == Some(true) {
                 return found;
             }
             self.leave(actor, unit);
-            state.take(actor);
+            seats.take(actor);
             found?;
         }
         waiting.push(actor);
@@ -116,7 +130,7 @@ impl<'a> Search<'a> {
     }
 
     /// Who has the fewest places left, by position among the waiting.
-    fn choosiest(&self, state: &State, waiting: &[usize], effort: &mut Effort) -> Option<usize> {
+    fn choosiest(&self, seats: &mut Seats, waiting: &[usize], effort: &mut Effort) -> Option<usize> {
         let mut best = (usize::MAX, 0);
         let mut seen = BTreeSet::new();
         for (position, &actor) in waiting.iter().enumerate() {
@@ -128,7 +142,7 @@ impl<'a> Search<'a> {
             if !effort.spend(domain.len()) {
                 return None;
             }
-            let places = domain.iter().filter(|unit| state.admits(actor, **unit)).take(best.0).count();
+            let places = domain.iter().filter(|unit| seats.admits(actor, **unit)).take(best.0).count();
             if places < best.0 {
                 best = (places, position);
             }
@@ -195,6 +209,7 @@ impl<'a> Search<'a> {
         let (world, views) = (self.world, self.views);
         let index = &world.index;
         let member_classes: BTreeSet<usize> = self.members.iter().map(|&a| views.class[a]).collect();
+        let of_class: BTreeMap<usize, usize> = self.members.iter().map(|&a| (views.class[a], a)).collect();
         let scopes: BTreeSet<Scope> = self
             .members
             .iter()
@@ -212,6 +227,7 @@ impl<'a> Search<'a> {
                 .filter(|c| views.domain[*c].binary_search(&unit).is_ok())
                 .collect();
             let numa = scopes.contains(&Scope::Numa).then(|| index.place(Scope::Numa, unit));
+            let ruled: Vec<_> = of_class.values().map(|&actor| views.kept.effects(actor, unit)).collect();
             let alike = (
                 all_differ.then_some(unit),
                 index.unit_kind[unit],
@@ -219,6 +235,7 @@ impl<'a> Search<'a> {
                 views.unit_left[unit].clone(),
                 numa,
                 takes,
+                ruled,
             );
             let next = known.len();
             self.unit_kind[unit] = *known.entry(alike).or_insert(next);
@@ -248,6 +265,13 @@ fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
             on_node.entry(world.node_of(unit)).or_default().push(actor);
         }
     }
+    let ties = views.kept.ties(world.actors());
+    let mut bound_by: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (actor, tie) in ties.iter().enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
+        if let Some(tie) = *tie {
+            bound_by.entry(tie).or_default().push(actor);
+        }
+    }
     let mut members = BTreeSet::from([views.actor]);
     let mut queue = vec![views.actor];
     if has_power_caps(world) {
@@ -260,6 +284,7 @@ fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
     while let Some(actor) = queue.pop() {
         let bound = index.relations_of[actor].iter().flat_map(|&relation| &index.relations[relation].actors);
         let mut found: Vec<usize> = bound.copied().filter(|other| !world.is_fixed(*other)).collect();
+        found.extend(ties[actor].and_then(|tie| bound_by.remove(&tie)).into_iter().flatten());
         if classes.insert(views.class[actor]) {
             for &unit in views.domain_of(actor) {
                 units.insert(unit);

@@ -6,7 +6,7 @@ use super::core::{Core, Holds};
 use super::limit::{Element, Limit, grouped, numbered};
 use crate::file::Constraint;
 use crate::state::State;
-use crate::{Assignment, Snapshot};
+use crate::{Assignment, Ruling, Snapshot};
 
 /// Limits that together, and not without any one of them, keep an actor off a unit.
 pub(super) type Block = Vec<Limit>;
@@ -67,12 +67,39 @@ fn reserves(snapshot: &Snapshot, unit: usize, resource: usize) -> Vec<(usize, i6
     reserved.collect()
 }
 
+/// By unit: the cases of the policy's rules that the actor, which has no place, would break there.
+fn broken_cases<'a>(
+    snapshot: &'a Snapshot,
+    actor: usize,
+    assignment: &Assignment,
+) -> impl Iterator<Item = Vec<usize>> + use<'a> {
+    let mut ruling = snapshot.rules().map(|rules| Ruling::of(rules, assignment));
+    (0..snapshot.units()).map(move |unit| {
+        let Some(ruling) = &mut ruling else { return Vec::new() };
+        ruling.put(actor, unit);
+        let broken = ruling.broken().collect();
+        ruling.take(actor, unit);
+        broken
+    })
+}
+
+/// The cases that the actor, which has no place in the assignment, would break anywhere.
+pub(super) fn cases(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> BTreeSet<usize> {
+    broken_cases(snapshot, actor, assignment).flatten().collect()
+}
+
 /// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
 pub(super) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
     let mut state = State::of(snapshot, assignment);
     state.take(actor);
-    let by_unit: Vec<Vec<Block>> =
-        (0..snapshot.units()).map(|unit| blocks(snapshot, actor, unit, &state)).collect();
+    let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
+        .enumerate()
+        .map(|(unit, cases)| {
+            let mut all = blocks(snapshot, actor, unit, &state);
+            all.extend(cases.into_iter().map(|demand| vec![Limit::Case { demand }]));
+            all
+        })
+        .collect();
     let all: BTreeSet<Limit> = by_unit.iter().flatten().flatten().copied().collect();
     let elements = grouped(snapshot, actor, &all);
     let numbers = numbered(&elements);

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::core::{Core, Holds, WhyNot};
+use super::core::{Core, WhyNot};
 use super::limit::{Limit, actors_of};
+use super::ruled::{Effects, Policy};
 use super::words::few;
-use crate::{Assignment, Plan, Snapshot, Unplaced};
+use crate::{Assignment, Judge, Plan, Snapshot, Unplaced};
 
 /// The effort that is worth knowing why: a second or two at 500 nodes.
 pub const REASONS_EFFORT: u64 = 20_000_000;
 
-/// What actors that are kept out by the same have in common: what they need, the rules that name them, where they are.
-type Alike = (String, Vec<usize>, Option<usize>);
+/// What actors that are kept out by the same have in common: what they need, the rules that name them, where they are,
+/// and what the policy makes of their places.
+type Alike = (String, Vec<usize>, Option<usize>, Vec<(usize, Effects)>);
 
 impl Plan {
     /// The world that was planned: the snapshot, and what the policy derived from it.
@@ -21,13 +23,26 @@ impl Plan {
 
     /// Finds out why each actor without a place has none, and tells that in place of what keeps it off each unit.
     ///
-    /// `world` is that of [`Plan::world`]; `effort` is as for [`Snapshot::why_not`], for all actors together.
-    pub fn find_reasons(&mut self, world: &Snapshot, effort: u64) {
+    /// `effort` is as for [`Snapshot::why_not`], for all actors together.
+    pub fn find_reasons(&mut self, snapshot: &Snapshot, judge: &dyn Judge, effort: u64) {
+        let world = self.world(snapshot).open_to_questions(snapshot, judge, &self.assignment);
         self.unplaced = world.reasons(&self.assignment, effort);
     }
 }
 
 impl Snapshot {
+    /// The same world, with the policy's rules also about places that only a dropped limit opens, for questions about
+    /// who has no place. `bare` is the world before the policy derived anything. Where the policy cannot be written out
+    /// so far, its rules stay as they are.
+    #[must_use]
+    pub fn open_to_questions(&self, bare: &Snapshot, judge: &dyn Judge, assignment: &Assignment) -> Self {
+        let homeless: Vec<usize> = (0..self.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+        match self.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
+            Some(Ok(rules)) => self.clone().with_rules(rules),
+            _ => self.clone(),
+        }
+    }
+
     /// Why each actor that has no place in a lawful assignment has none. Actors that are alike are asked about once.
     pub fn reasons(&self, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
         let actors: Vec<usize> = (0..self.actors()).filter(|&actor| assignment[actor].is_none()).collect();
@@ -52,19 +67,20 @@ impl Snapshot {
                 }
             }
         }
-        let alike = |&actor: &usize| {
+        let policy = self.rules().map(|rules| Policy::new(rules, actors));
+        let alike = |(at, &actor): (usize, &usize)| {
             let given = &self.file().actors[actor];
             let needs = serde_json::to_string(&(&given.runs_on, &given.requires))
                 .expect("plain data with text keys always serializes");
-            (needs, std::mem::take(&mut rules[actor]), self.current(actor))
+            let effects = policy.as_ref().map(|policy| policy.effects(at).to_vec()).unwrap_or_default();
+            (needs, std::mem::take(&mut rules[actor]), self.current(actor), effects)
         };
-        actors.iter().map(alike).collect()
+        actors.iter().enumerate().map(alike).collect()
     }
 
     fn unplaced_because(&self, actor: usize, why: &WhyNot, assignment: &Assignment) -> Unplaced {
         let (reasons, holds) = match why {
             WhyNot::Blocked(core) => (core.lines(self, assignment), Some(core.holds)),
-            WhyNot::Ruled(says) => (says.clone(), Some(Holds::WhereOthersAre)),
             WhyNot::Room(moves) => {
                 let place = |&(actor, unit): &(usize, usize)| {
                     format!("{} on {}", self.short_name(actor), self.unit_id(unit))
@@ -95,7 +111,6 @@ impl WhyNot {
                 let of = |&(who, unit): &(usize, usize)| (if who == asked { actor } else { who }, unit);
                 WhyNot::Room(moves.iter().map(of).collect())
             }
-            WhyNot::Ruled(says) => WhyNot::Ruled(says.clone()),
         }
     }
 }

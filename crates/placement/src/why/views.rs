@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::caps;
+use super::ruled::{Kept, Seats};
 use super::view::{UNLIMITED, View};
 use crate::file::Scope;
 use crate::index::Implementation;
-use crate::state::State;
 use crate::{Assignment, Snapshot};
 
 /// How many thresholds of one resource are tried.
@@ -13,11 +14,12 @@ const MOST_THRESHOLDS: usize = 6;
 
 /// What actors of one class have in common, as far as having a place goes.
 type Alike<'a> =
-    (usize, Vec<Option<&'a [(usize, i64)]>>, Vec<Option<&'a [(usize, i64)]>>, Vec<i64>, &'a [usize]);
+    (usize, Vec<Option<&'a [(usize, i64)]>>, Vec<Option<&'a [(usize, i64)]>>, Vec<i64>, &'a [usize], usize);
 
 /// A world of which one actor has no place, with what is left beside the fixed actors.
 pub(super) struct Views<'a> {
     pub world: &'a Snapshot,
+    pub kept: &'a Kept<'a>,
     /// Who has no place.
     pub actor: usize,
     /// Where the others are, lawfully.
@@ -45,9 +47,9 @@ enum Resource {
 }
 
 impl<'a> Views<'a> {
-    pub fn new(world: &'a Snapshot, actor: usize, base: &'a Assignment) -> Self {
-        let free = State::new(world);
-        let (class, first) = classes(world);
+    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, actor: usize, base: &'a Assignment) -> Self {
+        let mut free = Seats::new(world, kept);
+        let (class, first) = classes(world, kept);
         let domain: Vec<Vec<usize>> = first
             .iter()
             .map(|&actor| {
@@ -57,6 +59,7 @@ impl<'a> Views<'a> {
             .collect();
         let mut views = Self {
             world,
+            kept,
             actor,
             base,
             class,
@@ -122,6 +125,7 @@ impl<'a> Views<'a> {
             || index.relations_of[self.actor]
                 .iter()
                 .any(|&relation| index.relations[relation].apart && self.refutes(&self.apart(relation)))
+            || caps::views(self).iter().any(|view| self.refutes(view))
     }
 
     fn refutes(&self, view: &View) -> bool {
@@ -213,7 +217,7 @@ impl<'a> Views<'a> {
     }
 
     /// Actors as one each, and how many of them a unit and a node can take at most.
-    fn counting(&self, counts: &dyn Fn(usize) -> bool) -> View {
+    pub fn counting(&self, counts: &dyn Fn(usize) -> bool) -> View {
         let world = self.world;
         let mut weight = vec![0; world.actors()];
         let mut members = vec![0i64; self.domain.len()];
@@ -293,8 +297,9 @@ fn slots(world: &Snapshot, unit: usize) -> i64 {
 }
 
 /// By actor its class, and the first actor of each class.
-fn classes(world: &Snapshot) -> (Vec<usize>, Vec<usize>) {
+fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
     let index = &world.index;
+    let ruled = kept.classes(world.actors());
     // How much an actor works matters where power is capped, and nowhere else.
     let work_counts = has_power_caps(world);
     let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
@@ -311,6 +316,7 @@ fn classes(world: &Snapshot) -> (Vec<usize>, Vec<usize>) {
                 Vec::new()
             },
             &index.relations_of[actor],
+            ruled[actor],
         );
         // A fixed actor shares its class with nobody: its candidates are no domain.
         let next = first.len();

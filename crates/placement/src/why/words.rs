@@ -6,7 +6,7 @@ use super::core::Core;
 use super::limit::{Element, Limit, actors_of, pool_of};
 use crate::file::Constraint;
 use crate::state::State;
-use crate::{Assignment, Snapshot};
+use crate::{Assignment, Rules, Snapshot};
 
 /// How many names are listed before the rest is counted.
 const MOST_NAMES: usize = 3;
@@ -49,6 +49,7 @@ impl Teller<'_> {
         match element.limits[0] {
             Limit::Kinds { actor } => self.kinds(actor),
             Limit::Constraint { .. } => self.constraints(element),
+            Limit::Case { .. } => self.cases(element),
             Limit::Slots { .. } => self.slots(element),
             Limit::OfUnit { resource, .. } | Limit::OfNode { resource, .. } => {
                 self.resource(element, resource)
@@ -81,18 +82,23 @@ impl Teller<'_> {
         }
     }
 
+    fn cases(&self, element: &Element) -> String {
+        let cases = self.snapshot.rules().map(Rules::cases).unwrap_or_default();
+        let all = element.limits.iter().filter_map(Limit::case).map(|demand| cases[demand].says.as_str());
+        let says: BTreeSet<&str> = all.collect();
+        more_like_it(&says)
+    }
+
     fn constraints(&self, element: &Element) -> String {
         let positions: Vec<usize> = element.limits.iter().filter_map(Limit::constraint).collect();
         let file = self.snapshot.file();
         if let Constraint::Reserve { resource, .. } = &file.constraints[positions[0]] {
             return self.reserved(resource, &positions);
         }
-        let says: BTreeSet<String> = positions.iter().map(|&position| self.snapshot.says(position)).collect();
+        let says: Vec<String> = positions.iter().map(|&position| self.snapshot.says(position)).collect();
         let others: BTreeSet<usize> =
             positions.iter().flat_map(|&p| actors_of(self.snapshot, &file.constraints[p])).collect();
-        let first = says.first().cloned().unwrap_or_default();
-        let said =
-            if says.len() > 1 { format!("{first}, and {} more like it", says.len() - 1) } else { first };
+        let said = more_like_it(&says.iter().map(String::as_str).collect());
         let is_own = others.contains(&self.actor);
         let relates =
             matches!(file.constraints[positions[0]], Constraint::Apart { .. } | Constraint::Together { .. });
@@ -212,6 +218,10 @@ impl Limit {
         if let Limit::Constraint { position } = self { Some(*position) } else { None }
     }
 
+    fn case(&self) -> Option<usize> {
+        if let Limit::Case { demand } = self { Some(*demand) } else { None }
+    }
+
     fn unit(&self) -> Option<usize> {
         match self {
             Limit::Slots { unit } | Limit::OfUnit { unit, .. } => Some(*unit),
@@ -222,6 +232,12 @@ impl Limit {
     fn node(&self) -> Option<usize> {
         if let Limit::OfNode { node, .. } = self { Some(*node) } else { None }
     }
+}
+
+/// The first, and how many others there are.
+fn more_like_it(says: &BTreeSet<&str>) -> String {
+    let first = says.first().copied().unwrap_or_default();
+    if says.len() > 1 { format!("{first}, and {} more like it", says.len() - 1) } else { first.to_owned() }
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -2,7 +2,6 @@
 
 use placement::{
     Assignment, Budget, Cost, Demand, Greedy, GroundRule, Outcome, Relief, Rules, Snapshot, Strategy as _,
-    WhyNot,
 };
 use proptest::prelude::*;
 
@@ -67,8 +66,11 @@ fn ruled(units: &str) -> Snapshot {
         lower: 2,
         body: vec![(on(0, unit), 1), (on(1, unit), 1)],
     };
-    let demand =
-        |unit: usize| Demand { atom: both(unit).head, says: "policy far, line 3: a and b".to_owned() };
+    let demand = |unit: usize| Demand {
+        atom: both(unit).head,
+        rule: "policy far line 3".to_owned(),
+        says: "policy far line 3: a and b".to_owned(),
+    };
     let penalties = if units > 1 { vec![(on(2, 1).unsigned_abs(), 4)] } else { Vec::new() };
     let demands = (0..units).map(demand).collect();
     let rules = Rules::new(actors, (0..units).map(both).collect(), &inputs, demands, penalties).unwrap();
@@ -81,12 +83,10 @@ fn a_policys_rules_are_in_the_way_too() {
     let explained = snapshot.explain(&assignment(&snapshot, "a=u b=v c=u"), &[0, 2]);
     let outcomes: Vec<&Outcome> =
         explained.placed.iter().map(|there| &there.alternatives[0].outcome).collect();
-    let says = "policy far, line 3: a and b".to_owned();
+    let says = "policy far line 3: a and b".to_owned();
     assert_eq!(outcomes, [&Outcome::Forbidden(says.clone()), &Outcome::Costs(vec![0, 0, 4])]);
     let relief = Relief { says: says.clone(), actors: 2, best: (0, 1), change: vec![0, -5, 0] };
     assert_eq!(explained.binding.reliefs, [relief]);
-    let alone = ruled("u:cpu:9");
-    assert_eq!(alone.why_not(0, &assignment(&alone, "b=u c=u"), 1_000), WhyNot::Ruled(vec![says]));
 }
 
 /// What the whole costs, what is missed of preferences included.

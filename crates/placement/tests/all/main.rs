@@ -9,6 +9,7 @@ mod fixture;
 mod naive;
 mod planning;
 mod reading;
+mod ruled;
 mod rules;
 mod strategies;
 mod why;

@@ -68,7 +68,7 @@ proptest! {
         let ground = ground(dice);
         let last = on(ACTORS - 1, UNITS - 1) + 8;
         let demands: Vec<Demand> =
-            (last - 3..last).map(|atom| Demand { atom, says: atom.to_string() }).collect();
+            (last - 3..last).map(|atom| Demand { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
         let mut ruling = Ruling::new(&rules);
@@ -101,7 +101,8 @@ fn at_most_two() -> Rules {
     let body = (0..ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
     let ground =
         vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
-    let demands = vec![Demand { atom: 21, says: "more than two on u".into() }];
+    let demands =
+        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "more than two on u".into() }];
     Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap()
 }
 
@@ -119,7 +120,8 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     // At least three is the same count, denied.
     let mut ground = rules.ground().to_vec();
     ground[1].body[0].0 = -20;
-    let demands = vec![Demand { atom: 21, says: "fewer than three on u".into() }];
+    let demands =
+        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "fewer than three on u".into() }];
     let rules = Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap();
     let mut ruling = Ruling::new(&rules);
     assert_eq!(ruling.degree(), 3);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::file::{Constraint, Node, SnapshotFile, Unit};
+use placement::file::{Actor, Constraint, Node, SnapshotFile, Unit};
 use placement::{
     Assignment, Budget, Core, Element, Greedy, Holds, LARGEST, Limit, Snapshot, Strategy as _, WhyNot,
 };
@@ -10,9 +10,10 @@ use proptest::prelude::*;
 
 use crate::fixture::{assignment, file, world};
 use crate::naive::{Placed, lawful};
+use crate::ruled::Case;
 
 /// More than any question of these tests takes.
-const EFFORT: u64 = 50_000_000;
+pub const EFFORT: u64 = 50_000_000;
 
 /// The same file without a limit, by the definitions of docs/why.md.
 fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
@@ -35,6 +36,7 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
                 *other = Constraint::Prefer { actor, unit, weight: 0 };
             }
         },
+        Limit::Case { .. } => {}
         Limit::Slots { unit } => file.units[unit].slots = None,
         Limit::OfUnit { unit, resource } => {
             let name = &snapshot.resources()[resource];
@@ -89,22 +91,26 @@ fn only(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFi
     file
 }
 
-/// Whether all of `actors` can be placed at once, by trying every way.
-fn can_all_be_placed(file: &SnapshotFile, actors: &[usize]) -> bool {
-    fn place<'a>(file: &'a SnapshotFile, actors: &[usize], at: &mut Placed<'a>) -> bool {
-        let Some((&actor, rest)) = actors.split_first() else { return true };
+/// Whether all of `actors` can be placed at once so that no case is broken, by trying every way.
+fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> bool {
+    fn place<'a>(file: &'a SnapshotFile, actors: &[usize], cases: &[&Case], at: &mut Placed<'a>) -> bool {
+        let Some((&actor, rest)) = actors.split_first() else {
+            let place = |actor: &Actor| Some(at.get(actor.id.as_str())?.id.as_str());
+            let places: Vec<Option<&str>> = file.actors.iter().map(place).collect();
+            return !cases.iter().any(|case| case.is_broken(file, &places));
+        };
         let actor = &file.actors[actor];
         let at_home = |unit: &&Unit| !actor.fixed || actor.current.as_ref() == Some(&unit.id);
         file.units.iter().filter(at_home).any(|unit| {
             at.insert(&actor.id, unit);
-            let found = lawful_so_far(file, at) && place(file, rest, at);
+            let found = lawful_so_far(file, at) && place(file, rest, cases, at);
             at.remove(actor.id.as_str());
             found
         })
     }
     let (mut fixed, free): (Vec<usize>, Vec<usize>) = actors.iter().partition(|&&a| file.actors[a].fixed);
     fixed.extend(free);
-    place(file, &fixed, &mut Placed::new())
+    place(file, &fixed, cases, &mut Placed::new())
 }
 
 /// `lawful` wants every fixed actor placed: before that nothing is said.
@@ -112,12 +118,12 @@ fn lawful_so_far(file: &SnapshotFile, at: &Placed) -> bool {
     file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str())) || lawful(file, at)
 }
 
-/// A lawful assignment with the most actors placed.
-fn most_placed(snapshot: &Snapshot) -> Assignment {
+/// A lawful assignment with the most actors placed; empty if there is none.
+pub fn most_placed(snapshot: &Snapshot) -> Assignment {
     fn place(snapshot: &Snapshot, actor: usize, now: &mut Assignment, best: &mut (usize, Assignment)) {
         let placed = now.iter().flatten().count();
         if actor == now.len() {
-            if best.1.is_empty() || placed > best.0 {
+            if snapshot.violations(now).is_empty() && (best.1.is_empty() || placed > best.0) {
                 *best = (placed, now.clone());
             }
             return;
@@ -131,7 +137,7 @@ fn most_placed(snapshot: &Snapshot) -> Assignment {
         }
         for &unit in snapshot.candidates(actor) {
             now[actor] = Some(unit);
-            if snapshot.violations(now).is_empty() {
+            if snapshot.clone().with_rules(None).violations(now).is_empty() {
                 place(snapshot, actor + 1, now, best);
             }
         }
@@ -150,19 +156,26 @@ fn limits(elements: &[Element]) -> BTreeSet<Limit> {
 }
 
 /// Checks a core by trying every way: with it alone there is no place, without any one of its elements there is.
-fn check_core(snapshot: &Snapshot, core: &Core, assignment: &Assignment) {
+pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: &Assignment) {
     let actors: Vec<usize> =
         (0..snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
     let has_place = |elements: &[Element]| {
-        let file = only(snapshot, core.actor, &limits(elements));
+        let kept = limits(elements);
+        let file = only(snapshot, core.actor, &kept);
+        let cases =
+            cases.iter().enumerate().filter(|(demand, _)| kept.contains(&Limit::Case { demand: *demand }));
+        let cases: Vec<&Case> = cases.map(|(_, case)| case).collect();
         match core.holds {
-            Holds::Always => can_all_be_placed(&file, &actors),
+            Holds::Always => can_all_be_placed(&file, &actors, &cases),
             Holds::WhereOthersAre => {
                 let relaxed = Snapshot::new(file).unwrap();
                 (0..snapshot.units()).any(|unit| {
                     let mut with = assignment.clone();
                     with[core.actor] = Some(unit);
+                    let place = |unit: &Option<usize>| unit.map(|unit| snapshot.unit_id(unit));
+                    let places: Vec<Option<&str>> = with.iter().map(place).collect();
                     relaxed.violations(&with).is_empty()
+                        && !cases.iter().any(|case| case.is_broken(snapshot.file(), &places))
                 })
             }
         }
@@ -177,24 +190,28 @@ fn check_core(snapshot: &Snapshot, core: &Core, assignment: &Assignment) {
 }
 
 fn tell(snapshot: &Snapshot, places: &str, actor: &str) -> String {
+    tell_under(snapshot, &[], places, actor)
+}
+
+/// What is told of an actor without a place in a world of rules.
+pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str) -> String {
     let assignment = assignment(snapshot, places);
     assert_eq!(snapshot.violations(&assignment), []);
     match snapshot.why_not(snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
-        WhyNot::Ruled(says) => format!("ruled: {}", says.join(", ")),
         WhyNot::Room(moves) => {
             let told =
                 moves.iter().map(|(a, u)| format!("{} on {}", snapshot.actor_id(*a), snapshot.unit_id(*u)));
             format!("room: {}", told.collect::<Vec<_>>().join(", "))
         }
         WhyNot::Blocked(core) => {
-            check_core(snapshot, &core, &assignment);
+            check_core(snapshot, cases, &core, &assignment);
             format!("{}: {}", core.holds, core.lines(snapshot, &assignment).join("; "))
         }
     }
 }
 
 /// Little room: most of these worlds leave somebody out.
-fn tight_file(seed: u64) -> SnapshotFile {
+pub fn tight_file(seed: u64) -> SnapshotFile {
     let dice = &mut fastrand::Rng::with_seed(seed);
     let (units, actors) = (dice.usize(2..5), dice.usize(2..7));
     let kinds = ["cpu", "cpu", "gpu"];
@@ -335,7 +352,7 @@ fn every_set_that_is_named_is_enough_and_irreducible() {
                 panic!("{snapshot:?}: one more than the most can be placed");
             };
             assert_eq!(core.holds, Holds::Always, "{snapshot:?}");
-            check_core(&snapshot, &core, &best);
+            check_core(&snapshot, &[], &core, &best);
         }
     }
     assert!(instances >= 1_000, "{instances} leave somebody out");
@@ -371,15 +388,14 @@ proptest! {
                     WhyNot::Room(moves) => {
                         let mut with = found.clone();
                         for (actor, unit) in moves {
- with[actor] = Some(unit);
- }
+                            with[actor] = Some(unit);
+                        }
                         prop_assert_eq!(snapshot.violations(&with), vec![]);
                         prop_assert!(with[actor].is_some());
                         prop_assert!((0..with.len()).all(|a| found[a].is_none() || with[a].is_some()));
                     }
-                    WhyNot::Blocked(core) if core.irreducible => check_core(&snapshot, &core, &found),
+                    WhyNot::Blocked(core) if core.irreducible => check_core(&snapshot, &[], &core, &found),
                     WhyNot::Blocked(_) => {}
-                    WhyNot::Ruled(says) => panic!("there is no policy: {says:?}"),
                 }
             }
         }
