@@ -5,6 +5,7 @@ use serde::Serialize;
 use world::ApplicationKey;
 
 use crate::arguments::{ExplainArguments, Output};
+use crate::decide::{Preferred, Search};
 use crate::error::CliError;
 use crate::explained::{Explained, ExplanationReport};
 use crate::report::{self, InOrder, UnplacedReport};
@@ -69,12 +70,19 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
     let (objects, now) = plan::objects(&asked)?;
     let (world, policy, mut notes) = plan::world_of(&objects, &key, &asked, None, now)?;
     let snapshot = world.snapshot;
+    let search = Search::new(&asked.search, &Preferred::from(&policy));
+    // What runs is explained under whatever policy; the operator keeps the last one that could be evaluated.
+    let world = search.world(&snapshot).unwrap_or_else(|error| {
+        notes.push(format!("the policy's own rules are left out: {error}"));
+        snapshot.clone()
+    });
     let only = arguments.actor.as_ref().map(|name| find(&snapshot, &key, name)).transpose()?;
     let runs = snapshot.incumbent();
-    let broken = snapshot.violations(&runs);
+    let broken = world.violations(&runs);
     let (world, assignment, unplaced) = if is_decided(&snapshot) && broken.is_empty() {
-        let unplaced = snapshot.reasons(&runs, REASONS_EFFORT);
-        (snapshot.clone(), runs, unplaced)
+        let asked = world.open_to_questions(&snapshot, &search.judge(), &runs);
+        let unplaced = asked.reasons(&runs, REASONS_EFFORT);
+        (world, runs, unplaced)
     } else {
         notes.push(match broken.first() {
             Some(first) => {

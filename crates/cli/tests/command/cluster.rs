@@ -227,6 +227,79 @@ fn what_runs_is_explained() {
 }
 
 #[test]
+fn the_policys_rules_take_part_in_explaining_what_runs() {
+    let program = r#"forbid(A,U) :- group(A,"localize"), cu_node(U,"cairn-gpu").
+        :- group(_,G), cu_node(_,N), #count { A : group(A,G), run_on(A,U), cu_node(U,N) } > 1.
+        :- group(A,"classify"), run_on(A,U), not cu_node(U,"cairn-gpu")."#;
+    let policy = POLICY.replace("greedy'", &format!("greedy', program.lp: {}", json!(program)));
+    let explain = |assignments: &str, policy: &str| {
+        let placement = "{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: surveillance, namespace: vision}, \
+            spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, \
+            strategy: greedy, seed: 1, effort: 1, assignments: [";
+        let placement = format!("{placement}{assignments}]}}}}");
+        let mut texts: Vec<String> = examples(&placement).into_iter().filter(|text| text != POLICY).collect();
+        texts.push(policy.to_owned());
+        let server = Server::new(&texts, "");
+        cairn(&["explain", "actorapp", "vision/surveillance", "--kubeconfig", server.kubeconfig.path()])
+    };
+    let lawful = "{actor: crop-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}, \
+        {actor: classify-0, unit: cairn-gpu/gpus-0, node: cairn-gpu, pool: gpus}, \
+        {actor: localize-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}";
+    insta::assert_snapshot!(explain(lawful, &policy).all(), @r"
+    exit 2
+    vision/surveillance  policy throughput
+
+    ACTOR       IS ON             ELSEWHERE                WOULD CHANGE
+    crop-0      cairn-cpu/cpus-0  cairn-gpu/cpus-0         communication+migration -10,236
+                                  cairn-fpga/cpus-0        communication+migration +564
+                                  2 units of pool sockets  communication+migration +564
+                                  cairn-fpga/fpgas-0       communication+migration +5,964
+                                  2 units of pool gpus     forbidden: it runs on cpu and fpga only
+    classify-0  cairn-gpu/gpus-0  cairn-gpu/cpus-0         communication+migration -3,820
+                                  cairn-gpu/gpus-1         communication+migration +500
+                                  cairn-cpu/cpus-0         forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0
+                                  cairn-fpga/cpus-0        forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/cpus-0
+                                  cairn-fpga/fpgas-0       forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/fpgas-0
+                                  cairn-numa/sockets-0     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0
+                                  cairn-numa/sockets-1     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-1
+    localize-0  cairn-cpu/cpus-0  cairn-fpga/cpus-0        communication+migration +500
+                                  2 units of pool sockets  communication+migration +500
+                                  cairn-fpga/fpgas-0       forbidden: it runs on cpu only
+                                  2 units of pool gpus     forbidden: it runs on cpu only
+                                  cairn-gpu/cpus-0         forbidden: policy throughput line 1
+
+    Full
+      cairn-gpu/gpus-0: 1 of 1 slots taken
+
+    In the way of a better plan
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0; without it classify-0 could go to cairn-cpu/cpus-0: communication+migration -37,300 · annoyance -4
+      policy throughput line 1; without it localize-0 could go to cairn-gpu/cpus-0: communication+migration -21,100
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/cpus-0; without it classify-0 could go to cairn-fpga/cpus-0: communication+migration -3,820
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0; without it classify-0 could go to cairn-numa/sockets-0: communication+migration -3,820
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-1; without it classify-0 could go to cairn-numa/sockets-1: communication+migration -3,820
+
+    Without a place
+      crop-1: there is room for it: crop-1 on cairn-fpga/cpus-0
+      classify-1: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 11 more like it
+      classify-2: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
+      classify-3: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
+      classify-4: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
+
+    3/8 actors placed · overload 0 · communication 37,800 · annoyance 4 · policy 0
+    ");
+    let unlawful = lawful.replace(
+        "cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}",
+        "cairn-gpu/cpus-0, node: cairn-gpu, pool: cpus}",
+    );
+    let told = explain(&unlawful, &policy).out;
+    assert!(told.contains("what runs now cannot stay"), "{told}");
+    let endless = POLICY.replace("greedy'", "greedy', program.lp: 'n(0). n(X+1) :- n(X).'");
+    let told = explain(lawful, &endless).out;
+    assert!(told.contains("the policy's own rules are left out: policy throughput"), "{told}");
+    assert!(told.contains("3/8 actors placed"), "{told}");
+}
+
+#[test]
 fn what_is_not_decided_yet_is_explained_as_it_would_be() {
     let server = Server::new(&examples(""), "");
     let ran =
