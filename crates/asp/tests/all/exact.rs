@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::{asp, oracle, worlds};
 
 /// How many worlds are solved by `cargo test`; `CAIRN_EXACT_WORLDS` asks for more, as `make bench` does.
-const WORLDS: u64 = 150;
+const WORLDS: u64 = 300;
 
 /// So many of a thousand worlds each kind of thing decides at least.
 const DECIDED: u64 = 20;
