@@ -10,6 +10,9 @@ use crate::table::Table;
 
 /// Up to so many actors are told of at length.
 const FEW_ACTORS: usize = 12;
+/// More than so many are not all told of to people: those that cost least to move are, and so many of them.
+const MANY_ACTORS: usize = 60;
+const MOST_ACTORS: usize = 40;
 /// Alternatives of one actor that are told to people, where there are few actors, and where there are many.
 const MOST_ALTERNATIVES: (usize, usize) = (8, 3);
 /// Lines that a section has for people.
@@ -130,10 +133,11 @@ fn alternatives(snapshot: &Snapshot, placed: &[Whereabouts], style: Style) -> St
     let most = match placed.len() {
         1 => usize::MAX,
         few if few <= FEW_ACTORS => MOST_ALTERNATIVES.0,
-        _ => MOST_ALTERNATIVES.1,
+        some if some <= MANY_ACTORS => MOST_ALTERNATIVES.1,
+        _ => 1,
     };
     let mut table = Table::new(&["ACTOR", "IS ON", "ELSEWHERE", "WOULD CHANGE"]);
-    for there in placed {
+    for there in told_of(placed) {
         let mut first =
             [snapshot.short_name(there.actor).to_owned(), snapshot.unit_id(there.unit).to_owned()];
         let mut row = |place: String, outcome: (String, Tone)| {
@@ -149,14 +153,32 @@ fn alternatives(snapshot: &Snapshot, placed: &[Whereabouts], style: Style) -> St
             row(place, outcome);
         }
         let rest = there.alternatives.get(most..).unwrap_or_default();
-        if !rest.is_empty() {
+        if !rest.is_empty() && most > 1 {
             let units: usize = rest.iter().map(|other| other.units.len()).sum();
             let open = rest.iter().any(|other| matches!(other.outcome, Outcome::Costs(_)));
             let says = if open { "more than these, or forbidden" } else { "forbidden" };
             row(format!("{} more", counted(units)), (says.to_owned(), Tone::Faint));
         }
     }
-    table.render(style)
+    let mut text = table.render(style);
+    if placed.len() > MANY_ACTORS {
+        let left = placed.len() - MOST_ACTORS;
+        let says = format!("{left} more actors, which cost more to move; `-o json` tells of all of them\n");
+        text.push_str(&style.paint(Tone::Faint, &says));
+    }
+    text
+}
+
+/// All of them, or those of many that it costs least to move, the cheapest first.
+fn told_of(placed: &[Whereabouts]) -> Vec<&Whereabouts> {
+    let mut told: Vec<&Whereabouts> = placed.iter().collect();
+    if told.len() > MANY_ACTORS {
+        told.sort_by_key(|there| there.alternatives.first().map(|other| other.outcome.clone()));
+        // Those without any other unit would come first.
+        told.sort_by_key(|there| there.alternatives.is_empty());
+        told.truncate(MOST_ACTORS);
+    }
+    told
 }
 
 fn counted(units: usize) -> String {

@@ -257,11 +257,9 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
                                   2 units of pool gpus     forbidden: it runs on cpu and fpga only
     classify-0  cairn-gpu/gpus-0  cairn-gpu/cpus-0         communication+migration -3,820
                                   cairn-gpu/gpus-1         communication+migration +500
-                                  cairn-cpu/cpus-0         forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0
-                                  cairn-fpga/cpus-0        forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/cpus-0
+                                  2 units of pool cpus     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 1 more like it
                                   cairn-fpga/fpgas-0       forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/fpgas-0
-                                  cairn-numa/sockets-0     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0
-                                  cairn-numa/sockets-1     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-1
+                                  2 units of pool sockets  forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0, and 1 more like it
     localize-0  cairn-cpu/cpus-0  cairn-fpga/cpus-0        communication+migration +500
                                   2 units of pool sockets  communication+migration +500
                                   cairn-fpga/fpgas-0       forbidden: it runs on cpu only
@@ -272,18 +270,15 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
       cairn-gpu/gpus-0: 1 of 1 slots taken
 
     In the way of a better plan
-      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0; without it classify-0 could go to cairn-cpu/cpus-0: communication+migration -37,300 · annoyance -4
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 3 more like it; without it classify-0 could go to cairn-cpu/cpus-0: communication+migration -37,300 · annoyance -4
       policy throughput line 1; without it localize-0 could go to cairn-gpu/cpus-0: communication+migration -21,100
-      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-fpga/cpus-0; without it classify-0 could go to cairn-fpga/cpus-0: communication+migration -3,820
-      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0; without it classify-0 could go to cairn-numa/sockets-0: communication+migration -3,820
-      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-1; without it classify-0 could go to cairn-numa/sockets-1: communication+migration -3,820
 
     Without a place
       crop-1: there is room for it: crop-1 on cairn-fpga/cpus-0
-      classify-1: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 11 more like it
-      classify-2: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
-      classify-3: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
-      classify-4: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 24 more like it
+      classify-1: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-1, U = cairn-cpu/cpus-0, and 11 more like it
+      classify-2: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-2, U = cairn-cpu/cpus-0, and 24 more like it
+      classify-3: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-3, U = cairn-cpu/cpus-0, and 24 more like it
+      classify-4: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-4, U = cairn-cpu/cpus-0, and 24 more like it
 
     3/8 actors placed · overload 0 · communication 37,800 · annoyance 4 · policy 0
     ");

@@ -181,10 +181,10 @@ fn a_rule_of_the_policy_that_keeps_an_actor_out_is_named_by_its_line() {
     crop-2  -                   no place
 
     ACTOR   IS ON   ELSEWHERE  WOULD CHANGE
-    crop-0  n0/cpu  n1/cpu     forbidden: policy spread line 2: G = crop, N = n1
-                    n2/cpu     forbidden: n2 is cordoned
-    crop-1  n1/cpu  n0/cpu     forbidden: policy spread line 2: G = crop, N = n0
-                    n2/cpu     forbidden: n2 is cordoned
+    crop-0  n0/cpu  n2/cpu     forbidden: n2 is cordoned
+                    n1/cpu     forbidden: policy spread line 2: G = crop, N = n1
+    crop-1  n1/cpu  n2/cpu     forbidden: n2 is cordoned
+                    n0/cpu     forbidden: policy spread line 2: G = crop, N = n0
 
     Without a place
       crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
@@ -192,6 +192,26 @@ fn a_rule_of_the_policy_that_keeps_an_actor_out_is_named_by_its_line() {
     2/3 actors placed · overload 0 · communication 0 · annoyance 0 · policy 0
     Not proven optimal, the search ended without a proof.
     ");
+}
+
+#[test]
+fn of_many_actors_those_are_explained_that_cost_least_to_move() {
+    let unit = |node: u8| json!({"id": format!("n{node}/cpu"), "kind": "cpu", "node": format!("n{node}"), "capacity": 90});
+    let actor = |number: u16| json!({"id": format!("a/b/c-{number}"), "runsOn": {"cpu": 1}});
+    // Each talks to the one before it, the more the higher its number.
+    let message = |number: u16| json!({"from": format!("a/b/c-{}", number - 1), "to": format!("a/b/c-{number}"), "count": number});
+    let world = json!({"version": 1, "for": "a/b", "units": [unit(0), unit(1)],
+        "actors": (0..70).map(actor).collect::<Vec<_>>(), "messages": (1..70).map(message).collect::<Vec<_>>(),
+        "exchangeCost": {"otherKind": 1, "otherNode": 1}});
+    let file = File::new("world.json", &world.to_string());
+    let told = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain"]).out;
+    let table: Vec<&str> = told.lines().skip_while(|line| !line.contains("WOULD CHANGE")).skip(1).collect();
+    assert!(table[0].starts_with("c-0 ") && table[0].ends_with("communication+migration +2"), "{told}");
+    assert!(table[1].starts_with("c-1 ") && table[39].starts_with("c-38 "), "{told}");
+    assert_eq!(table[40], "30 more actors, which cost more to move; `-o json` tells of all of them");
+    let json =
+        cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]).json();
+    assert_eq!(json["explanation"]["actors"].as_array().unwrap().len(), 70);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::limit::{Limit, grouped, numbered, pool_of};
+use super::limit::{Element, Limit, grouped, numbered, pool_of};
 use super::moves::Moves;
 use super::stay::blocks;
 use super::words::Teller;
@@ -125,11 +125,12 @@ impl Snapshot {
             let pool = pool_of(self, unit);
             let state = &moves.state;
             if state.admits(actor, unit) {
-                let outcome = match moves.ruled_out(actor, unit) {
-                    Some(says) => Outcome::Forbidden(says),
-                    None => Outcome::Costs(change(&stay, &moves.price(actor, unit))),
-                };
-                open.entry((outcome, pool)).or_default().push(unit);
+                if let Some(&demand) = moves.broken_cases(actor, unit).first() {
+                    shut.entry((Limit::Case { demand }, pool)).or_default().push(unit);
+                } else {
+                    let outcome = Outcome::Costs(change(&stay, &moves.price(actor, unit)));
+                    open.entry((outcome, pool)).or_default().push(unit);
+                }
             } else if let Some(limit) =
                 blocks(self, actor, unit, state).first().and_then(|block| block.first())
             {
@@ -139,15 +140,17 @@ impl Snapshot {
         let limits: BTreeSet<Limit> = shut.keys().map(|(limit, _)| *limit).collect();
         let elements = grouped(self, actor, &limits);
         let numbers = numbered(&elements);
-        let mut by_element: BTreeMap<(usize, String), Vec<usize>> = BTreeMap::new();
+        let mut by_element: BTreeMap<(usize, String), (Vec<Limit>, Vec<usize>)> = BTreeMap::new();
         for ((limit, pool), units) in shut {
-            by_element.entry((numbers[&limit], pool)).or_default().extend(units);
+            let (limits, all) = by_element.entry((numbers[&limit], pool)).or_default();
+            limits.push(limit);
+            all.extend(units);
         }
         let teller = Teller { snapshot: self, state: &moves.state, actor };
-        let forbidden = by_element.into_iter().map(|((element, pool), mut units)| {
+        let forbidden = by_element.into_iter().map(|((_, pool), (limits, mut units))| {
             units.sort_unstable();
             // Told of these units alone, not of all that the limit is about.
-            let outcome = Outcome::Forbidden(teller.tell_of(&elements[element], &units));
+            let outcome = Outcome::Forbidden(teller.tell_of(&Element { limits }, &units));
             Alternative { units, pool, outcome }
         });
         let open = open.into_iter().map(|((outcome, pool), units)| Alternative { units, pool, outcome });
@@ -159,7 +162,6 @@ impl Snapshot {
     /// What would gain if one limit, or one rule of the policy, fell.
     fn reliefs(&self, moves: &mut Moves) -> Vec<Relief> {
         let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
-        let mut by_rule: BTreeMap<String, Forbidden> = BTreeMap::new();
         for actor in (0..self.actors()).filter(|&actor| !self.is_fixed(actor)) {
             let Some(here) = moves.take(actor) else { continue };
             let stay = moves.price(actor, here);
@@ -169,28 +171,35 @@ impl Snapshot {
                     continue;
                 }
                 let change = change(&stay, &go);
-                match (blocks(self, actor, unit, &moves.state).as_slice(), moves.ruled_out(actor, unit)) {
-                    ([], Some(says)) => by_rule.entry(says).or_default().add(change, actor, unit),
-                    ([block], None) => {
-                        for limit in block {
-                            by_limit.entry(*limit).or_default().add(change.clone(), actor, unit);
-                        }
+                let mut blocks = blocks(self, actor, unit, &moves.state);
+                blocks.extend(self.by_rule(&moves.broken_cases(actor, unit)));
+                if let [block] = blocks.as_slice() {
+                    for limit in block {
+                        by_limit.entry(*limit).or_default().add(change.clone(), actor, unit);
                     }
-                    _ => {}
                 }
             }
             moves.put(actor, here);
         }
         let elements = grouped(self, usize::MAX, &by_limit.keys().copied().collect());
-        let of_limits = elements.iter().filter_map(|element| {
+        let told = elements.iter().filter_map(|element| {
             let all = element.limits.iter().filter_map(|limit| by_limit.get(limit));
             Forbidden::joined(all)
                 .told(|actor| Teller { snapshot: self, state: &moves.state, actor }.tell(element))
         });
-        let of_rules = by_rule.into_iter().filter_map(|(says, forbidden)| forbidden.told(|_| says));
-        let mut reliefs: Vec<Relief> = of_limits.chain(of_rules).collect();
+        let mut reliefs: Vec<Relief> = told.collect();
         reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
         reliefs
+    }
+
+    /// Cases by the rule that they are of.
+    fn by_rule(&self, cases: &[usize]) -> impl Iterator<Item = Vec<Limit>> {
+        let mut rules: BTreeMap<&str, Vec<Limit>> = BTreeMap::new();
+        for &demand in cases {
+            let rule = self.rules().map_or("", |rules| rules.cases()[demand].rule.as_str());
+            rules.entry(rule).or_default().push(Limit::Case { demand });
+        }
+        rules.into_values()
     }
 
     /// The limits that nobody who needs some would find enough of.

@@ -5,7 +5,6 @@ use crate::{Assignment, Criterion, Ruling, Snapshot};
 
 /// An assignment from which one actor at a time is taken off and looked at elsewhere.
 pub(super) struct Moves<'a> {
-    snapshot: &'a Snapshot,
     pub state: State<'a>,
     ruling: Option<Ruling<'a>>,
     /// Which level counts penalties.
@@ -16,7 +15,6 @@ impl<'a> Moves<'a> {
     pub fn new(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
         let mut levels = snapshot.objectives().levels().iter();
         Self {
-            snapshot,
             state: State::of(snapshot, assignment),
             ruling: snapshot.rules().map(|rules| Ruling::of(rules, assignment)),
             policy_level: levels.position(|level| level.contains(&Criterion::Policy)),
@@ -51,17 +49,12 @@ impl<'a> Moves<'a> {
         price
     }
 
-    /// The first rule of the policy that would be broken if the actor, which has no place now, were on the unit.
-    pub fn ruled_out(&mut self, actor: usize, unit: usize) -> Option<String> {
-        let ruling = self.ruling.as_mut()?;
+    /// The cases of the policy's rules that would be broken if the actor, which has no place now, were on the unit.
+    pub fn broken_cases(&mut self, actor: usize, unit: usize) -> Vec<usize> {
+        let Some(ruling) = &mut self.ruling else { return Vec::new() };
         ruling.put(actor, unit);
-        let broken = ruling.degree() > 0;
+        let broken = if ruling.degree() > 0 { ruling.broken().collect() } else { Vec::new() };
         ruling.take(actor, unit);
-        if !broken {
-            return None;
-        }
-        let mut with = self.state.assignment.clone();
-        with[actor] = Some(unit);
-        self.snapshot.rules()?.violations(&with).into_iter().next()
+        broken
     }
 }

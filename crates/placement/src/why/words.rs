@@ -86,7 +86,14 @@ impl Teller<'_> {
         let cases = self.snapshot.rules().map(Rules::cases).unwrap_or_default();
         let all = element.limits.iter().filter_map(Limit::case).map(|demand| cases[demand].says.as_str());
         let says: BTreeSet<&str> = all.collect();
-        more_like_it(&says)
+        let (own, others): (BTreeSet<&str>, BTreeSet<&str>) =
+            match self.snapshot.file().actors.get(self.actor) {
+                Some(actor) => {
+                    says.iter().partition(|says| says.split([' ', ',']).any(|name| name == actor.id))
+                }
+                None => (says, BTreeSet::new()),
+            };
+        more_like_it(own.into_iter().chain(others))
     }
 
     fn constraints(&self, element: &Element) -> String {
@@ -98,7 +105,8 @@ impl Teller<'_> {
         let says: Vec<String> = positions.iter().map(|&position| self.snapshot.says(position)).collect();
         let others: BTreeSet<usize> =
             positions.iter().flat_map(|&p| actors_of(self.snapshot, &file.constraints[p])).collect();
-        let said = more_like_it(&says.iter().map(String::as_str).collect());
+        let says: BTreeSet<&str> = says.iter().map(String::as_str).collect();
+        let said = more_like_it(says.into_iter());
         let is_own = others.contains(&self.actor);
         let relates =
             matches!(file.constraints[positions[0]], Constraint::Apart { .. } | Constraint::Together { .. });
@@ -235,9 +243,12 @@ impl Limit {
 }
 
 /// The first, and how many others there are.
-fn more_like_it(says: &BTreeSet<&str>) -> String {
-    let first = says.first().copied().unwrap_or_default();
-    if says.len() > 1 { format!("{first}, and {} more like it", says.len() - 1) } else { first.to_owned() }
+fn more_like_it<'a>(mut says: impl Iterator<Item = &'a str>) -> String {
+    let first = says.next().unwrap_or_default();
+    match says.count() {
+        0 => first.to_owned(),
+        more => format!("{first}, and {more} more like it"),
+    }
 }
 
 /// `a`, `a and b`, `a, b and c`.

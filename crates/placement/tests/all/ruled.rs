@@ -144,7 +144,7 @@ fn rules_that_keep_an_actor_out_are_told_by_name_and_line() {
     // A rule alone.
     insta::assert_snapshot!(tell(three, "x:cpu=1", "", "3 most 0 x u,v,w", ""), @"always: policy p line 3: most 0 x u,v,w");
     // A rule and a capacity.
-    insta::assert_snapshot!(tell(three, "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 most 0 x w; 3 most 0 a w; 3 most 0 b w", "a=u b=v"), @"always: 3 units of kind cpu: 2 of 3 slots taken; policy p line 3: most 0 a w, and 2 more like it");
+    insta::assert_snapshot!(tell(three, "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 most 0 x w; 3 most 0 a w; 3 most 0 b w", "a=u b=v"), @"always: 3 units of kind cpu: 2 of 3 slots taken; policy p line 3: most 0 x w, and 2 more like it");
     // A rule and others that may not meet.
     insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "apart unit a x", "3 most 0 x,a v", "a=u"), @"always: each on a unit of its own (with a); policy p line 3: most 0 x,a v");
     // Two rules.
