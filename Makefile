@@ -69,6 +69,8 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	@$(BENCH) run --strategies cp-sat --budgets 5,30,60 --seeds 1
 	$(call say,placement: equal to brute force)
 	@CAIRN_EXACT_WORLDS=1000 cargo test --locked --workspace --test all exact::random -- --nocapture
+	$(call say,placement: what is promised)
+	@$(BENCH) promises
 	$(call say,placement: proven bounds)
 	@$(BENCH) bound > docs/results/placement/bounds.md
 	$(call say,the node agent's footprint)

@@ -1,9 +1,12 @@
 //! One run, in a process of its own so that its memory is nobody else's.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use asp::{ClingoJudge, Limits};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use placement::{Budget, NoPolicy, Objectives, Plan, Strategy};
+use placement::{Budget, Objectives, Plan, Strategy};
 
 use super::{Instance, Record};
 
@@ -20,6 +23,32 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
+/// What a policy's program may take to be written out, in milliseconds.
+const JUDGING_MILLISECONDS: u64 = 2_000;
+
+/// Plans once in a process of its own: this program started again as `one`.
+///
+/// # Errors
+/// When it cannot be started, or does not end as it should.
+pub fn apart(
+    file: &Path,
+    strategy: &str,
+    budget: f64,
+    seed: u64,
+    cp_sat: &str,
+) -> Result<Record, Box<dyn std::error::Error>> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["one", "--strategy", strategy, "--cp-sat", cp_sat, "--instance"])
+        .arg(file)
+        .args(["--budget", &budget.to_string(), "--seed", &seed.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 /// Plans once, and writes down what that gave and took.
 ///
 /// The answer is checked and priced here once more, whatever the plan says of itself.
@@ -29,7 +58,8 @@ pub fn measure(run: &Run) -> Record {
     let before = processor_time();
     let started = Instant::now();
     let stop = || started.elapsed() >= budget;
-    let planned = placement::plan(snapshot, strategy, &NoPolicy, &Budget { effort: None, seed, stop: &stop });
+    let judge = ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS);
+    let planned = placement::plan(snapshot, strategy, &judge, &Budget { effort: None, seed, stop: &stop });
     let wall = started.elapsed();
     let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
     let mut record = Record {

@@ -8,7 +8,7 @@ mod summary;
 mod table;
 
 pub use instance::{BestKnown, Instance, InstanceError};
-pub use measure::{Run, measure};
+pub use measure::{Run, apart, measure};
 pub use plot::{cost_over_time, gap_by_size};
 pub use record::Record;
 pub use summary::{Cell, Summary, ratio};

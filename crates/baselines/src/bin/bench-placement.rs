@@ -2,15 +2,16 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use asp::{Asp, Limits};
 use baselines::bench::{
-    BestKnown, Instance, Record, Run, Summary, cost_over_time, gap_by_size, markdown, measure, ratio,
+    BestKnown, Instance, Record, Run, Summary, apart, cost_over_time, gap_by_size, markdown, measure, ratio,
 };
 use baselines::opponents::{External, Metis};
+use baselines::promises::{self, Promises};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
 
@@ -30,6 +31,8 @@ enum What {
     Report(ReportArguments),
     /// Prove lower bounds, given the best values that are known, and print them
     Bound(BoundArguments),
+    /// Measure what is promised of the search and of its reasons, and write OUT/promises.md
+    Promises(PromisesArguments),
     /// One run; prints its line of results
     One(OneArguments),
     /// Print the strategies
@@ -88,6 +91,28 @@ struct ReportArguments {
 }
 
 #[derive(Args)]
+struct PromisesArguments {
+    /// How often what is told by its largest value is run
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    runs: usize,
+    /// Only these: start, same, impossible, policy, memory, deadline
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Budgets of searches are multiplied by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// The folder of the instances
+    #[arg(long, value_name = "FOLDER", default_value = "examples/instances")]
+    instances: PathBuf,
+    /// kubectl-cairn; the one beside this program where it is not given
+    #[arg(long, value_name = "FILE")]
+    cairn: Option<PathBuf>,
+    /// The folder of the results
+    #[arg(long, value_name = "FOLDER", default_value = "docs/results/placement")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
 struct OneArguments {
     /// The instance
     #[arg(long, value_name = "FILE")]
@@ -124,6 +149,7 @@ fn main() -> ExitCode {
         What::Run(arguments) => run(&arguments),
         What::Report(arguments) => report(&arguments),
         What::Bound(arguments) => bounds(&arguments),
+        What::Promises(arguments) => promises(arguments),
         What::One(arguments) => one(&arguments),
         What::Strategies => print_strategies(),
     };
@@ -236,18 +262,17 @@ fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
     Ok(())
 }
 
-/// One run in a process of its own.
-fn apart(file: &Path, strategy: &str, budget: f64, seed: u64, cp_sat: &str) -> Result<Record, Problem> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["one", "--strategy", strategy, "--cp-sat", cp_sat, "--instance"])
-        .arg(file)
-        .args(["--budget", &budget.to_string(), "--seed", &seed.to_string()])
-        .stderr(std::process::Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
+/// Measures, tells each row as it comes, and writes the table.
+fn promises(arguments: PromisesArguments) -> Result<(), Problem> {
+    let PromisesArguments { runs, only, scale, instances, cairn, out } = arguments;
+    let beside = std::env::current_exe()?.with_file_name("kubectl-cairn");
+    let chosen = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
+    let command = format!("bench-placement promises --runs {runs} --scale {scale}{chosen}");
+    let promises = Promises { instances, cairn: cairn.unwrap_or(beside), runs, scale, only };
+    let rows = promises.measure(|row| eprintln!("{}", row.line()))?;
+    std::fs::create_dir_all(&out)?;
+    std::fs::write(out.join("promises.md"), promises::markdown(&rows, &command))?;
+    Ok(())
 }
 
 const RESULTS: &str = "results.jsonl";

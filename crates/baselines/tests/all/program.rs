@@ -100,3 +100,25 @@ fn what_does_not_exist_is_named() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(!done.status.success() && said.contains("no instance has such a name"), "{said}");
 }
+
+#[test]
+fn what_is_promised_is_measured_and_written_as_a_table() {
+    let out = tempfile::tempdir().unwrap();
+    let promises =
+        |more: &[&str]| bench(&[&["promises", "--out", out.path().to_str().unwrap()], more].concat());
+    let done = promises(&["--runs", "3", "--only", "impossible"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let table = std::fs::read_to_string(out.path().join("promises.md")).unwrap();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.contains("impossible: "))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let (right, all) = rows[0][0].split_once(" of ").unwrap();
+    assert_eq!(right, all, "{table}");
+    assert!(all.parse::<usize>().unwrap() >= 6, "{table}");
+    assert!(rows[1][3].contains("1000 units of pool gpus"), "{table}");
+    let unknown = promises(&["--only", "impossible,fast"]);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(said.contains("there is no promise `fast`; use some of start, same, impossible"), "{said}");
+}

@@ -1,0 +1,63 @@
+//! A search ends when its budget does.
+
+use super::{Problem, Promises, Row, percentile, spread};
+use crate::bench::{Instance, Record, apart};
+
+/// The most actors of the instances that are told of together.
+const SMALL: usize = 1_000;
+
+/// How late plans are: wall clock from the snapshot in memory to the judged plan, the solver's process and its
+/// grounding included, less the budget. Runs that ended with a proof before are left out.
+pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let mut small = Vec::new();
+    for file in Instance::files(&promises.instances)? {
+        if Instance::read(&file)?.snapshot.actors() <= SMALL {
+            small.push(file);
+        }
+    }
+    let large = vec![promises.instance("C-20000x4000-s1")?];
+    for (files, subject, (from, to)) in [
+        (small, "every instance of at most 1,000 actors in turn", (0.2, 5.0)),
+        (large, "C-20000x4000-s1", (10.0, 20.0)),
+    ] {
+        let mut late = Vec::new();
+        let mut worst: Option<Record> = None;
+        let (from, to) = (promises.scaled(from), promises.scaled(to));
+        let budgets = spread(from, to);
+        let runs = files.iter().cycle().zip(budgets).zip(1..).take(promises.runs);
+        for ((file, budget), seed) in runs {
+            let record = apart(file, "asp", budget, seed, "")?;
+            if let Some(problem) = record.problem {
+                return Err(format!("{} in {budget:.2} s: {problem}", record.instance).into());
+            }
+            if record.stopped_by != "deadline" {
+                continue;
+            }
+            late.push(margin(&record));
+            if worst.as_ref().is_none_or(|worst| margin(worst) < margin(&record)) {
+                worst = Some(record);
+            }
+        }
+        let most = worst.as_ref().map_or("–".to_owned(), |worst| format!("{:+.3} s", margin(worst)));
+        let of = worst.map_or("none".to_owned(), |worst| {
+            format!("{} in {:.2} s", worst.instance, worst.budget_seconds)
+        });
+        told(Row {
+            margin: most,
+            promise: "deadline: largest wall clock less budget",
+            subject: format!("{subject}, budgets {from} to {to} s"),
+            measured: format!(
+                "p99 {:+.3} s; the latest: {of}; {} of {} ended by the clock",
+                percentile(&mut late, 99),
+                late.len(),
+                promises.runs
+            ),
+            runs: promises.runs,
+        });
+    }
+    Ok(())
+}
+
+fn margin(record: &Record) -> f64 {
+    record.wall_seconds - record.budget_seconds
+}

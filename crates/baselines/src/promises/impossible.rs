@@ -1,0 +1,244 @@
+//! Why an actor has no place: what is named is irreducible, and known in seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use asp::{Asp, Limits};
+use fastrand::Rng;
+use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
+use placement::{
+    Assignment, Budget, Core, Exhaustive, Greedy, LARGEST, Limit, NoPolicy, REASONS_EFFORT, Snapshot,
+    Strategy as _, WhyNot, plan,
+};
+
+use super::{Problem, Promises, Row, milliseconds, percentile};
+
+/// How many worlds without room are asked about.
+const WORLDS: usize = 100;
+/// Nodes of the large cluster.
+const NODES: usize = 500;
+
+pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let wanted = WORLDS.min(promises.runs.saturating_mul(2));
+    let (mut seed, mut worlds, mut sets, mut right) = (0, 0, 0, 0);
+    let mut times = Vec::new();
+    while worlds < wanted {
+        seed += 1;
+        let snapshot = Snapshot::new(tight(&mut Rng::with_seed(seed)))?;
+        let asp = Asp::new(Limits::default());
+        let plan = plan(&snapshot, &asp, &NoPolicy, &Budget::effort(None, 1))?;
+        if !plan.optimal || plan.unplaced.is_empty() {
+            continue;
+        }
+        worlds += 1;
+        for left in &plan.unplaced {
+            let started = Instant::now();
+            let why = snapshot.why_not(left.actor, &plan.assignment, REASONS_EFFORT);
+            times.push(milliseconds(started.elapsed()));
+            sets += 1;
+            right += usize::from(match why {
+                WhyNot::Blocked(core) => is_irreducible(&snapshot, &core, &plan.assignment)?,
+                WhyNot::Room(_) => false,
+            });
+        }
+    }
+    told(Row {
+        margin: format!("{right} of {sets}"),
+        promise: "impossible: sets that are enough and irreducible, by trying every assignment",
+        subject: format!("{worlds} worlds whose proven optimum leaves somebody out"),
+        measured: format!("each known in {:.1} ms at most", percentile(&mut times, 100)),
+        runs: sets,
+    });
+    large(told)
+}
+
+fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let snapshot = Snapshot::new(full_cluster(NODES))?;
+    let assignment = Greedy.solve(&snapshot, &Budget::effort(None, 1))?.assignment;
+    let unplaced: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let started = Instant::now();
+    let reasons = snapshot.reasons(&assignment, REASONS_EFFORT);
+    let took = started.elapsed();
+    let lines = reasons.iter().flat_map(|left| left.reasons.iter().map(String::as_str)).collect::<Vec<_>>();
+    told(Row {
+        margin: format!("{:.2} s", took.as_secs_f64()),
+        promise: "impossible: time to the set on a large cluster",
+        subject: format!(
+            "{NODES} nodes, {} actors, {} of them without a place",
+            snapshot.actors(),
+            unplaced.len()
+        ),
+        measured: lines.join("; "),
+        runs: 1,
+    });
+    Ok(())
+}
+
+/// Whether, with these elements alone, the actor and those that have a place cannot all have one, and without any one
+/// of the elements they can: by every assignment there is.
+fn is_irreducible(snapshot: &Snapshot, core: &Core, assignment: &Assignment) -> Result<bool, Problem> {
+    let limits = |without: Option<usize>| -> BTreeSet<Limit> {
+        let kept = core.elements.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+        kept.flat_map(|(_, element)| element.limits.iter().copied()).collect()
+    };
+    if have_places(snapshot, core.actor, assignment, &limits(None))? {
+        return Ok(false);
+    }
+    for without in 0..core.elements.len() {
+        if !have_places(snapshot, core.actor, assignment, &limits(Some(without)))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn have_places(
+    snapshot: &Snapshot,
+    actor: usize,
+    assignment: &Assignment,
+    kept: &BTreeSet<Limit>,
+) -> Result<bool, Problem> {
+    let mut file = with_limits(snapshot, actor, kept);
+    let takes_part: BTreeSet<String> = (0..snapshot.actors())
+        .filter(|other| *other == actor || assignment[*other].is_some())
+        .map(|other| snapshot.actor_id(other).to_owned())
+        .collect();
+    file.actors.retain(|actor| takes_part.contains(&actor.id));
+    for constraint in &mut file.constraints {
+        if let Some(actors) = actors_of(constraint) {
+            actors.retain(|id| takes_part.contains(id));
+        }
+    }
+    let best = Exhaustive.solve(&Snapshot::new(file)?, &Budget::effort(None, 1))?;
+    Ok(best.assignment.iter().all(Option::is_some))
+}
+
+/// The world with these limits alone, by the definitions of docs/why.md. The worlds of this file hold no others.
+fn with_limits(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFile {
+    let mut file = snapshot.file().clone();
+    if !kept.contains(&Limit::Kinds { actor }) {
+        for unit in &snapshot.file().units {
+            file.actors[actor].runs_on.entry(unit.kind.clone()).or_default();
+        }
+    }
+    for (position, constraint) in file.constraints.iter_mut().enumerate() {
+        if let (false, Some(actors)) = (kept.contains(&Limit::Constraint { position }), actors_of(constraint))
+        {
+            actors.clear();
+        }
+    }
+    for (unit, given) in file.units.iter_mut().enumerate() {
+        if !kept.contains(&Limit::Slots { unit }) {
+            given.slots = None;
+        }
+        for (resource, name) in snapshot.resources().iter().enumerate() {
+            if !kept.contains(&Limit::OfUnit { unit, resource }) {
+                given.provides.insert(name.clone(), LARGEST);
+            }
+        }
+    }
+    for (node, id) in snapshot.nodes().iter().enumerate() {
+        for (resource, name) in snapshot.resources().iter().enumerate() {
+            if let (false, Some(given)) = (
+                kept.contains(&Limit::OfNode { node, resource }),
+                file.nodes.iter_mut().find(|given| given.id == *id),
+            ) {
+                given.provides.insert(name.clone(), LARGEST);
+            }
+        }
+    }
+    file
+}
+
+fn actors_of(constraint: &mut Constraint) -> Option<&mut Vec<String>> {
+    match constraint {
+        Constraint::Apart { actors, .. }
+        | Constraint::Together { actors, .. }
+        | Constraint::Only { actors, .. }
+        | Constraint::Never { actors, .. } => Some(actors),
+        _ => None,
+    }
+}
+
+/// A small world with little room.
+fn tight(dice: &mut Rng) -> SnapshotFile {
+    let (units, actors) = (dice.usize(2..5), dice.usize(4..7));
+    let mut file = SnapshotFile { version: VERSION, ..SnapshotFile::default() };
+    file.exchange_cost.other_kind = Some(1);
+    file.nodes = (0..3)
+        .map(|node| Node {
+            id: format!("n{node}"),
+            provides: BTreeMap::from([("cores".to_owned(), dice.u64(1..6))]),
+            ..Node::default()
+        })
+        .collect();
+    for i in 0..units {
+        file.units.push(Unit {
+            id: format!("u{i}"),
+            kind: if dice.u8(..3) == 0 { "gpu" } else { "cpu" }.to_owned(),
+            node: format!("n{}", dice.u8(..3)),
+            capacity: 9,
+            slots: Some(dice.u64(1..4)),
+            provides: BTreeMap::from([("memory".to_owned(), dice.u64(1..7))]),
+            ..Unit::default()
+        });
+    }
+    for i in 0..actors {
+        let node_requires = BTreeMap::from([("cores".to_owned(), dice.u64(..3))]);
+        let needs = RunsOn { work: 1, node_requires, ..RunsOn::default() };
+        let kind = file.units[dice.usize(..units)].kind.clone();
+        file.actors.push(Actor {
+            id: format!("a{i}"),
+            runs_on: BTreeMap::from([(kind, needs)]),
+            requires: BTreeMap::from([("memory".to_owned(), dice.u64(..4))]),
+            ..Actor::default()
+        });
+    }
+    for _ in 0..dice.usize(..4) {
+        let mut ids: Vec<String> = (0..actors).map(|i| format!("a{i}")).collect();
+        dice.shuffle(&mut ids);
+        ids.truncate(dice.usize(2..4));
+        let places = Places::Units(vec![file.units[dice.usize(..units)].id.clone()]);
+        let on = if dice.bool() { Scope::Unit } else { Scope::Node };
+        file.constraints.push(match dice.u8(..4) {
+            0 => Constraint::Apart { on, actors: ids, reason: None },
+            1 => Constraint::Together { on, actors: ids, reason: None },
+            2 => Constraint::Only { actors: ids, places, reason: None },
+            _ => Constraint::Never { actors: ids, places, except_current: false, reason: None },
+        });
+    }
+    file
+}
+
+/// Machines of a CPU and two GPUs each, and an actor more than fits the GPUs.
+fn full_cluster(nodes: usize) -> SnapshotFile {
+    let mut file = SnapshotFile { version: VERSION, ..SnapshotFile::default() };
+    file.exchange_cost.other_kind = Some(1);
+    let memory = |much: u64| BTreeMap::from([("memory".to_owned(), much)]);
+    let actor = |id: String, much: u64| Actor {
+        id,
+        runs_on: BTreeMap::from([("gpu".to_owned(), RunsOn { work: 5, ..RunsOn::default() })]),
+        requires: memory(much),
+        ..Actor::default()
+    };
+    for node in 0..nodes {
+        for device in ["cpu", "gpu0", "gpu1"] {
+            let is_cpu = device == "cpu";
+            file.units.push(Unit {
+                id: format!("n{node}/{device}"),
+                kind: if is_cpu { "cpu" } else { "gpu" }.to_owned(),
+                node: format!("n{node}"),
+                pool: Some(if is_cpu { "cpus" } else { "gpus" }.to_owned()),
+                capacity: 90,
+                slots: (!is_cpu).then_some(2),
+                provides: if is_cpu { BTreeMap::new() } else { memory(16) },
+                ..Unit::default()
+            });
+            if !is_cpu {
+                file.actors.push(actor(format!("m{node}-{device}"), 9 + (node as u64) % 6));
+            }
+        }
+    }
+    file.actors.push(actor("one-more".to_owned(), 9));
+    file
+}

@@ -1,0 +1,87 @@
+//! Memory of the process and its children together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Problem, Promises, Row};
+use crate::bench::Record;
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// The largest sum of what the process and its children have in memory, pages that several share counted in parts: `Pss`
+/// of `/proc/PID/smaps_rollup`, looked at every 20 ms.
+pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    for (name, seconds) in [("C-1000x200-s1", 10.0), ("P-1000x128-s1", 10.0), ("C-20000x4000-s1", 30.0)] {
+        let budget = promises.scaled(seconds);
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["one", "--strategy", "asp", "--budget", &budget.to_string(), "--instance"])
+            .arg(promises.instance(name)?)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (mut peak, mut looks) = (0, 0);
+        while child.try_wait()?.is_none() {
+            peak = peak.max(together(child.id()));
+            looks += 1;
+            std::thread::sleep(EVERY);
+        }
+        let output = child.wait_with_output()?;
+        let record: Record = serde_json::from_slice(&output.stdout)?;
+        told(Row {
+            margin: format!("{} MiB", peak / 1024),
+            promise: "memory: largest sum of the process and its children",
+            subject: format!("{name}, asp, {budget} s"),
+            measured: format!(
+                "looked at {looks} times; largest of each alone, added: {} MiB",
+                record.peak_memory_mib
+            ),
+            runs: 1,
+        });
+    }
+    Ok(())
+}
+
+/// KiB of a process and of all below it; what has ended meanwhile counts nothing.
+fn together(root: u32) -> u64 {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(process) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(parent) = parent(process) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let mut all = BTreeSet::new();
+    let mut open = vec![root];
+    while let Some(process) = open.pop() {
+        if all.insert(process) {
+            open.extend(children.get(&process).into_iter().flatten());
+        }
+    }
+    all.into_iter().filter_map(resident).sum()
+}
+
+/// The fourth field; the second is a name in parentheses that may hold anything.
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn resident(process: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_some_memory_and_a_parent() {
+        let own = std::process::id();
+        assert!(together(own) > 500, "{}", together(own));
+        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+    }
+}

@@ -1,0 +1,172 @@
+//! What a policy's rules about where actors are cost: time to write them out, and communication.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use asp::{ClingoJudge, Limits};
+use placement::Snapshot;
+use placement::file::{Constraint, Policy, Scope, SnapshotFile};
+
+use super::{Problem, Promises, Row, Scratch, milliseconds};
+use crate::bench::{Instance, apart, ratio};
+
+/// Groups, and actors of each.
+const GROUPS: (usize, usize) = (10, 8);
+/// Pairs that may not share a zone.
+const PAIRS: usize = 20;
+/// Wall clock of one search, in seconds.
+const BUDGET: f64 = 5.0;
+/// Runs at most.
+const MOST: usize = 5;
+
+/// The zone that an actor is in.
+const ZONE: &str = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n";
+/// At most three of a group in a zone.
+const THREE: &str = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\
+    :- group(_,G), cu_zone(_,Z), #count { A : zone(A,Z), group(A,G) } > 3.\n";
+/// A pair never in one zone; it needs `ZONE` before it.
+const NEVER: &str = ":- pair(A,B), zone(A,Z), zone(B,Z).\n";
+
+/// C-1000x200 under rules, beside the same rules as constraints as far as these can say them: pairs apart by zones. What
+/// is compared is the communication of the median plans, where these place everybody without overload.
+pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let bare = Instance::read(&promises.instance("C-1000x200-s1")?)?.snapshot.file().clone();
+    let cast = Cast::new(&bare);
+    let nothing = (&Searched::new(promises, &bare)?, "no rules");
+    let apart = (&Searched::new(promises, &cast.apart_by_zone(&bare))?, "the pairs as constraints");
+    let (groups, pairs) = (THREE.to_owned(), format!("{}\n{ZONE}{NEVER}", cast.facts()));
+    let both = format!("{}\n{THREE}{NEVER}", cast.facts());
+    told(row(
+        promises,
+        "at most 3 of a group in a zone (10 groups of 8)",
+        &cast.under(&bare, groups),
+        nothing,
+    )?);
+    told(row(promises, "20 pairs never in one zone", &cast.under(&bare, pairs), apart)?);
+    told(row(promises, "both", &cast.under(&bare, both), apart)?);
+    Ok(())
+}
+
+fn row(
+    promises: &Promises,
+    rules: &str,
+    file: &SnapshotFile,
+    (beside, what): (&Searched, &str),
+) -> Result<Row, Problem> {
+    let started = Instant::now();
+    let (_, size) = ClingoJudge::new(Limits::default(), 2_000).examine(&Snapshot::new(file.clone())?)?;
+    let took = milliseconds(started.elapsed());
+    let searched = Searched::new(promises, file)?;
+    let (ours, theirs, (rules_left, cases)) = (&searched.median, &beside.median, (size.rules, size.demands));
+    Ok(Row {
+        margin: margin(ours, theirs),
+        promise: "policy: communication under rules about places, over that beside it",
+        subject: format!("C-1000x200-s1, {rules}, {BUDGET} s"),
+        measured: format!(
+            "{ours:?} against {theirs:?} with {what}; written out in {took:.0} ms ({rules_left} rules, {cases} cases)"
+        ),
+        runs: searched.runs,
+    })
+}
+
+/// Whom the rules are about.
+struct Cast {
+    /// By group: positions.
+    groups: Vec<Vec<usize>>,
+    /// Names.
+    pairs: Vec<[String; 2]>,
+}
+
+impl Cast {
+    /// Actors that no constraint names.
+    fn new(file: &SnapshotFile) -> Self {
+        let free = unconstrained(file);
+        let (grouped, rest) = free.split_at(GROUPS.0 * GROUPS.1);
+        let name = |at: usize| file.actors[at].id.clone();
+        Self {
+            groups: grouped.chunks(GROUPS.1).map(<[usize]>::to_vec).collect(),
+            pairs: rest.chunks(2).take(PAIRS).map(|pair| [name(pair[0]), name(pair[1])]).collect(),
+        }
+    }
+
+    /// The pairs as a policy names them.
+    fn facts(&self) -> String {
+        let facts = self.pairs.iter().map(|[a, b]| format!("pair({},{}).", term(a), term(b)));
+        facts.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The world with the groups, under a program.
+    fn under(&self, bare: &SnapshotFile, program: String) -> SnapshotFile {
+        let mut file = bare.clone();
+        for (number, group) in self.groups.iter().enumerate() {
+            for &at in group {
+                file.actors[at].group = Some(format!("g{number}"));
+            }
+        }
+        file.policy = Some(Policy { name: "zones".to_owned(), program: Some(program) });
+        file
+    }
+
+    fn apart_by_zone(&self, bare: &SnapshotFile) -> SnapshotFile {
+        let mut file = bare.clone();
+        let apart =
+            |pair: &[String; 2]| Constraint::Apart { on: Scope::Zone, actors: pair.to_vec(), reason: None };
+        file.constraints.extend(self.pairs.iter().map(apart));
+        file
+    }
+}
+
+/// Actors that no constraint names, by position.
+fn unconstrained(file: &SnapshotFile) -> Vec<usize> {
+    let named: BTreeSet<&String> = file
+        .constraints
+        .iter()
+        .flat_map(|constraint| match constraint {
+            Constraint::Apart { actors, .. }
+            | Constraint::Together { actors, .. }
+            | Constraint::Only { actors, .. }
+            | Constraint::Never { actors, .. } => actors.iter().collect::<Vec<_>>(),
+            Constraint::Pin { actor, .. } | Constraint::Prefer { actor, .. } => vec![actor],
+            Constraint::Reserve { .. } | Constraint::PowerCap { .. } => Vec::new(),
+        })
+        .collect();
+    (0..file.actors.len()).filter(|&at| !named.contains(&file.actors[at].id)).collect()
+}
+
+/// An actor as policies name it.
+fn term(id: &str) -> String {
+    let parts: Vec<String> = id.split('/').map(|part| format!("{part:?}")).collect();
+    format!("a({})", parts.join(","))
+}
+
+/// Some searches of one world.
+struct Searched {
+    /// Unplaced, overload, communication, annoyance: the median of the vectors.
+    median: Vec<i64>,
+    runs: usize,
+}
+
+impl Searched {
+    fn new(promises: &Promises, file: &SnapshotFile) -> Result<Self, Problem> {
+        let scratch = Scratch::new("rules", &Snapshot::new(file.clone())?)?;
+        let runs = promises.runs.min(MOST);
+        let mut values = Vec::new();
+        for seed in 1..=runs as u64 {
+            let record = apart(&scratch.0, "asp", promises.scaled(BUDGET), seed, "")?;
+            if let Some(problem) = record.problem {
+                return Err(format!("{}: {problem}", record.instance).into());
+            }
+            values.push(record.vector);
+        }
+        values.sort_unstable();
+        Ok(Self { median: values.get((runs.max(1) - 1) / 2).cloned().unwrap_or_default(), runs })
+    }
+}
+
+/// The ratio of the communication, where both place everybody without overload.
+fn margin(rules: &[i64], beside: &[i64]) -> String {
+    match (rules, beside) {
+        ([0, 0, rules, ..], [0, 0, beside, ..]) => format!("{:.4}", ratio(*rules, *beside)),
+        _ => "–".to_owned(),
+    }
+}
