@@ -5,7 +5,7 @@
 //! date move by move: a move touches only what it changes.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Assignment;
 
@@ -69,6 +69,8 @@ impl Rules {
         demands: Vec<Demand>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
+        let told = demands.iter().map(|demand| demand.atom).chain(penalties.iter().map(|(atom, _)| *atom));
+        let ground = once(ground, &told.chain(inputs.iter().map(|(_, _, atom)| *atom)).collect());
         let named = ground
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
@@ -335,6 +337,43 @@ impl Rules {
     fn input(&self, actor: usize, unit: usize) -> Option<u32> {
         let inputs = self.inputs.get(actor)?;
         inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
+    }
+}
+
+/// The same rules with everything said once: an atom that follows from the same one body as another, and is not one of
+/// `told`, gives way to it. Written out case by case, a policy says the same count over and over.
+fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
+    loop {
+        let before = ground.len();
+        let mut bodies: BTreeMap<u32, usize> = BTreeMap::new();
+        for rule in &ground {
+            *bodies.entry(rule.head).or_default() += 1;
+        }
+        let mut first = BTreeMap::new();
+        let mut other: BTreeMap<u32, u32> = BTreeMap::new();
+        for rule in ground.iter().filter(|rule| bodies[&rule.head] == 1 && !told.contains(&rule.head)) {
+            let known = *first.entry((rule.lower, rule.body.as_slice())).or_insert(rule.head);
+            if known != rule.head {
+                other.insert(rule.head, known);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        let mut left = Vec::with_capacity(ground.len());
+        for mut rule in ground.iter().filter(|rule| !other.contains_key(&rule.head)).cloned() {
+            for (literal, _) in &mut rule.body {
+                if let Some(known) = other.get(&literal.unsigned_abs()) {
+                    let known = i32::try_from(*known).expect("it was a literal before");
+                    *literal = if *literal > 0 { known } else { -known };
+                }
+            }
+            if seen.insert((rule.head, rule.lower, rule.body.clone())) {
+                left.push(rule);
+            }
+        }
+        ground = left;
+        if ground.len() == before {
+            return ground;
+        }
     }
 }
 

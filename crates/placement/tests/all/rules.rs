@@ -130,6 +130,16 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
 }
 
 #[test]
+fn what_is_said_over_and_over_is_evaluated_once() {
+    let mut ground = at_most_two().ground().to_vec();
+    // The same count under another name, what follows from it, and the case once more.
+    let count = GroundRule { head: 30, ..ground[0].clone() };
+    ground.extend([count, GroundRule { head: 21, lower: 1, body: vec![(30, 1)] }, ground[1].clone()]);
+    let demands = at_most_two().cases().to_vec();
+    assert_eq!(Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap(), at_most_two());
+}
+
+#[test]
 fn nothing_may_follow_from_itself() {
     let circle = vec![
         GroundRule { head: 20, lower: 1, body: vec![(21, 1)] },
