@@ -61,7 +61,7 @@ fn row(
     Ok(Row {
         margin: margin(ours, theirs),
         promise: "policy: communication under rules about places, over that beside it",
-        subject: format!("C-1000x200-s1, {rules}, {BUDGET} s"),
+        subject: format!("C-1000x200-s1, {rules}, {} s", promises.scaled(BUDGET)),
         measured: format!(
             "{ours:?} against {theirs:?} with {what}; written out in {took:.0} ms ({rules_left} rules, {cases} cases)"
         ),
