@@ -21,13 +21,13 @@ const HOT: f64 = 0.3;
 
 /// What a mean work of excess costs at first, in mean losses. Dearer excess is a higher wall between good placements,
 /// cheaper excess leaves none that is lawful.
-const PRICE: f64 = 5.5;
+const PRICE: f64 = 5.0;
 
-/// How often the walks on the coldest quarter of the rungs may be within limits, at least and at most: else the price
-/// is changed, by a factor, after a window of so many rounds.
-const LAWFUL: (f64, f64) = (0.01, 0.3);
-const CHANGE: f64 = 1.15;
-const WINDOW: u64 = 16;
+/// How often walks may be within limits, at least and at most, over all rungs: else the price is changed, by a factor,
+/// after a window of so many rounds. The coldest rungs alone say little, as they seldom change.
+const LAWFUL: (f64, f64) = (0.003, 0.15);
+const CHANGE: f64 = 1.1;
+const WINDOW: u64 = 64;
 
 /// Steps per item between two exchanges, at least.
 const SWEEPS: u64 = 60;
@@ -93,12 +93,7 @@ impl Ladder {
     }
 
     /// Runs so many pieces of effort, at most up to the next exchange; says how many.
-    pub fn run<'t>(
-        &mut self,
-        rungs: &mut Vec<Walker<'t>>,
-        pieces: u64,
-        companions: &[Companion<'t>],
-    ) -> u64 {
+    pub fn run<'t>(&mut self, rungs: &mut Vec<Walker<'t>>, pieces: u64, companions: &[Companion<'t>]) -> u64 {
         let count = rungs.len() as u64;
         let all = count * self.turn;
         let effort = (all - self.done).div_ceil(self.threads).min(pieces);
@@ -134,9 +129,8 @@ impl Ladder {
     }
 
     fn follow_limits(&mut self, rungs: &mut [Walker]) {
-        let cold = &rungs[..rungs.len().div_ceil(4)];
-        self.seen.0 += cold.len() as u64;
-        self.seen.1 += cold.iter().filter(|rung| rung.walk.is_within_limits()).count() as u64;
+        self.seen.0 += rungs.len() as u64;
+        self.seen.1 += rungs.iter().filter(|rung| rung.walk.is_within_limits()).count() as u64;
         if !self.rounds.is_multiple_of(WINDOW) {
             return;
         }
