@@ -13,7 +13,7 @@ const MOST_ITEMS: usize = 300;
 
 /// How many rungs there are, for the square root of the items and each factor e of temperature; the fewest, and the most.
 const DENSITY: f64 = 0.5;
-const RUNGS: (f64, f64) = (4.0, 48.0);
+const RUNGS: (u32, u32) = (4, 48);
 
 /// The coldest rung and the hottest, in mean losses.
 const COLD: f64 = 0.05;
@@ -63,9 +63,10 @@ impl Ladder {
         let (mean, _) = walk.scales();
         let items = walk.layout.model.free;
         let (least, most) = RUNGS;
-        let rungs = ((items as f64).sqrt() * (HOT / COLD).ln() * DENSITY).clamp(least, most).floor();
+        let wanted = (items as f64).sqrt() * (HOT / COLD).ln() * DENSITY;
+        let rungs = wanted.clamp(f64::from(least), f64::from(most)).floor();
         let part = |rung: f64| rung / (rungs - 1.0);
-        let temperatures: Vec<f64> = (0..)
+        let temperatures: Vec<f64> = (0..most)
             .map(f64::from)
             .take_while(|rung| *rung < rungs)
             .map(|rung| mean * COLD * (HOT / COLD).powf(part(rung)))

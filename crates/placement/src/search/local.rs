@@ -7,9 +7,10 @@ use super::session::{Search, Terrain};
 use crate::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 /// Starts from what runs, or a quick placement of what does not, and anneals: coolings that grow longer and longer,
-/// with polishes of the best between them, on two walks.
+/// with polishes of the best between them, on two walks; small worlds with uneven losses by walks at steady temperatures
+/// that change places.
 ///
-/// A piece of effort is a thousand steps tried on each walk; placing everything, and bringing loads within capacities,
+/// A piece of effort is a thousand steps tried on each of two threads; placing everything, and bringing loads within capacities,
 /// come before the first and are always finished.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;

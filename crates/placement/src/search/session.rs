@@ -1,7 +1,5 @@
 //! A search that can be run for a while, looked at, told of something better, and run on.
 
-#![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
-
 use std::thread;
 
 use super::anneal::Walk;
@@ -37,7 +35,8 @@ impl<'a> Terrain<'a> {
     }
 }
 
-/// A search under way: walks that anneal, each by a schedule of its own, and the best that was found.
+/// A search under way: walks that anneal, each by a schedule of its own or all on one ladder, and the best that was
+/// found.
 ///
 /// It is decided by the start, the seed, and how many pieces were run between two calls of [`Search::offer`].
 pub struct Search<'t> {
