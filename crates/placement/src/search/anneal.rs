@@ -257,7 +257,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether a step is taken, and its whole gain: it is weighed, held against limits, and only then shown to what
-    /// takes longer to judge. Figures come after the limits, as they take longest.
+    /// takes longer to judge. Figures come last, as they take longest, and only where they could still please.
     #[inline]
     fn judge(
         &mut self,
@@ -275,17 +275,25 @@ impl<'m> Walk<'m> {
             }
             return None;
         }
-        if !admits(&self.layout) {
+        let bearable = temperature * self.draws[self.dice.usize(..DRAWS)];
+        if gain as f64 + price - self.most_relief() >= bearable || !admits(&self.layout) {
             return None;
         }
         let (figures, broken) = self.layout.try_figures(changes);
         let gain = gain + figures;
-        if self.accepts(gain as f64 + price + broken as f64 * self.price_of_breach, temperature) {
+        if gain as f64 + price + broken as f64 * self.price_of_breach < bearable {
             self.excess += more;
             return Some(gain);
         }
         self.layout.undo_figures(changes);
         None
+    }
+
+    /// What a step could save in figures at most, breaches priced.
+    #[inline]
+    fn most_relief(&self) -> f64 {
+        let saved = self.layout.value_at_stake().map_or(f64::INFINITY, |value| value as f64);
+        saved + self.layout.broken() as f64 * self.price_of_breach
     }
 
     #[inline]

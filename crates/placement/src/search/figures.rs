@@ -107,6 +107,11 @@ impl<'m> Figures<'m> {
         self.sum + overload + bottleneck + latency + penalty
     }
 
+    /// What could be saved at most: all of it, as nothing here is below 0. `None` where the value is read off all actors.
+    pub fn value_at_stake(&self) -> Option<i64> {
+        self.latency.is_none().then(|| self.value())
+    }
+
     /// By how much caps and rules are broken; 0 when they are kept.
     pub fn broken(&self) -> i64 {
         self.overdrawn + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())

@@ -68,6 +68,12 @@ impl<'m> Layout<'m> {
         self.figures.as_ref().map_or(0, |figures| figures.broken())
     }
 
+    /// What figures could save at most; `None` where that takes as long to say as to try.
+    #[inline]
+    pub fn value_at_stake(&self) -> Option<i64> {
+        self.figures.as_ref().map_or(Some(0), |figures| figures.value_at_stake())
+    }
+
     /// Has the figures follow changes of place: item, from, to. Says how energy and what is broken change.
     pub fn try_figures(&mut self, changes: &[(u32, u32, u32)]) -> (i64, i64) {
         let Some(figures) = &mut self.figures else { return (0, 0) };
