@@ -95,9 +95,21 @@ impl Strategy for Asp {
             return Ok(search.answer(StoppedBy::Deadline));
         }
         search.allow(self.pieces);
-        if whole::is_small(snapshot) && search.has_solver() && search.over().is_none() {
-            search.wake_solver();
+        let (is_branched, is_small) = (whole::is_branched(snapshot), whole::is_small(snapshot));
+        if (is_branched || is_small) && search.over().is_none() {
             search.improve(PIECES_BEFORE_ALL);
+        }
+        if is_branched && search.over().is_none() {
+            match whole::branch(&mut search) {
+                Verdict::Proven => return Ok(search.proven()),
+                Verdict::Stopped => {
+                    let why = search.over().unwrap_or(StoppedBy::Deadline);
+                    return Ok(search.answer(why));
+                }
+                Verdict::Open => {}
+            }
+        }
+        if is_small && search.has_solver() {
             if let Some(why) = search.over() {
                 return Ok(search.answer(why));
             }

@@ -11,6 +11,12 @@ use crate::search::{Search, Task, is_exhausted};
 /// Actors with a choice above which a proof is out of reach: 28 on 7 units are proven in a minute every other time.
 const MOST_ACTORS: usize = 32;
 
+/// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second.
+const MOST_BRANCHED: usize = 40;
+
+/// Steps of branch and bound after which the solver is asked instead: a second or two.
+const BRANCH_WORK: u64 = 1 << 30;
+
 /// Pairs of an actor and a candidate above which the program would be too large.
 const MOST_CHOICES: usize = 100_000;
 
@@ -35,6 +41,37 @@ pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
     let rules = snapshot.rules().map_or(0, |rules| rules.ground().len());
     actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
+}
+
+/// Whether branch and bound may prove the world.
+pub(crate) fn is_branched(snapshot: &Snapshot) -> bool {
+    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BRANCHED
+}
+
+/// Solves the whole world by branch and bound, where it is for that.
+///
+/// Each better assignment is a piece of effort, and the proof is one.
+pub(crate) fn branch(search: &mut Search) -> Verdict {
+    let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
+    let limits = branch::Limits { work: BRANCH_WORK, stop };
+    let mut agreed = true;
+    let verdict = branch::solve(snapshot, &start, &limits, &mut |assignment| {
+        search.spend(1);
+        agreed &= search.offer(assignment, Stage::Whole);
+        search.left() > 0
+    });
+    if !agreed {
+        tracing::warn!("branch and bound took something for better that is not; its proof does not count");
+        return Verdict::Open;
+    }
+    match verdict {
+        Some(branch::Verdict::Proven) => {
+            search.spend(1);
+            Verdict::Proven
+        }
+        Some(branch::Verdict::Stopped) => Verdict::Stopped,
+        Some(branch::Verdict::Open) | None => Verdict::Open,
+    }
 }
 
 /// Solves the whole world, or two scalings of it where its numbers are too large for the solver.

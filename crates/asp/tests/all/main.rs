@@ -1,6 +1,7 @@
 //! Tests of the solver from outside: exactness, the process, published instances, scaling, and each policy file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
+mod branched;
 mod derived;
 mod exact;
 mod examples;

@@ -44,13 +44,13 @@ fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), 
 #[test]
 fn an_executable_that_cannot_be_started_costs_only_its_stage() {
     let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_pieces(300);
-    falls_back(&missing, &published("P-8x4-s1"), &|| false, &["cannot start /nonexistent/solver"]);
+    falls_back(&missing, &several("P-8x4-s1", 6), &|| false, &["cannot start /nonexistent/solver"]);
 }
 
 #[test]
 fn an_executable_that_is_no_solver_costs_only_its_stage() {
     let says = Asp::with_executable("/bin/echo", Limits::default()).with_pieces(300);
-    falls_back(&says, &published("P-8x4-s1"), &|| false, &["what is no answer"]);
+    falls_back(&says, &several("P-8x4-s1", 6), &|| false, &["what is no answer"]);
     // What it says on standard error is passed on.
     let complains = Asp::with_executable("/bin/cat", Limits::default()).with_pieces(300);
     falls_back(&complains, &several("P-16x5-s1", 3), &|| false, &["nrecognized option", "unknown option"]);
