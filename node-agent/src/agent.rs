@@ -124,9 +124,10 @@ impl Agent {
         (Arc::new(agent), caches)
     }
 
-    /// Whether each described node was published once, or is known to wait for its Node.
+    /// Whether each described node was published once, or is known to wait for its Node; the only one must be seen first.
     pub fn is_ready(&self) -> bool {
-        self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
+        let is_seen = self.own.as_ref().is_none_or(|own| self.roster.topologies().contains_key(own));
+        is_seen && self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
     }
 
     /// What the devices say about themselves now; nothing when they take too long, which is counted.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use crate::tool::{agent, machines_folder};
+use crate::tool::{agent, machines_folder, program};
 use crds::{NodeTopology, NodeTopologySpec};
 
 /// Every described machine: a name, and a file in one of hwloc's forms.
@@ -138,6 +138,20 @@ fn what_is_no_machine_is_refused_in_words() {
         "cairn-node-agent: cannot read /nowhere/machine.xml: No such file or directory (os error 2); --topology-file \
          takes hwloc's XML, as `lstopo FILE.xml` writes it, or a file with one line in hwloc's synthetic form\n"
     );
+}
+
+/// Debian has hwloc's parts for OpenCL, GL and PCI in a package of their own, which an image need not have.
+#[test]
+fn a_machine_is_seen_without_the_plugins_of_hwloc() {
+    let nothing = tempfile::tempdir().unwrap();
+    let output = program()
+        .args(["topology", "-o", "yaml"])
+        .env("HWLOC_PLUGINS_PATH", nothing.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let topology: NodeTopology = serde_yaml::from_slice(&output.stdout).unwrap();
+    assert!(topology.spec.devices.iter().any(|it| it.type_ == "NUMA Domain"), "{topology:?}");
 }
 
 /// The machine that the test runs on has a processor and memory at least, and hwloc's own tool sees as many.
