@@ -2,19 +2,17 @@
 
 use anyhow::{bail, ensure};
 use crds::NodeTopology;
-use e2e::{
-    AuditEvent, AuditLog,
-    product::{AGENT, NAMESPACE},
-    wait_for,
-};
-use jiff::{SignedDuration, Timestamp};
+use e2e::{AuditEvent, AuditLog, wait_for};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
 
-use crate::scene::{DEVICES, SOON, agents, alone, cluster, devices, machine, processes, product, status_of};
+use crate::scene::{
+    DEVICES, SOON, agent_process, agents, alone, by_agent, cluster, devices, machine, product, status_of,
+    tell_of,
+};
 
 /// How many renewals of its lease by each agent are waited for, to see what else is written.
 const RENEWALS: usize = 4;
@@ -31,7 +29,7 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
     let before = agents().await.unwrap();
     assert_eq!(before.len(), DEVICES.len());
     for pod in &before {
-        let agent = *processes(pod).iter().find(|id| status_of(**id, "Name") == "cairn-node-agen").unwrap();
+        let agent = agent_process(pod);
         assert_eq!(status_of(agent, "Uid"), "0\t0\t0\t0");
         assert_eq!(status_of(agent, "CapBnd"), "0000000000000000");
         assert_eq!(status_of(agent, "CapEff"), "0000000000000000");
@@ -41,19 +39,7 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
         assert!(root.split(' ').nth(3).unwrap().starts_with("ro"), "{root}");
     }
 
-    // with --nocapture, for docs/results/node-agent/real-nodes.md
-    let log = cluster.audit().await.unwrap();
-    for pod in &before {
-        let node = pod.spec.as_ref().unwrap().node_name.as_ref().unwrap();
-        let agent = *processes(pod).iter().find(|id| status_of(**id, "Name") == "cairn-node-agen").unwrap();
-        let of_node = |event: &&AuditEvent| event.resource == "nodetopologies" && event.name == *node;
-        let published = log.events().iter().filter(|event| by_agent(event)).find(of_node).unwrap();
-        let took = published.received.duration_since(started(agent)).as_secs_f64();
-        let memory = status_of(agent, "VmRSS");
-        eprintln!(
-            "{node}: the NodeTopology was written {took:.2} s after the agent's start; it holds {memory}"
-        );
-    }
+    tell_of(&before).await;
 
     // each the devices of its own node
     let topologies = Api::<NodeTopology>::all(cluster.client().await.unwrap());
@@ -91,25 +77,8 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
     }
 }
 
-fn by_agent(event: &AuditEvent) -> bool {
-    event.is_write() && event.is_by_service_account(NAMESPACE, AGENT)
-}
-
 fn is_lease_of(event: &AuditEvent, node: &str) -> bool {
     by_agent(event) && event.resource == "leases" && event.name == format!("cairn-agent-{node}")
-}
-
-/// When a process started, to a hundredth of a second.
-fn started(process: u32) -> Timestamp {
-    let first = |path: &str, field: usize| -> f64 {
-        let text = std::fs::read_to_string(path).unwrap();
-        // the second field is a name, which may have spaces in it
-        let fields = text.rsplit_once(')').map_or(text.as_str(), |(_, rest)| rest);
-        fields.split_whitespace().nth(field).unwrap().parse().unwrap()
-    };
-    let ticks = first(&format!("/proc/{process}/stat"), 19);
-    let age = first("/proc/uptime", 0) - ticks / 100.0;
-    Timestamp::now() - SignedDuration::from_secs_f64(age)
 }
 
 /// With nothing to say, the agents write their leases and nothing else.

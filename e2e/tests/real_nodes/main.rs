@@ -7,5 +7,6 @@
 
 mod agent;
 mod devices;
+mod live;
 mod nodes;
 mod scene;

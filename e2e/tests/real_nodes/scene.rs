@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::{
-    Cluster, Process, RealNode,
+    AuditEvent, Cluster, Process, RealNode,
     images::Image,
     keeper,
     process::Launch,
-    product::{AGENT, NAMESPACE, OPERATOR},
+    product::{AGENT, NAMESPACE, OPERATOR, tree},
     wait_for,
 };
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::Pod,
@@ -18,6 +19,8 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use crate::live::{self, Live};
 
 /// How long anything may take; far more than it does, for machines with other things to do.
 pub const SOON: Duration = Duration::from_mins(2);
@@ -64,13 +67,21 @@ pub async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// The product as users have it: operator and agents as pods on the nodes, devices from plugins. Installed once.
-pub async fn product() {
-    static PLUGINS: OnceCell<Vec<Process>> = OnceCell::const_new();
-    PLUGINS.get_or_init(install).await;
+/// The product as users have it, and what it was before the machines were described.
+pub struct Product {
+    /// What the agents saw of the machine itself.
+    pub live: Live,
+    _plugins: Vec<Process>,
 }
 
-async fn install() -> Vec<Process> {
+/// Operator and agents as pods on the nodes, devices from plugins. Installed once: with agents that look at the machine,
+/// which has no GPU; then upgraded to agents that describe one with GPUs.
+pub async fn product() -> &'static Product {
+    static PRODUCT: OnceCell<Product> = OnceCell::const_new();
+    PRODUCT.get_or_init(install).await
+}
+
+async fn install() -> Product {
     let cluster = cluster().await;
     let image = |name: &str| {
         let program = format!("/{name}");
@@ -86,16 +97,14 @@ async fn install() -> Vec<Process> {
     for image in [agent, image(OPERATOR), actor] {
         cluster.load(&image).await.unwrap();
     }
-
-    let plugins = DEVICES.map(|(name, _)| {
-        let arguments = [
-            format!("--kubelet={}", node(name).kubelet().display()),
-            format!("--resource={RESOURCE}"),
-            format!("--devices={}", devices(name).join(",")),
-        ];
-        let launch = Launch { arguments: arguments.into(), ..Launch::default() };
-        cluster.run("device-plugin", &keeper::built("cairn-e2e-device-plugin").unwrap(), launch).unwrap()
-    });
+    let mut plugins = Vec::new();
+    for (name, _) in DEVICES {
+        plugins.push(plugin(name, RESOURCE, &devices(name)));
+        for domain in live::domains().keys() {
+            let shares: Vec<_> = (0..4).map(|share| format!("numa-{domain}-{share}")).collect();
+            plugins.push(plugin(name, &format!("cairn.dev/numa-{domain}"), &shares));
+        }
+    }
 
     let mut settings: Vec<_> = [("agent", AGENT), ("operator", OPERATOR)]
         .iter()
@@ -108,25 +117,51 @@ async fn install() -> Vec<Process> {
             ]
         })
         .collect();
-    // each agent describes the node that it is on: the kubelet puts the name in
-    settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
     settings.push("--set=agent.leaseSeconds=6".into());
     settings.push("--set=agent.podResources=Enabled".into());
     cluster.install_pods(&settings.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
-    let client = cluster.client().await.unwrap();
+    all_ready().await;
+    let live = live::look().await;
+
+    // each agent describes the node that it is on: the kubelet puts the name in
+    settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
+    let chart = tree("charts/cairn");
+    let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "--namespace", NAMESPACE];
+    cluster.helm(upgrade.into_iter().chain(settings.iter().map(String::as_str))).await.unwrap();
+    all_ready().await;
+    Product { live, _plugins: plugins }
+}
+
+/// A plugin that gives a node these devices.
+fn plugin(name: &str, resource: &str, devices: &[String]) -> Process {
+    let arguments = [
+        format!("--kubelet={}", node(name).kubelet().display()),
+        format!("--resource={resource}"),
+        format!("--devices={}", devices.join(",")),
+    ];
+    let launch = Launch { arguments: arguments.into(), ..Launch::default() };
+    let program = keeper::built("cairn-e2e-device-plugin").unwrap();
+    Cluster::shared_with(DEVICES.len()).run("device-plugin", &program, launch).unwrap()
+}
+
+/// Waits until the operator and an agent on each node are ready, as the chart has them now.
+async fn all_ready() {
+    let client = cluster().await.client().await.unwrap();
     let (sets, deployments) = (
         Api::<DaemonSet>::namespaced(client.clone(), NAMESPACE),
         Api::<Deployment>::namespaced(client, NAMESPACE),
     );
     wait_for("operator and agents are ready", SOON, async || {
-        let agents = sets.get(AGENT).await?.status.unwrap_or_default();
+        let set = sets.get(AGENT).await?;
+        let agents = set.status.unwrap_or_default();
         let operators = deployments.get(OPERATOR).await?.status.unwrap_or_default();
-        let ready = (usize::try_from(agents.number_ready)?, operators.ready_replicas);
-        ensure!(ready == (DEVICES.len(), Some(1)), "{ready:?}");
+        let updated = usize::try_from(agents.updated_number_scheduled.unwrap_or(0))?;
+        let ready = (updated, usize::try_from(agents.number_ready)?, operators.ready_replicas);
+        ensure!(agents.observed_generation == set.metadata.generation, "the DaemonSet was not looked at");
+        ensure!(ready == (DEVICES.len(), DEVICES.len(), Some(1)), "{ready:?}");
         anyhow::Ok(())
     })
     .await;
-    plugins.into()
 }
 
 /// The agents' pods.
@@ -146,6 +181,54 @@ pub fn processes(pod: &Pod) -> Vec<u32> {
         std::fs::read_to_string(format!("/proc/{id}/cgroup")).is_ok_and(|cgroups| cgroups.contains(&uid))
     };
     ids.filter(in_pod).collect()
+}
+
+/// The process of an agent in its pod.
+pub fn agent_process(pod: &Pod) -> u32 {
+    *processes(pod).iter().find(|id| status_of(**id, "Name") == "cairn-node-agen").unwrap()
+}
+
+/// When a process started, to a hundredth of a second.
+pub fn started(process: u32) -> Timestamp {
+    let first = |path: &str, field: usize| -> f64 {
+        let text = std::fs::read_to_string(path).unwrap();
+        // the second field is a name, which may have spaces in it
+        let fields = text.rsplit_once(')').map_or(text.as_str(), |(_, rest)| rest);
+        fields.split_whitespace().nth(field).unwrap().parse().unwrap()
+    };
+    let ticks = first(&format!("/proc/{process}/stat"), 19);
+    let age = first("/proc/uptime", 0) - ticks / 100.0;
+    Timestamp::now() - SignedDuration::from_secs_f64(age)
+}
+
+/// With --nocapture, for docs/results/node-agent/real-nodes.md: how soon each agent published its node, and what it holds.
+pub async fn tell_of(agents: &[Pod]) {
+    let cluster = cluster().await;
+    for pod in agents {
+        let node = pod.spec.as_ref().unwrap().node_name.as_ref().unwrap();
+        let process = agent_process(pod);
+        let since = started(process);
+        let published = wait_for("the write of the NodeTopology is in the audit log", SOON, async || {
+            let log = cluster.audit().await?;
+            let of_node = |event: &&AuditEvent| event.resource == "nodetopologies" && event.name == *node;
+            let mut writes = log.events().iter().filter(|event| by_agent(event)).filter(of_node);
+            let first = writes.clone().find(|event| event.received >= since);
+            first
+                .map(|event| event.received)
+                .with_context(|| format!("since {since}: {:?}", writes.next_back()))
+        })
+        .await;
+        let took = published.duration_since(since).as_secs_f64();
+        let memory = status_of(process, "VmRSS");
+        eprintln!(
+            "{node}: the NodeTopology was written {took:.2} s after the agent's start; it holds {memory}"
+        );
+    }
+}
+
+/// Whether it is a write of an agent.
+pub fn by_agent(event: &AuditEvent) -> bool {
+    event.is_write() && event.is_by_service_account(NAMESPACE, AGENT)
 }
 
 /// A line `NAME: VALUE` of the status of a process.

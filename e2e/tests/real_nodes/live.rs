@@ -1,0 +1,210 @@
+//! Agents that look at the machine itself, as the chart runs them: they see what the machine says of itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, ensure};
+use crds::{Device, Health, NodeTopology, Placement, labels};
+use e2e::{
+    ports,
+    process::http_get,
+    product::{NAMESPACE, OPERATOR},
+    wait_for,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt, api::ListParams};
+use serde_json::{Value, json};
+
+use crate::scene::{
+    ACTOR_IMAGE, DEVICES, SOON, agent_process, agents, alone, cluster, product, status_of, tell_of,
+};
+
+/// What was seen while the agents looked at the machine.
+pub struct Live {
+    /// What each agent published, by node.
+    topologies: BTreeMap<String, NodeTopology>,
+    /// How the collectors of each fared, and the capabilities that it had.
+    collectors: BTreeMap<String, (String, String)>,
+    /// The operator's snapshot of an application that may run on NUMA domains.
+    snapshot: Value,
+    /// On which unit its actor ran.
+    unit: String,
+}
+
+/// A NUMA domain, as the machine itself says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Its processing units.
+    processors: BTreeSet<u32>,
+    /// Its memory.
+    bytes: i64,
+}
+
+/// The NUMA domains of this machine, by number, from `/sys`.
+pub fn domains() -> BTreeMap<u32, Domain> {
+    let root = "/sys/devices/system/node";
+    let read = |path: String| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let online = list(&read(format!("{root}/online")));
+    let domain = |number: u32| {
+        let memory = read(format!("{root}/node{number}/meminfo"));
+        let line = memory.lines().find(|line| line.contains("MemTotal:")).unwrap();
+        let kibibytes: i64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+        let processors = list(&read(format!("{root}/node{number}/cpulist")));
+        (number, Domain { processors, bytes: kibibytes * 1024 })
+    };
+    online.into_iter().map(domain).collect()
+}
+
+/// A list as the kernel writes it: `0-3,8`.
+fn list(text: &str) -> BTreeSet<u32> {
+    let parts = text.trim().split(',').filter(|part| !part.is_empty());
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first.parse::<u32>().unwrap()..=last.parse().unwrap()
+    };
+    parts.flat_map(range).collect()
+}
+
+/// Looks at what the agents publish, and has an actor run on what they found.
+pub async fn look() -> Live {
+    let cluster = cluster().await;
+    let client = cluster.client().await.unwrap();
+    let topologies = Api::<NodeTopology>::all(client.clone());
+    let topologies = topologies.list(&ListParams::default()).await.unwrap().items;
+    let topologies: BTreeMap<_, _> =
+        topologies.into_iter().map(|it| (it.metadata.name.clone().unwrap(), it)).collect();
+    let agents = agents().await.unwrap();
+    tell_of(&agents).await;
+    let mut collectors = BTreeMap::new();
+    for pod in &agents {
+        let node = pod.spec.as_ref().unwrap().node_name.clone().unwrap();
+        let page = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:9101/proxy/collectors", pod.name_any());
+        let said = cluster.kubectl(["get", "--raw", &page]).await.unwrap().stdout;
+        collectors.insert(node, (said, status_of(agent_process(pod), "CapEff")));
+    }
+
+    let namespace = cluster.namespace("live").await.unwrap();
+    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "domains"},
+        "spec": {"kind": "cpu", "unit": "NumaDomain", "resource": {"devicePlugin": "cairn.dev/numa-{index}"}}});
+    cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    for (name, _) in DEVICES {
+        wait_for("the node offers its domains", SOON, async || {
+            let offered = nodes.get(name).await?.status.unwrap_or_default().allocatable.unwrap_or_default();
+            let missing = domains()
+                .into_keys()
+                .find(|domain| !offered.contains_key(&format!("cairn.dev/numa-{domain}")));
+            ensure!(missing.is_none(), "{name} offers no domain {missing:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    }
+    let container = json!({"name": "actor", "image": ACTOR_IMAGE, "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
+    let template = json!({"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}});
+    let application = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
+        "metadata": {"name": "app"}, "spec": {"actors": [{"name": "a", "replicas": 1, "arrivals": "1/s",
+            "implementations": [{"kind": "cpu", "serviceTime": "1ms", "template": template}]}]}});
+    namespace.apply(&application.to_string()).await.unwrap();
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
+    let placements = Api::<Placement>::namespaced(client, namespace.name());
+    let unit = wait_for("the actor runs", SOON, async || {
+        let decided = placements.get("app").await?.spec.assignments;
+        let found = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
+        let phases: Vec<_> = found.iter().map(|pod| pod.status.clone().unwrap_or_default().phase).collect();
+        ensure!(phases == [Some("Running".to_owned())], "{decided:?}, {phases:?}");
+        anyhow::Ok(decided[0].unit.clone())
+    })
+    .await;
+    let snapshot = snapshot(namespace.name()).await;
+    namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    cluster.kubectl(["delete", "devicepool", "domains"]).await.unwrap();
+    Live { topologies, collectors, snapshot, unit }
+}
+
+/// The operator's snapshot of the application in a namespace, as people get it: its loopback, forwarded.
+async fn snapshot(namespace: &str) -> Value {
+    let port = ports::free_one().unwrap();
+    let deployment = format!("deployment/{OPERATOR}");
+    let mut kubectl = tokio::process::Command::from(cluster().await.command("kubectl"));
+    kubectl.args(["-n", NAMESPACE, "port-forward", &deployment, &format!("{port}:8081")]);
+    let _forward = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    wait_for("the operator's snapshot", SOON, async || {
+        let (status, text) = http_get(port, &format!("/debug/snapshot/{namespace}/app")).await?;
+        ensure!(status == 200, "{status}: {text}");
+        serde_json::from_str(&text).context("it is no JSON")
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_agents_see_the_machine_as_it_sees_itself() {
+    let _alone = alone().await;
+    let Live { topologies, collectors, snapshot, unit } = &product().await.live;
+    assert_eq!(topologies.keys().collect::<Vec<_>>(), DEVICES.map(|(node, _)| node));
+    let (machine, cores) = (domains(), cores());
+    for (node, topology) in topologies {
+        let devices = &topology.spec.devices;
+        let count = |device: &Device, type_: &str| -> usize {
+            let of = device.compute_resources.iter().filter(|it| it.type_ == type_);
+            of.map(|it| usize::try_from(it.count).unwrap()).sum()
+        };
+        for (number, domain) in &machine {
+            let device = devices.iter().find(|it| it.id == format!("numa-{number}")).unwrap();
+            assert_eq!(device.health, Health::Ok);
+            let bytes: i64 = device.memory_spaces.iter().map(|it| it.size_bytes).sum();
+            assert_eq!(bytes, domain.bytes, "memory of numa-{number} of {node}");
+            assert_eq!(count(device, "Processing Unit"), domain.processors.len(), "{device:?}");
+            let of_domain =
+                |(_, processors): &(&u32, &BTreeSet<u32>)| processors.is_subset(&domain.processors);
+            assert_eq!(count(device, "Core"), cores.iter().filter(of_domain).count(), "{device:?}");
+        }
+        assert_eq!(devices.iter().filter(|it| it.id.starts_with("numa-")).count(), machine.len());
+        let buses = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
+        let buses: BTreeSet<_> =
+            buses.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        for address in devices.iter().filter_map(|it| it.pci_bus_id.as_ref()) {
+            assert!(buses.contains(address), "{node} has no {address}: {buses:?}");
+        }
+
+        let (page, capabilities) = &collectors[node];
+        eprintln!("{node}, looking at the machine:\n{page}");
+        assert_eq!(capabilities, "0000000000000000");
+        assert!(page.contains("hwloc ok") && page.contains("pod_resources ok"), "{page}");
+    }
+    assert_eq!(lstopo("pu"), machine.values().map(|it| it.processors.len()).sum::<usize>());
+    assert_eq!((lstopo("core"), lstopo("numanode")), (cores.len(), machine.len()));
+
+    let units = snapshot["units"].as_array().unwrap();
+    let expected = topologies.keys().flat_map(|node| {
+        let unit = move |number| (format!("{node}/domains-{number}"), format!("numa-{number}"));
+        machine.iter().filter(|(_, it)| !it.processors.is_empty()).map(move |(number, _)| unit(number))
+    });
+    let text = |unit: &Value, key: &str| unit[key].as_str().unwrap_or_default().to_owned();
+    let found: Vec<_> = units.iter().map(|unit| (text(unit, "id"), text(unit, "numa"))).collect();
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{snapshot:#}");
+    assert!(units.iter().all(|unit| unit["capacity"].as_u64() > Some(0)), "{snapshot:#}");
+    assert!(found.iter().any(|(id, _)| id == unit), "the actor ran on {unit}");
+}
+
+/// The processing units of each core of this machine, from `lscpu`.
+fn cores() -> BTreeMap<u32, BTreeSet<u32>> {
+    let output = Command::new("lscpu").arg("--parse=CPU,CORE").output().expect("lscpu is installed");
+    let mut cores: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| !line.starts_with('#')) {
+        let (processor, core) = line.split_once(',').unwrap();
+        cores.entry(core.parse().unwrap()).or_default().insert(processor.parse().unwrap());
+    }
+    cores
+}
+
+/// How many objects of a type hwloc's own tool sees.
+fn lstopo(type_: &str) -> usize {
+    let mut command = Command::new("lstopo-no-graphics");
+    let output = command.args(["--disallowed", "--of", "console", "--only", type_]).output();
+    let output = output.expect("lstopo-no-graphics, of Debian's package hwloc, is installed");
+    String::from_utf8(output.stdout).unwrap().lines().count()
+}
