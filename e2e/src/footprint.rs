@@ -1,27 +1,27 @@
 //! `cairn-e2e footprint`: what the node agent costs on a busy node, measured from outside on a real control plane.
 //!
 //! The node has 110 pods and eight GPUs of the stand-in for NVIDIA's driver, which the pods share. One GPU after the
-//! other falls off the bus and comes back, as fast as the agent notices. Resident memory is fitted by a line, so that
-//! what stays of each scrape and each loss shows as growth.
+//! other falls off the bus and comes back, as fast as the agent notices, and each time a pod ends and another one starts.
+//! Resident memory is fitted by a line, so that what stays of each scrape, loss and pod shows as growth.
+
+mod trouble;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Cluster, Process, SimulatedNode,
-    hardware::{Driver, FakeKubelet, holder},
-    keeper, ports,
+    Cluster, Process, SimulatedNode, keeper, ports,
     process::{Launch, http_get},
     product::AGENT,
-    wait,
 };
+use trouble::Scene;
 
 /// The node, and the namespace of its pods.
 const HERE: &str = "busy";
@@ -47,14 +47,20 @@ pub struct Pace {
     pub at_rest: usize,
     /// How many scrapes while devices are lost and come back.
     pub in_trouble: usize,
+    /// Whether what pods do with the CPUs is counted, too.
+    pub perf: bool,
 }
 
 impl Pace {
     /// What the results are stated for: two minutes at rest, ten in trouble, scraped as Prometheus does by default here.
-    pub const FULL: Self = Self { every: Duration::from_secs(15), warm_up: 8, at_rest: 8, in_trouble: 40 };
+    pub const FULL: Self =
+        Self { every: Duration::from_secs(15), warm_up: 8, at_rest: 8, in_trouble: 40, perf: false };
     /// A minute for a test, with many scrapes, so that what stays of one is there often.
     pub const SHORT: Self =
-        Self { every: Duration::from_millis(100), warm_up: 100, at_rest: 10, in_trouble: 500 };
+        Self { every: Duration::from_millis(100), warm_up: 100, at_rest: 10, in_trouble: 500, perf: true };
+    /// Ten minutes with as much trouble as the agent can notice.
+    pub const TROUBLE: Self =
+        Self { every: Duration::from_secs(1), warm_up: 60, at_rest: 10, in_trouble: 600, perf: true };
 }
 
 /// What a process cost over some scrapes.
@@ -71,7 +77,7 @@ pub struct Cost {
 }
 
 /// What the agent cost.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// From its start until it was ready: its NodeTopology was published.
     pub ready_seconds: f64,
@@ -85,6 +91,10 @@ pub struct Measured {
     pub scrape_milliseconds: Vec<f64>,
     /// How many series a scrape has.
     pub series: usize,
+    /// How many series of each name there were before the trouble, and after it.
+    pub series_by_name: [BTreeMap<String, usize>; 2],
+    /// How many descriptors were open before the trouble, and after it.
+    pub descriptors: [usize; 2],
 }
 
 impl Cost {
@@ -112,105 +122,65 @@ impl Cost {
 pub async fn run(pace: Pace, results: &Path) -> Result<()> {
     let agent = measure(pace).await?;
     let other = node_exporter(pace).await?;
-    let text = page(pace, &agent, &other);
+    write(&page(pace, &agent, &other), results, "footprint.md")
+}
+
+/// Ten minutes of nothing but trouble: prints how memory went, and writes `node-agent/trouble.md` into `results`.
+pub async fn trouble(results: &Path) -> Result<()> {
+    let text = page_of_trouble(&measure(Pace::TROUBLE).await?);
+    write(&text, results, "trouble.md")
+}
+
+fn write(text: &str, results: &Path, name: &str) -> Result<()> {
     print!("{text}");
     let folder = results.join("node-agent");
     fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
-    fs::write(folder.join("footprint.md"), text)?;
-    Ok(())
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A control plane of its own, the node, the agent; everything is stopped afterwards.
 pub async fn measure(pace: Pace) -> Result<Measured> {
     let cluster = Cluster::start()?;
-    let settings = ["--set=agent.podResources=Enabled", "--set=agent.log.level=warn"];
+    let perf = format!("--set=agent.perf.enabled={}", pace.perf);
+    let settings = ["--set=agent.podResources=Enabled", "--set=agent.log.level=warn", &perf];
     cluster.install(Path::new(""), &settings).await?;
     let _nodes = cluster.nodes([SimulatedNode::new(HERE)]).await?;
-    cluster.kubectl_with(["apply", "-f-"], &pods().to_string()).await?;
-    let run = cluster.plane().state.join("run");
-    let name = |index: usize| format!("pod-{index:03}");
-    let holders = (0..PODS).map(|index| holder(HERE, &name(index), Some(index % GPUS), &[2]));
-    let kubelet = FakeKubelet::start(&run.join("kubelet.sock"), holders.collect());
-    let driver = Driver::new(run.join("driver"), GPUS)?;
-    let workload = cluster.gpu_agent(HERE, &driver, &kubelet).await?;
+    let mut scene = Scene::set(&cluster, pace.perf).await?;
+    let mut workload = cluster.gpu_agent(HERE, &scene.driver, &scene.kubelet).await?;
+    if let Some(root) = scene.cgroup_root() {
+        workload = workload.arg(format!("--cgroup-root={}", root.display()));
+    }
     let started = Instant::now();
     let agent = workload.start(&keeper::built(AGENT)?).await?;
     agent.wait_ready().await?;
     let ready_seconds = started.elapsed().as_secs_f64();
     let port = agent.port(AGENT_PORT)?;
-    let all_known = wait::until(LIMIT, async || {
-        let (_, text) = http_get(port, "/metrics").await?;
-        let known = text.lines().filter(|line| line.starts_with("cairn_pod_device_info{")).count();
-        ensure!(known == PODS, "{known} pods are known");
-        anyhow::Ok(())
-    });
-    all_known.await.map_err(anyhow::Error::msg)?;
+    scene.settle(port).await?;
 
-    let mut trouble = Trouble { driver, step: 0, changes: 0 };
-    watch(&agent, port, pace.every, pace.warm_up, |text| trouble.go_on(text)).await?;
-    trouble.end(port).await?;
-    let at_rest = watch(&agent, port, pace.every, pace.at_rest, |_| Ok(())).await?;
-    trouble.changes = 0;
-    let in_trouble = watch(&agent, port, pace.every, pace.in_trouble, |text| trouble.go_on(text)).await?;
-    let changes = trouble.changes;
-    trouble.end(port).await?;
+    watch(&agent, port, pace.every, pace.warm_up, async |text| scene.go_on(&text).await).await?;
+    let before = scene.settle(port).await?;
+    let at_rest = watch(&agent, port, pace.every, pace.at_rest, async |_| Ok(())).await?;
+    let (_, descriptors_before) = at_rest.descriptors_at_ends();
+    scene.changes = 0;
+    let in_trouble =
+        watch(&agent, port, pace.every, pace.in_trouble, async |text| scene.go_on(&text).await).await?;
+    let changes = scene.changes;
+    let after = scene.settle(port).await?;
+    let quiet = watch(&agent, port, Duration::from_millis(100), 10, async |_| Ok(())).await?;
+    let descriptors = [descriptors_before, quiet.descriptors_at_ends().1];
     let (scrape_milliseconds, series) = in_a_row(port).await?;
-    Ok(Measured { ready_seconds, at_rest, in_trouble, changes, scrape_milliseconds, series })
-}
-
-/// The pods of the node, and their namespace.
-fn pods() -> serde_json::Value {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
-    let pod = |index: usize| {
-        json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("pod-{index:03}"), "namespace": HERE},
-            "spec": {"nodeName": HERE, "containers": [{"name": "actor", "image": "none"}]}})
-    };
-    let items: Vec<_> = std::iter::once(namespace).chain((0..PODS).map(pod)).collect();
-    json!({"apiVersion": "v1", "kind": "List", "items": items})
-}
-
-/// Devices that are lost and come back, one after the other, each step when the agent has noticed the one before.
-struct Trouble {
-    driver: Driver,
-    step: usize,
-    changes: usize,
-}
-
-impl Trouble {
-    /// The GPU that is lost now; every other step none is.
-    fn lost(&self) -> Option<usize> {
-        (self.step % 2 == 1).then_some(self.step / 2 % GPUS)
-    }
-
-    /// Takes the next step if the agent, which says this, noticed the last.
-    fn go_on(&mut self, metrics: &str) -> Result<()> {
-        if lost(metrics) != usize::from(self.lost().is_some()) {
-            return Ok(());
-        }
-        self.changes += 1;
-        self.step += 1;
-        // by turns: it says that it is lost, or it is not there at all
-        let how = if (self.step / 2).is_multiple_of(2) { "lost" } else { "gone" };
-        self.driver.set(&self.lost().map(|gpu| format!("{how}={gpu}")).unwrap_or_default())
-    }
-
-    /// Has all devices back, and waits until the agent noticed.
-    async fn end(&mut self, port: u16) -> Result<()> {
-        self.step += self.step % 2;
-        self.driver.set("")?;
-        let back = wait::until(LIMIT, async || {
-            let (_, text) = http_get(port, "/metrics").await?;
-            if lost(&text) == 0 { Ok(()) } else { bail!("a GPU is lost") }
-        });
-        back.await.map_err(anyhow::Error::msg)
-    }
-}
-
-/// How many devices a scrape says are lost.
-fn lost(metrics: &str) -> usize {
-    let lost = |line: &&str| line.starts_with("cairn_device_health{") && line.ends_with("state=\"lost\"} 1");
-    metrics.lines().filter(lost).count()
+    let series_by_name = [before, after];
+    Ok(Measured {
+        ready_seconds,
+        at_rest,
+        in_trouble,
+        changes,
+        scrape_milliseconds,
+        series,
+        series_by_name,
+        descriptors,
+    })
 }
 
 /// Scrapes a process so many times, looking at it each time; `then` hears what it said.
@@ -219,7 +189,7 @@ async fn watch(
     port: u16,
     every: Duration,
     scrapes: usize,
-    mut then: impl FnMut(&str) -> Result<()>,
+    mut then: impl AsyncFnMut(String) -> Result<()>,
 ) -> Result<Cost> {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -231,7 +201,7 @@ async fn watch(
         let (status, text) = http_get(port, "/metrics").await?;
         ensure!(status == 200, "/metrics answers {status}: {text}");
         memory_mib.push(resident_mib(process)?);
-        then(&text)?;
+        then(text).await?;
     }
     ticks.tick().await;
     let (now, seconds) = (processor_seconds(process)?, began.elapsed().as_secs_f64());
@@ -270,11 +240,10 @@ async fn node_exporter(pace: Pace) -> Result<Measured> {
     let process = cluster.run("node-exporter", program, launch)?;
     process.wait_ready().await?;
     let ready_seconds = started.elapsed().as_secs_f64();
-    watch(&process, port, pace.every, pace.warm_up, |_| Ok(())).await?;
-    let at_rest = watch(&process, port, pace.every, pace.at_rest, |_| Ok(())).await?;
+    watch(&process, port, pace.every, pace.warm_up, async |_| Ok(())).await?;
+    let at_rest = watch(&process, port, pace.every, pace.at_rest, async |_| Ok(())).await?;
     let (scrape_milliseconds, series) = in_a_row(port).await?;
-    let in_trouble = Cost::default();
-    Ok(Measured { ready_seconds, at_rest, in_trouble, changes: 0, scrape_milliseconds, series })
+    Ok(Measured { ready_seconds, at_rest, scrape_milliseconds, series, ..Measured::default() })
 }
 
 /// Processor time: its own, and that of its children which have ended.
@@ -339,7 +308,7 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
         "# What the node agent costs: the measurement\n\n\
          A node with {PODS} pods and {GPUS} GPUs of the stand-in for NVML, on a real API server; scraped every {} s, and {IN_A_ROW}\n\
          times in a row at the end. At rest for {} s; in trouble for {} s, in which the agent noticed {} losses and returns of\n\
-         GPUs. All processes share {cores} cores. There is one profile of compilation for everything, `dev` with `opt-level = 1`.\n\n\
+         GPUs, and as many pods ended and others started. All processes share {cores} cores. There is one profile of compilation for everything, `dev` with `opt-level = 1`.\n\n\
          | | memory MiB | growth MiB | millicores, own + children's | open files, first and last | scrape, median ms | p99 ms | series | ready s |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n{}{}{}\n\
          Memory is the most that was resident; growth is that of the line that fits best, over the whole time, with its\n\
@@ -352,6 +321,35 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
         row("cairn-node-agent, at rest", &agent.at_rest, agent),
         row("cairn-node-agent, in trouble", &agent.in_trouble, agent),
         row("prometheus-node-exporter", &other.at_rest, other),
+    )
+}
+
+fn page_of_trouble(agent: &Measured) -> String {
+    let cost = &agent.in_trouble;
+    let (growth, error) = cost.growth_mib();
+    let a_minute = 60;
+    let minutes = cost.memory_mib.chunks(a_minute).zip(cost.descriptors.chunks(a_minute)).enumerate();
+    let row = |(minute, (memory, descriptors)): (usize, (&[f64], &[usize]))| {
+        let (least, most) =
+            memory.iter().fold((f64::MAX, 0.0), |(least, most), mib| (mib.min(least), mib.max(most)));
+        let open = descriptors.iter().min().copied().unwrap_or_default();
+        format!("| {} | {least:.2} | {most:.2} | {open} |\n", minute + 1)
+    };
+    let [before, after] = &agent.series_by_name;
+    let series = if before == after { "as many of each name as before" } else { "others than before" };
+    format!(
+        "# What stays of trouble: the measurement\n\n\
+         The node of [footprint.md](footprint.md), scraped every second, with the counting of what pods do with the CPUs. For ten\n\
+         minutes a GPU was lost or came back as soon as the agent had noticed the last change, which was {} times, and each time\n\
+         a pod ended and another one started.\n\n\
+         Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series} series, and\n\
+         {} open files; before it were {}.\n\n\
+         | minute | least resident MiB | most | least open files |\n|---:|---:|---:|---:|\n{}\n\
+         Made by `cairn-e2e footprint --trouble`.\n",
+        agent.changes,
+        agent.descriptors[1],
+        agent.descriptors[0],
+        minutes.map(row).collect::<String>(),
     )
 }
 

@@ -1,9 +1,10 @@
-//! Hardware that is not there, for node agents: GPUs of a stand-in for NVIDIA's driver, and a kubelet that says who
-//! holds them.
+//! Hardware that is not there, for node agents: GPUs of a stand-in for NVIDIA's driver, a kubelet that says who holds
+//! them, and the cgroups that it would make for pods.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result};
@@ -62,6 +63,7 @@ impl Driver {
 /// A kubelet's socket that says which pod holds what, until it is dropped.
 pub struct FakeKubelet {
     socket: PathBuf,
+    pods: Arc<Mutex<Vec<PodResources>>>,
     server: AbortHandle,
 }
 
@@ -69,12 +71,24 @@ impl FakeKubelet {
     /// Answers at `socket` from now on.
     pub fn start(socket: &Path, pods: Vec<PodResources>) -> Self {
         let path = socket.to_owned();
+        let pods = Arc::new(Mutex::new(pods));
+        let told = Arc::clone(&pods);
         let server = tokio::spawn(async move {
-            if let Err(error) = serve_pod_resources(&path, pods).await {
+            if let Err(error) = serve_pod_resources(&path, told).await {
                 eprintln!("a kubelet that is none: {error:#}");
             }
         });
-        Self { socket: socket.to_owned(), server: server.abort_handle() }
+        Self { socket: socket.to_owned(), pods, server: server.abort_handle() }
+    }
+
+    /// Tells of one pod more from now on.
+    pub fn add(&self, pod: PodResources) {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).push(pod);
+    }
+
+    /// Tells of a pod no more.
+    pub fn remove(&self, name: &str) {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).retain(|pod| pod.name != name);
     }
 }
 
@@ -98,4 +112,55 @@ pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> 
         cpu_ids: cpus.to_vec(),
     };
     PodResources { name: name.into(), namespace: namespace.into(), containers: vec![container] }
+}
+
+/// Cgroups as a kubelet makes them for pods, in a hierarchy below the machine's; removed when this is dropped, or when real
+/// nodes are started next, by its name.
+pub struct PodCgroups {
+    root: PathBuf,
+}
+
+impl PodCgroups {
+    /// None where the machine has no cgroup v2, or this process may not make one. `name` tells it from others of this
+    /// process.
+    pub fn make(name: &str) -> Option<Self> {
+        let is_v2 = |root: &&Path| root.join("cgroup.controllers").is_file();
+        let machine = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let root =
+            machine.iter().copied().find(is_v2)?.join(format!("cairn-e2e-{}-{name}", std::process::id()));
+        fs::create_dir_all(root.join("kubepods")).ok()?;
+        Some(Self { root })
+    }
+
+    /// What stands for the hierarchy.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Makes that of a pod.
+    pub fn add(&self, uid: &str) -> Result<()> {
+        let folder = self.of_pod(uid);
+        fs::create_dir(&folder).with_context(|| format!("cannot make the cgroup {}", folder.display()))
+    }
+
+    /// Removes that of a pod.
+    pub fn remove(&self, uid: &str) -> Result<()> {
+        let folder = self.of_pod(uid);
+        fs::remove_dir(&folder).with_context(|| format!("cannot remove the cgroup {}", folder.display()))
+    }
+
+    fn of_pod(&self, uid: &str) -> PathBuf {
+        self.root.join("kubepods").join(format!("pod{uid}"))
+    }
+}
+
+impl Drop for PodCgroups {
+    fn drop(&mut self) {
+        let kubepods = self.root.join("kubepods");
+        let pods = fs::read_dir(&kubepods).into_iter().flatten().flatten().map(|entry| entry.path());
+        for folder in pods.filter(|path| path.is_dir()).chain([kubepods, self.root.clone()]) {
+            // nobody is in it; what cannot be removed harms nobody
+            let _ = fs::remove_dir(folder);
+        }
+    }
 }

@@ -3,7 +3,12 @@
 //! Messages and services of `k8s.io/kubelet/pkg/apis/{deviceplugin/v1beta1,podresources/v1}/api.proto`, with the
 //! fields that are used here. By hand, as there are a dozen: a compiler for them would be a hundred crates.
 
-use std::{collections::HashMap, io, path::Path};
+use std::{
+    collections::HashMap,
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use anyhow::{Context, Result, anyhow};
 use futures::{Stream, StreamExt};
@@ -128,13 +133,12 @@ pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
     Ok(given.pods)
 }
 
-/// Says at `socket` what a kubelet gave to each pod, until it fails.
-pub async fn serve_pod_resources(socket: &Path, pods: Vec<PodResources>) -> Result<()> {
+/// Says at `socket` what a kubelet has given to each pod by then, until it fails.
+pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources>>>) -> Result<()> {
     let listener =
         UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
-    let given = Given { pods };
     let service = service_fn(move |request: HttpRequest<Body>| {
-        let given = given.clone();
+        let given = Given { pods: pods.lock().unwrap_or_else(PoisonError::into_inner).clone() };
         async move {
             if request.uri().path() != LIST {
                 return Ok(Status::unimplemented(request.uri().path().to_owned()).into_http());

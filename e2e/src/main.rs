@@ -54,7 +54,10 @@ enum Command {
         /// A minute instead of a quarter of an hour, with a scrape every 100 ms.
         #[arg(long)]
         short: bool,
-        /// The folder for node-agent/footprint.md [default: docs/results of the source tree]
+        /// Ten minutes of nothing but GPUs that are lost and come back, and pods that end and start: what stays of it.
+        #[arg(long, conflicts_with = "short")]
+        trouble: bool,
+        /// The folder for node-agent/footprint.md or trouble.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -126,9 +129,13 @@ async fn run(command: Command) -> Result<()> {
             let size = bench::Size { applications, actors, nodes };
             bench::run(size, &results.unwrap_or_else(bench::results)).await
         }
-        Command::Footprint { short, results } => {
+        Command::Footprint { short, trouble, results } => {
+            let results = results.unwrap_or_else(bench::results);
+            if trouble {
+                return footprint::trouble(&results).await;
+            }
             let pace = if short { footprint::Pace::SHORT } else { footprint::Pace::FULL };
-            footprint::run(pace, &results.unwrap_or_else(bench::results)).await
+            footprint::run(pace, &results).await
         }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,

@@ -1,4 +1,4 @@
-//! The measurement of the agent in little: a minute in which devices come and go all the time.
+//! The measurement of the agent in little: a minute in which devices and pods come and go all the time.
 
 use e2e::footprint::{Pace, measure};
 
@@ -9,11 +9,11 @@ const MOST_GROWTH_MIB: f64 = 1.0;
 const LEAST_CHANGES: usize = 10;
 
 #[tokio::test]
-async fn an_agent_whose_devices_come_and_go_keeps_nothing_of_them() {
+async fn an_agent_whose_devices_and_pods_come_and_go_keeps_nothing_of_them() {
     let measured = measure(Pace::SHORT).await.unwrap();
     let cost = &measured.in_trouble;
     let (growth, error) = cost.growth_mib();
-    let (first, last) = cost.descriptors_at_ends();
+    let [first, last] = measured.descriptors;
     eprintln!(
         "{} changes, growth {growth:.2} ± {error:.2} MiB, {first} descriptors and then {last}",
         measured.changes
@@ -21,4 +21,6 @@ async fn an_agent_whose_devices_come_and_go_keeps_nothing_of_them() {
     assert!(measured.changes >= LEAST_CHANGES, "only {} changes were noticed", measured.changes);
     assert!(growth - 3.0 * error < MOST_GROWTH_MIB, "{growth} ± {error} MiB: {:?}", cost.memory_mib);
     assert_eq!(first, last, "{:?}", cost.descriptors);
+    let [before, after] = &measured.series_by_name;
+    assert_eq!(before, after, "as many series of each name as before");
 }

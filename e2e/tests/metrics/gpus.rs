@@ -1,13 +1,8 @@
 //! Agents with GPUs of the stand-in for NVIDIA's driver, one of which serves a pod of an actor, too.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
 use e2e::{
     Cluster, Namespace, Process,
-    hardware::{Driver, FakeKubelet, holder},
+    hardware::{Driver, FakeKubelet, PodCgroups, holder},
     keeper,
     product::{AGENT, NAMESPACE, tree},
 };
@@ -22,7 +17,7 @@ pub struct Gpus {
     /// By name of the node.
     pub agents: Vec<(&'static str, Process)>,
     _kubelets: [FakeKubelet; 2],
-    _cgroup: Option<Cgroup>,
+    _cgroups: Option<PodCgroups>,
 }
 
 impl Gpus {
@@ -39,10 +34,13 @@ impl Gpus {
         cluster.helm(upgrade.into_iter().chain(settings)).await.unwrap();
         namespace.apply(POD).await.unwrap();
         let uid = namespace.kubectl(["get", "pod", "crop-0", "-ojsonpath={.metadata.uid}"]).await.unwrap();
-        let cgroup = Cgroup::of_pod(&uid.stdout);
+        let cgroups = PodCgroups::make("metrics");
+        if let Some(cgroups) = &cgroups {
+            cgroups.add(&uid.stdout).unwrap();
+        }
         let run = cluster.plane().state.join("run");
         // where there is no hierarchy, the agent is to say so
-        let root = cgroup.as_ref().map_or(run.as_path(), |cgroup| &cgroup.root);
+        let root = cgroups.as_ref().map_or(run.as_path(), PodCgroups::root);
 
         let crop = holder(namespace.name(), "crop-0", Some(1), &[2, 3]);
         let kubelets = [("new", vec![crop]), ("old", Vec::new())]
@@ -57,7 +55,7 @@ impl Gpus {
             process.wait_ready().await.unwrap();
             agents.push((node, process));
         }
-        Self { agents, _kubelets: kubelets, _cgroup: cgroup }
+        Self { agents, _kubelets: kubelets, _cgroups: cgroups }
     }
 
     /// The state of a collector of the agent whose pod is an actor's.
@@ -67,35 +65,5 @@ impl Gpus {
         let line = page.lines().find_map(|line| line.strip_prefix(name));
         let state = line.and_then(|line| line.split([' ', ':']).nth(1));
         state.unwrap_or_else(|| panic!("no {name} in {page}")).to_owned()
-    }
-}
-
-/// A cgroup as a kubelet makes it for a pod, in a hierarchy below the machine's; removed when this is dropped, or when real
-/// nodes are started next, by its name.
-struct Cgroup {
-    /// What stands for the hierarchy.
-    root: PathBuf,
-    pod: PathBuf,
-}
-
-impl Cgroup {
-    /// None where the machine has no cgroup v2, or this process may not make one.
-    fn of_pod(uid: &str) -> Option<Self> {
-        let is_v2 = |root: &&Path| root.join("cgroup.controllers").is_file();
-        let machine = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-        let root =
-            machine.iter().copied().find(is_v2)?.join(format!("cairn-e2e-{}-metrics", std::process::id()));
-        let pod = root.join("kubepods").join(format!("pod{uid}"));
-        fs::create_dir_all(&pod).ok()?;
-        Some(Self { root, pod })
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for folder in self.pod.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
-            // nobody is in it; what cannot be removed harms nobody
-            let _ = fs::remove_dir(folder);
-        }
     }
 }

@@ -1,0 +1,204 @@
+//! What happens on the node whose agent is measured: GPUs fall off the bus and come back, pods end and others start.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::Path,
+};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::json;
+
+use super::{GPUS, HERE, LIMIT, PODS};
+use crate::{
+    Cluster,
+    hardware::{Driver, FakeKubelet, PodCgroups, holder},
+    process::http_get,
+    wait,
+};
+
+/// How many of the pods are of actors, so that what they do with the CPUs is counted where that is wanted.
+const ACTORS: usize = 16;
+
+/// The node with all that is on it, each step when the agent has noticed the one before.
+pub(super) struct Scene {
+    /// Where its GPUs come from.
+    pub driver: Driver,
+    /// Who says which pod holds which GPU.
+    pub kubelet: FakeKubelet,
+    /// Those of actors' pods; none where nothing is to be counted, or nothing can be.
+    pub cgroups: Option<PodCgroups>,
+    api: Api<Pod>,
+    /// The names and uids of the pods, the oldest first.
+    pods: VecDeque<(String, String)>,
+    /// How many pods there have been.
+    made: usize,
+    step: usize,
+    /// How many losses and returns the agent noticed.
+    pub changes: usize,
+}
+
+impl Scene {
+    /// All pods run, and hold the GPUs by turns; no GPU is lost.
+    pub async fn set(cluster: &Cluster, counted: bool) -> Result<Self> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
+        cluster.kubectl_with(["apply", "-f-"], &namespace.to_string()).await?;
+        let run = cluster.plane().state.join("run");
+        let mut scene = Self {
+            driver: Driver::new(run.join("driver"), GPUS)?,
+            kubelet: FakeKubelet::start(&run.join("kubelet.sock"), Vec::new()),
+            cgroups: counted.then(|| PodCgroups::make("footprint")).flatten(),
+            api: Api::namespaced(cluster.client().await?, HERE),
+            pods: VecDeque::new(),
+            made: 0,
+            step: 0,
+            changes: 0,
+        };
+        for _ in 0..PODS {
+            scene.start_pod().await?;
+        }
+        Ok(scene)
+    }
+
+    /// What stands for the hierarchy of cgroups.
+    pub fn cgroup_root(&self) -> Option<&Path> {
+        self.cgroups.as_ref().map(PodCgroups::root)
+    }
+
+    async fn start_pod(&mut self) -> Result<()> {
+        let (number, name) = (self.made, format!("pod-{:04}", self.made));
+        let labels = if is_actor(number) { json!({"cairn.dev/application": HERE}) } else { json!({}) };
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+            "spec": {"nodeName": HERE, "containers": [{"name": "actor", "image": "none"}]}});
+        let made = self.api.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        let uid = made.uid().context("a pod without a uid")?;
+        if let (Some(cgroups), true) = (&self.cgroups, is_actor(number)) {
+            cgroups.add(&uid)?;
+        }
+        self.kubelet.add(holder(HERE, &name, Some(number % GPUS), &[2]));
+        self.pods.push_back((name, uid));
+        self.made += 1;
+        Ok(())
+    }
+
+    /// The pod that is there longest ends.
+    async fn end_pod(&mut self) -> Result<()> {
+        let (name, uid) = self.pods.pop_front().context("there is no pod")?;
+        self.kubelet.remove(&name);
+        self.api.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+        if let (Some(cgroups), true) = (&self.cgroups, is_actor(self.made - PODS)) {
+            cgroups.remove(&uid)?;
+        }
+        Ok(())
+    }
+
+    /// The GPU that is lost now; every other step none is.
+    fn lost(&self) -> Option<usize> {
+        (self.step % 2 == 1).then_some(self.step / 2 % GPUS)
+    }
+
+    /// Takes the next step if the agent, which says this, noticed the last.
+    pub async fn go_on(&mut self, metrics: &str) -> Result<()> {
+        if lost(metrics) != usize::from(self.lost().is_some()) {
+            return Ok(());
+        }
+        self.changes += 1;
+        self.step += 1;
+        // by turns: it says that it is lost, or it is not there at all
+        let how = if (self.step / 2).is_multiple_of(2) { "lost" } else { "gone" };
+        self.driver.set(&self.lost().map(|gpu| format!("{how}={gpu}")).unwrap_or_default())?;
+        self.end_pod().await?;
+        self.start_pod().await
+    }
+
+    /// Has all devices back, waits until the agent knows of everything that is there and of nothing else, and says how
+    /// many series of each name there are then.
+    pub async fn settle(&mut self, port: u16) -> Result<BTreeMap<String, usize>> {
+        self.step += self.step % 2;
+        self.driver.set("")?;
+        let settled = wait::until(LIMIT, async || {
+            let (_, text) = http_get(port, "/metrics").await?;
+            ensure!(lost(&text) == 0, "a GPU is lost");
+            let there: BTreeSet<_> = self.pods.iter().map(|(name, _)| name.as_str()).collect();
+            ensure!(pods_of(&text, "cairn_pod_device_info") == there, "the agent knows of other pods");
+            if text.contains("cairn_agent_collector_state{collector=\"perf_software\",state=\"ok\"} 1") {
+                let counted = pods_of(&text, "cairn_pod_cpu_task_clock_seconds_total");
+                let actors = self.pods.iter().enumerate();
+                let actors = actors.filter(|(place, _)| is_actor(self.made - PODS + place));
+                let actors: BTreeSet<_> = actors.map(|(_, (name, _))| name.as_str()).collect();
+                // on a machine with many CPUs there is no room for all
+                let known = counted.len() + left_out(&text);
+                ensure!(counted.is_subset(&actors), "the agent counts pods that are gone");
+                ensure!(known == actors.len(), "the agent counts {} of {} pods", counted.len(), actors.len());
+            }
+            anyhow::Ok(series(&text))
+        });
+        settled.await.map_err(anyhow::Error::msg)
+    }
+}
+
+/// Whether the pod that was made as this one is an actor's: always as many of those that are there.
+fn is_actor(number: usize) -> bool {
+    number % PODS < ACTORS
+}
+
+/// How many devices a scrape says are lost.
+fn lost(metrics: &str) -> usize {
+    let lost = |line: &&str| line.starts_with("cairn_device_health{") && line.ends_with("state=\"lost\"} 1");
+    metrics.lines().filter(lost).count()
+}
+
+/// The pods that have a series of this name.
+fn pods_of<'a>(metrics: &'a str, name: &str) -> BTreeSet<&'a str> {
+    let pod = |line: &'a str| {
+        let (_, rest) = line.strip_prefix(name)?.split_once("pod=\"")?;
+        Some(rest.split_once('"')?.0)
+    };
+    metrics.lines().filter_map(pod).collect()
+}
+
+/// How many pods a scrape says that there was no room for.
+fn left_out(metrics: &str) -> usize {
+    let left_out = "cairn_agent_series_dropped{limit=\"perf_pods\"} ";
+    metrics.lines().find_map(|line| line.strip_prefix(left_out)?.parse().ok()).unwrap_or(0)
+}
+
+/// How many series of each name a scrape has.
+fn series(metrics: &str) -> BTreeMap<String, usize> {
+    let mut count = BTreeMap::new();
+    for line in metrics.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        *count.entry(name.to_owned()).or_default() += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrape_says_what_is_lost_who_is_known_and_how_much_there_is() {
+        let text = "# TYPE cairn_device_health gauge\n\
+            cairn_device_health{device=\"gpu-0\",state=\"lost\"} 1\n\
+            cairn_device_health{device=\"gpu-0\",state=\"ok\"} 0\n\
+            cairn_device_health{device=\"gpu-1\",state=\"lost\"} 0\n\
+            cairn_pod_device_info{namespace=\"busy\",pod=\"pod-1\",device_id=\"a\"} 1\n\
+            cairn_agent_series_dropped{limit=\"perf_pods\"} 3\n";
+        assert_eq!((lost(text), left_out(text), left_out("")), (1, 3, 0));
+        assert_eq!(pods_of(text, "cairn_pod_device_info"), ["pod-1"].into());
+        let counted =
+            [("cairn_device_health", 3), ("cairn_pod_device_info", 1), ("cairn_agent_series_dropped", 1)];
+        assert_eq!(series(text), counted.map(|(name, count)| (name.to_owned(), count)).into());
+    }
+
+    #[test]
+    fn the_oldest_pod_goes_and_as_many_are_of_actors_as_before() {
+        let actors = |first: usize| (first..first + PODS).filter(|number| is_actor(*number)).count();
+        assert!((0..2 * PODS).all(|first| actors(first) == ACTORS));
+    }
+}
