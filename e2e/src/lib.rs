@@ -18,7 +18,7 @@
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it,
-//!   [`footprint`] its agents.
+//!   [`footprint`] its agents; [`gpus`] compares what they say with NVIDIA's own tool.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
 //! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
@@ -53,6 +53,7 @@ pub mod command;
 pub mod control_plane;
 pub mod demo;
 pub mod footprint;
+pub mod gpus;
 pub mod hardware;
 pub mod images;
 pub mod keeper;

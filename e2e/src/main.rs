@@ -1,10 +1,10 @@
 //! `cairn-e2e`: builds the tools, holds a control plane, keeps processes, shows the product.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, footprint, keeper, real_nodes};
+use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, real_nodes};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -58,6 +58,15 @@ enum Command {
         #[arg(long, conflicts_with = "short")]
         trouble: bool,
         /// The folder for node-agent/footprint.md or trouble.md [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Compare what a node agent says of this machine's GPUs with what nvidia-smi says of them.
+    Gpus {
+        /// How long to let the GPUs count energy between the two moments that are compared.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// The folder for node-agent/gpus.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -136,6 +145,9 @@ async fn run(command: Command) -> Result<()> {
             }
             let pace = if short { footprint::Pace::SHORT } else { footprint::Pace::FULL };
             footprint::run(pace, &results).await
+        }
+        Command::Gpus { seconds, results } => {
+            gpus::run(Duration::from_secs(seconds), &results.unwrap_or_else(bench::results)).await
         }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,

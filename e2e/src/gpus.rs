@@ -1,0 +1,120 @@
+//! `cairn-e2e gpus`: what the node agent says of the GPUs of this machine, beside NVIDIA's own `nvidia-smi`.
+//!
+//! The agent looks at the machine itself, as it does on a node, and is scraped as by Prometheus; it has no API server to
+//! publish to. `nvidia-smi` is asked at the same moments, `clinfo` once, if it is installed.
+
+mod agent;
+mod clinfo;
+mod smi;
+mod table;
+
+use std::{fs, io, path::Path, process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use tokio::{
+    process::Command,
+    time::{Instant, sleep_until},
+};
+
+use crate::{command, keeper, ports, process::http_get, product::AGENT, wait};
+use agent::Said;
+use smi::Gpu;
+
+/// How long the agent may take to find GPUs: the first question loads the driver's state.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Everything that was asked at one moment.
+pub struct Moment {
+    at: Instant,
+    /// What the agent exposes.
+    agent: Said,
+    /// What `nvidia-smi` lists.
+    smi: Vec<Gpu>,
+}
+
+/// Compares at two moments so far apart, prints a table, and writes `node-agent/gpus.md` into `results`.
+///
+/// From the difference between the moments comes the power of those that count energy.
+pub async fn run(apart: Duration, results: &Path) -> Result<()> {
+    let fields = smi::fields(&nvidia_smi(&["--help-query-gpu"]).await?);
+    let port = ports::free_one()?;
+    let state = tempfile::tempdir().context("cannot make a folder for the agent")?;
+    let _agent = start_agent(port, state.path())?;
+    let ready = wait::until(LIMIT, async || {
+        let (_, page) = http_get(port, "/collectors").await?;
+        ensure!(page.lines().any(|line| line.starts_with("nvml ok")), "{}", page.trim());
+        anyhow::Ok(())
+    });
+    ready.await.map_err(|seen| anyhow::anyhow!("the agent finds no driver of NVIDIA; it says:\n{seen}"))?;
+
+    let first = moment(port, &fields).await?;
+    sleep_until(first.at + apart).await;
+    let last = moment(port, &fields).await?;
+    let text = table::page(&first, &last, &opencl().await?);
+    print!("{text}");
+    let folder = results.join("node-agent");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+    let path = folder.join("gpus.md");
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// An agent of a node that no API server knows: it looks, and answers scrapes.
+fn start_agent(port: u16, state: &Path) -> Result<tokio::process::Child> {
+    let nowhere = json!({"apiVersion": "v1", "kind": "Config", "current-context": "nowhere",
+        "clusters": [{"name": "nowhere", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "nowhere", "context": {"cluster": "nowhere", "user": "nobody"}}]});
+    let kubeconfig = state.join("kubeconfig");
+    fs::write(&kubeconfig, nowhere.to_string())?;
+    let mut agent = Command::new(keeper::built(AGENT)?);
+    agent.args(["--node-name=here", "--log-level=off"]).arg(format!("--listen=127.0.0.1:{port}"));
+    agent.env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
+    agent.spawn().with_context(|| format!("cannot start {AGENT}"))
+}
+
+/// Asks both at once.
+async fn moment(port: u16, fields: &[&'static str]) -> Result<Moment> {
+    let query = format!("--query-gpu={}", fields.join(","));
+    let asked = ["--format=csv,noheader,nounits", &query];
+    let (agent, smi) = tokio::join!(http_get(port, "/metrics"), nvidia_smi(&asked));
+    let at = Instant::now();
+    Ok(Moment { at, agent: Said::read(&agent?.1), smi: smi::read(fields, &smi?)? })
+}
+
+async fn nvidia_smi(arguments: &[&str]) -> Result<String> {
+    let mut nvidia_smi = Command::new("nvidia-smi");
+    nvidia_smi.args(arguments);
+    match command::run(nvidia_smi, "").await {
+        Ok(output) => Ok(output.stdout),
+        Err(error) if is_missing(&error) => bail!(
+            "there is no nvidia-smi here: this compares the agent with it, so it needs a machine with a GPU of NVIDIA \
+             and its driver"
+        ),
+        Err(error) => Err(error),
+    }
+}
+
+/// What `clinfo` says of GPUs, by address; nothing where it is not installed.
+async fn opencl() -> Result<clinfo::Devices> {
+    let mut clinfo = Command::new("clinfo");
+    clinfo.arg("--raw");
+    match command::run(clinfo, "").await {
+        Ok(output) => Ok(clinfo::read(&output.stdout)),
+        Err(error) if is_missing(&error) => Ok(clinfo::Devices::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// An address on the PCI bus in the form that the kernel has: `nvidia-smi` writes eight digits of the domain, in capitals.
+fn normal_address(address: &str) -> String {
+    let address = address.to_lowercase();
+    match address.split_once(':') {
+        Some((domain, rest)) if domain.len() > 4 => format!("{}:{rest}", &domain[domain.len() - 4..]),
+        _ => address,
+    }
+}
