@@ -14,6 +14,7 @@ mod engine;
 mod facts;
 mod neighbourhood;
 mod partial;
+mod parting;
 mod policy;
 mod process;
 mod program;

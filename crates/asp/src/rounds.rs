@@ -7,6 +7,7 @@ use std::thread::{self, ScopedJoinHandle};
 use placement::{Answer, SolveError, Stage, StoppedBy};
 
 use crate::neighbourhood::Neighbourhoods;
+use crate::parting::{Partings, Round, movable};
 use crate::search::Search;
 
 /// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
@@ -19,6 +20,15 @@ const SHARE: u64 = 80;
 
 /// By how much that number grows while neighbourhoods do not gain.
 const IDLE: u64 = 8;
+
+/// Work of partings for each piece of the native search: about as long as one of its threads takes.
+const PARTING: u64 = 15_000;
+
+/// Pieces of a round at most where there are partings: new samples are wanted.
+const LONGEST: u64 = 2_560;
+
+/// Partings of a round at most.
+const MOST_PARTINGS: u64 = 10_000;
 
 /// Pieces after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
@@ -35,7 +45,7 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
         let searched = alternate(search, &mut |search| {
-            if bounds.is_none() && search.spent() >= LONG && movable(search) <= MOST_BOUNDED {
+            if bounds.is_none() && search.spent() >= LONG && movable(search.snapshot) <= MOST_BOUNDED {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 let over = &over;
                 let enough = move || over.load(Ordering::Relaxed) || stop();
@@ -54,12 +64,6 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
     })
 }
 
-/// Actors that can move.
-fn movable(search: &Search) -> usize {
-    let snapshot = search.snapshot;
-    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count()
-}
-
 /// Says at the end of every round that it is one.
 fn alternate<'a>(
     mut search: Search<'a>,
@@ -70,20 +74,30 @@ fn alternate<'a>(
     let start = search.snapshot.incumbent();
     let mut native = placement::Search::new(&terrain, &start, search.seed());
     native.offer(&search.best.assignment);
-    let mut neighbourhoods = Neighbourhoods::new(&search);
+    let (mut neighbourhoods, mut partings) = (Neighbourhoods::new(&search), Partings::new(&search));
     let (least, actors) = FIRST;
-    let mut pieces = least.max(movable(&search) / actors) as u64;
-    let busy = SHARE.max(movable(&search) as u64);
+    let mut pieces = least.max(movable(search.snapshot) / actors) as u64;
+    let busy = SHARE.max(movable(search.snapshot) as u64);
     let mut share = busy;
+    let mut known = search.best.vector.clone();
     loop {
-        let done = native.run(search.left().min(pieces), search.stop());
-        search.spend(done);
-        // What a clock cut short before the first piece could not be done again.
-        let gained = done > 0 && search.offer(native.best(), Stage::Local);
+        let (round, done) = run_beside(&search, &mut native, &mut partings, pieces);
+        let before_partings = search.spent();
+        let mut gained = false;
+        for (after, found) in round.found {
+            search.spend(before_partings + after - search.spent());
+            gained |= search.offer(found, Stage::Neighbourhood);
+        }
+        search.spend(before_partings + round.done - search.spent());
+        // Of what a clock cut short only the beginning could be done again: partings come first.
+        if round.is_whole {
+            search.spend(done);
+            gained |= done > 0 && search.offer(native.best(), Stage::Local);
+        }
         neighbourhoods.settle(&search);
         let before = search.best.vector.clone();
         // While the native search gains it is the faster of the two.
-        for _ in 0..if gained { 1 } else { pieces.div_ceil(share) } {
+        for _ in 0..if gained || partings.is_suited() { 1 } else { pieces.div_ceil(share) } {
             if let Some(why) = search.over() {
                 return Ok((search, why));
             }
@@ -94,10 +108,33 @@ fn alternate<'a>(
         share =
             if search.best.vector < before { (share / 2).max(busy) } else { (share * 2).min(busy * IDLE) };
         native.offer(&search.best.assignment);
+        partings.begin(&search, search.best.vector < known, &native);
+        known.clone_from(&search.best.vector);
         after_each(&search);
         if let Some(why) = search.over() {
             return Ok((search, why));
         }
-        pieces *= 2;
+        pieces = (pieces * 2).min(if partings.is_suited() { LONGEST } else { u64::MAX });
     }
+}
+
+/// Runs so many pieces of the native search, and beside it partings that take about as long as one of its threads; as if
+/// these came first.
+fn run_beside(
+    search: &Search,
+    native: &mut placement::Search,
+    partings: &mut Partings,
+    pieces: u64,
+) -> (Round, u64) {
+    let (left, stop) = (search.left(), search.stop());
+    if left < pieces + MOST_PARTINGS || !partings.is_worth_while() {
+        let round = partings.run(left.min(MOST_PARTINGS), pieces * PARTING, stop);
+        let done = if round.is_whole { native.run(pieces.min(left - round.done), stop) } else { 0 };
+        return (round, done);
+    }
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| partings.run(MOST_PARTINGS, pieces * PARTING, stop));
+        let done = native.run(pieces, stop);
+        (beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), done)
+    })
 }

@@ -55,7 +55,7 @@ pub(crate) fn branch(search: &mut Search) -> Verdict {
     let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
     let limits = branch::Limits { work: BRANCH_WORK, stop };
     let mut agreed = true;
-    let verdict = branch::solve(snapshot, &start, &limits, &mut |assignment| {
+    let solved = branch::solve(snapshot, &start, &limits, &mut |assignment| {
         search.spend(1);
         agreed &= search.offer(assignment, Stage::Whole);
         search.left() > 0
@@ -64,7 +64,7 @@ pub(crate) fn branch(search: &mut Search) -> Verdict {
         tracing::warn!("branch and bound took something for better that is not; its proof does not count");
         return Verdict::Open;
     }
-    match verdict {
+    match solved.map(|solved| solved.verdict) {
         Some(branch::Verdict::Proven) => {
             search.spend(1);
             Verdict::Proven

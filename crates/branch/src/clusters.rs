@@ -2,7 +2,7 @@
 
 use crate::cover::Cover;
 use crate::model::{Model, ones};
-use crate::prices::{Prices, price};
+use crate::prices::price;
 use crate::tree::Halt;
 
 /// More clusters than this are not written down.
@@ -125,11 +125,8 @@ impl Problem {
         }
         *left = left.checked_sub(clusters.len() as u64).ok_or(Halt::TooMuch)?;
         clusters.retain(|cluster| ones(cluster.members).all(|one| self.friends[one] & !cluster.members == 0));
-        let Prices { prices, dearest, .. } = match price(self, &clusters, target, left, stop)? {
-            Some(prices) => prices,
-            None => return Ok(None),
-        };
-        let mut cover = Cover::new(&clusters, &prices, dearest, self.units, target);
+        let Some(prices) = price(self, &clusters, target, left, stop)? else { return Ok(None) };
+        let mut cover = Cover::new(&clusters, prices, self.units, target);
         cover.search(all, left, stop)?;
         Ok(cover.best().map(|(value, clusters)| Parted { cost: self.base - value, clusters }))
     }

@@ -2,7 +2,7 @@
 
 use crate::clusters::Cluster;
 use crate::model::ones;
-use crate::prices::{GRAIN, beyond};
+use crate::prices::{GRAIN, Prices, beyond};
 use crate::tree::Halt;
 
 /// Between two looks at the clock.
@@ -21,7 +21,7 @@ pub(crate) struct Cover {
     /// By item: the clusters of which it is the first, those that keep most beyond their prices first.
     first: Vec<Vec<Candidate>>,
     prices: Vec<i64>,
-    dearest: i64,
+    excess: i64,
     units: usize,
     /// A parting must keep so much.
     target: i64,
@@ -32,23 +32,24 @@ pub(crate) struct Cover {
 
 impl Cover {
     /// Keeps those clusters that a parting with `target` can have.
-    pub fn new(clusters: &[Cluster], prices: &[i64], dearest: i64, units: usize, target: i64) -> Self {
+    pub fn new(clusters: &[Cluster], prices: Prices, units: usize, target: i64) -> Self {
+        let Prices { each: prices, excess, .. } = prices;
         let units = units.min(prices.len());
         let mut cover = Self {
             first: prices.iter().map(|_| Vec::new()).collect(),
-            prices: prices.to_vec(),
-            dearest,
+            prices,
+            excess,
             units,
             target,
             best: None,
             chosen: Vec::new(),
             steps: 0,
         };
-        let slack = cover.slack(0, prices.iter().sum(), units);
+        let slack = cover.slack(0, cover.prices.iter().sum(), units);
         for cluster in clusters {
-            let beyond = beyond(cluster, prices);
-            if beyond >= dearest - slack {
-                let prices = ones(cluster.members).map(|member| prices[member]).sum();
+            let beyond = beyond(cluster, &cover.prices);
+            if beyond >= excess - slack {
+                let prices = ones(cluster.members).map(|member| cover.prices[member]).sum();
                 let first = cluster.members.trailing_zeros() as usize;
                 cover.first[first].push(Candidate { cluster: *cluster, beyond, prices });
             }
@@ -63,7 +64,7 @@ impl Cover {
     /// By how much a parting can stay below what prices allow, with so much kept, open and so many units left.
     fn slack(&self, kept: i64, open: i64, units: usize) -> i64 {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
-        kept * GRAIN + open + self.dearest.saturating_mul(units) - self.target.saturating_mul(GRAIN)
+        kept * GRAIN + open + self.excess.saturating_mul(units) - self.target.saturating_mul(GRAIN)
     }
 
     /// What was found: how much it keeps, and the clusters.
@@ -109,7 +110,7 @@ impl Cover {
             let Candidate { cluster, beyond, prices } = &self.first[first][position];
             let (cluster, prices) = (*cluster, *prices);
             // A better one may have been found meanwhile.
-            if *beyond < self.dearest - self.slack(kept, open, units) {
+            if *beyond < self.excess - self.slack(kept, open, units) {
                 break;
             }
             self.steps += 1;

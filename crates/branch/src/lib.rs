@@ -17,4 +17,4 @@ mod model;
 mod prices;
 mod tree;
 
-pub use tree::{Limits, Verdict, solve};
+pub use tree::{Limits, Solved, Verdict, solve};

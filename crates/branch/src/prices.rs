@@ -20,9 +20,10 @@ const EPSILON: f64 = 1e-9;
 
 /// Prices of items, in parts of a cost.
 pub(crate) struct Prices {
-    pub prices: Vec<i64>,
+    /// By item.
+    pub each: Vec<i64>,
     /// The most that a cluster keeps beyond the prices of its members; at least 0.
-    pub dearest: i64,
+    pub excess: i64,
     /// What a parting keeps at most.
     bound: i64,
 }
@@ -69,11 +70,11 @@ fn judge(duals: &[f64], clusters: &[Cluster], units: usize) -> Prices {
     // No price decides anything beyond this, and sums of them fit.
     let prices: Vec<i64> = prices.into_iter().map(|price| price.clamp(-(1 << 55), 1 << 55)).collect();
     let beyond = |cluster: &Cluster| beyond(cluster, &prices);
-    let dearest = clusters.iter().map(beyond).max().unwrap_or(0).max(0);
+    let excess = clusters.iter().map(beyond).max().unwrap_or(0).max(0);
     let units = i64::try_from(units.min(prices.len())).unwrap_or(i64::MAX);
     let bound =
-        prices.iter().copied().fold(0i64, i64::saturating_add).saturating_add(dearest.saturating_mul(units));
-    Prices { prices, dearest, bound }
+        prices.iter().copied().fold(0i64, i64::saturating_add).saturating_add(excess.saturating_mul(units));
+    Prices { each: prices, excess, bound }
 }
 
 /// What a cluster keeps beyond the prices of its members.
@@ -106,10 +107,10 @@ impl Simplex {
         let rows = items + 1;
         let scale = clusters.iter().map(|cluster| cluster.value.abs()).max().unwrap_or(0).max(1) as f64;
         let mut inverse = vec![vec![0.0; rows]; rows];
-        for item in 0..items {
-            inverse[item][item] = 1.0;
-            inverse[items][item] = 1.0;
+        for (item, row) in inverse.iter_mut().enumerate().take(items) {
+            row[item] = 1.0;
         }
+        inverse[items].fill(1.0);
         inverse[items][items] = -1.0;
         // Sums that are a little off keep the method from going in circles.
         let sums: Vec<f64> =

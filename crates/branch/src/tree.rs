@@ -25,6 +25,15 @@ pub enum Verdict {
     Stopped,
 }
 
+/// What came of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solved {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Steps of work that it took.
+    pub work: u64,
+}
+
 /// Why a part of the search ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
@@ -45,18 +54,19 @@ pub fn solve(
     start: &Assignment,
     limits: &Limits,
     found: &mut dyn FnMut(Assignment) -> bool,
-) -> Option<Verdict> {
+) -> Option<Solved> {
     let model = Model::new(snapshot, start)?;
     let best = model.start.unwrap_or(LARGEST + 1);
     let mut tree = Tree { model: &model, start, best, left: limits.work, limits, found, is_open: false };
     let ended = tree.look(Part::whole(&model));
-    Some(match ended {
+    let verdict = match ended {
         // There may be better ones that leave actors out, or overload units.
         Ok(()) if tree.is_open || tree.best > LARGEST => Verdict::Open,
         Ok(()) => Verdict::Proven,
         Err(Halt::Stopped) => Verdict::Stopped,
         Err(Halt::TooMuch) => Verdict::Open,
-    })
+    };
+    Some(Solved { verdict, work: limits.work - tree.left })
 }
 
 struct Tree<'a> {
@@ -105,9 +115,11 @@ impl Tree<'_> {
             least.sort_unstable();
             let regret = i128::from(least[1] - least[0]);
             let class = part.domains[item].trailing_zeros() as usize;
-            let ties = self.model.items[item].ties.iter();
-            let tied = ties.map(|&(_, tie)| i128::from(self.model.exposure(&self.model.ties[tie], class)));
-            (4 * regret + tied.sum::<i128>(), std::cmp::Reverse(item))
+            let exposures = self.model.items[item]
+                .ties
+                .iter()
+                .map(|&(_, tie)| self.model.exposure(&self.model.ties[tie], class));
+            (4 * regret + exposures.map(i128::from).sum::<i128>(), std::cmp::Reverse(item))
         };
         open.max_by_key(weight)
     }

@@ -37,13 +37,13 @@ fn what_is_proven_is_the_optimum() {
         let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
         let mut best = start.clone();
         let limits = branch::Limits { work: u64::MAX, stop: &|| false };
-        let verdict = branch::solve(&snapshot, &start, &limits, &mut |better| {
+        let solved = branch::solve(&snapshot, &start, &limits, &mut |better| {
             assert_eq!(snapshot.violations(&better), [], "in {}", snapshot.write());
             assert!(vector(&snapshot, &better) < vector(&snapshot, &best), "in {}", snapshot.write());
             best = better;
             true
         });
-        if verdict == Some(branch::Verdict::Proven) {
+        if solved.is_some_and(|solved| solved.verdict == branch::Verdict::Proven) {
             let optimum = Exhaustive.solve(&snapshot, &Budget::effort(None, 0)).unwrap().assignment;
             assert_eq!(vector(&snapshot, &best), vector(&snapshot, &optimum), "in {}", snapshot.write());
             proven += 1;

@@ -207,6 +207,17 @@ impl<'t> Search<'t> {
         self.best.assignment.clone()
     }
 
+    /// Where one of the walks would come to rest in a hurry, if that is lawful: the walks that this number counts through
+    /// are those that look for the best from different sides.
+    pub fn sample(&self, number: usize) -> Option<Assignment> {
+        let various = if self.ladder.is_some() { self.walkers.len().div_ceil(2) } else { self.walkers.len() };
+        let walker = &self.walkers[number % various];
+        let places = walker.quenched()?;
+        let model = walker.walk.layout.model;
+        let found = model.assignment(&places);
+        model.snapshot.violations(&found).is_empty().then_some(found)
+    }
+
     /// Tells the walks of something better, found elsewhere.
     pub fn offer(&mut self, assignment: &Assignment) {
         self.best.offer(assignment.clone());
