@@ -36,6 +36,9 @@ pub enum Command {
     /// Looks with OpenCL, for the agent; the answer is JSON on standard output.
     #[command(name = crate::hardware::PROBE_OPENCL, hide = true)]
     ProbeOpencl,
+    /// Tries NVIDIA's library, for the agent; question and answer are JSON on standard input and output.
+    #[command(name = crate::hardware::PROBE_NVML, hide = true)]
+    ProbeNvml,
 }
 
 /// What is printed, and how.

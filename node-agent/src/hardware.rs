@@ -20,3 +20,6 @@ pub const PROBE_HWLOC: &str = "probe-hwloc";
 
 /// The hidden subcommand that looks with OpenCL.
 pub const PROBE_OPENCL: &str = "probe-opencl";
+
+/// The hidden subcommand that tries NVIDIA's library.
+pub const PROBE_NVML: &str = "probe-nvml";

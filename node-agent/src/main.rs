@@ -22,7 +22,7 @@ mod roster;
 mod source;
 mod topology;
 
-use std::{convert::Infallible, io, path::PathBuf, process::ExitCode};
+use std::{convert::Infallible, ffi::OsString, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use kube::{Api, Client, runtime::reflector::store};
@@ -37,7 +37,7 @@ use crate::{
     agent::Agent,
     allocations::{ASK_EVERY, Allocations},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
-    hardware::{child, hwloc, opencl},
+    hardware::{child, hwloc, nvml::trial, opencl},
     metrics::{CollectorState, Metrics},
     perf::Perf,
     podresources::Kubelet,
@@ -84,6 +84,10 @@ fn main() -> ExitCode {
             child::answer(Some(hwloc::MEMORY), |machine| hwloc::answer(&machine)).map_err(StartError::Output)
         }
         Some(Command::ProbeOpencl) => child::answer(None, |()| opencl::answer()).map_err(StartError::Output),
+        Some(Command::ProbeNvml) => {
+            child::answer(None, |file: Option<OsString>| trial::answer(file.as_ref()))
+                .map_err(StartError::Output)
+        }
         Some(Command::Topology(what)) => show(what),
         None => run_agent(args),
     };

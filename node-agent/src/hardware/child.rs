@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The most that a child may say.
@@ -146,6 +146,8 @@ pub fn answer<I: DeserializeOwned, T: Serialize>(
     memory: Option<u64>,
     mut look: impl FnMut(I) -> Answer<T>,
 ) -> io::Result<()> {
+    // A driver that hangs would keep this process for ever after the agent has ended.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     if let Some(bytes) = memory {
         // Whoever is killed for using too much may take the whole container along: it is refused the memory instead.
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };

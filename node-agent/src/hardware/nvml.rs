@@ -2,10 +2,12 @@
 
 mod counters;
 mod gpus;
+mod library;
 mod state;
+pub mod trial;
 mod xids;
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use crds::{Device, Link};
 
@@ -15,6 +17,8 @@ use super::{
 };
 use crate::{metrics::CollectorState, source::Collector};
 
+use library::Library;
+use state::State;
 pub use state::Trouble;
 use xids::Xids;
 
@@ -51,22 +55,27 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Loads nothing yet; `library` is the file to load, by default the one that the system's loader finds.
-    pub fn new(library: Option<OsString>) -> Self {
-        let mut state = state::State::new(library.clone());
-        // From when the driver first says what there is.
-        let mut xids = None;
-        let worker = Worker::start("nvml", LIMIT, move |question| match question {
-            Question::Devices => {
-                let found = state.ask(gpus::read);
-                if found.is_ok() {
-                    xids.get_or_insert_with(|| Xids::watch(library.clone()));
+    /// Begins to try and to load the library in this file, by default the one that the system's loader finds.
+    ///
+    /// Whoever asks before that is done waits for it, within the limit.
+    pub fn new(file: Option<OsString>) -> Self {
+        let worker = Worker::start("nvml", LIMIT, move || {
+            let library = Arc::new(Library::new(file));
+            let mut state = State::new(Arc::clone(&library));
+            // From when the driver first says what there is.
+            let mut xids = None;
+            move |question| match question {
+                Question::Devices => {
+                    let found = state.ask(gpus::read);
+                    if found.is_ok() {
+                        xids.get_or_insert_with(|| Xids::watch(Arc::clone(&library)));
+                    }
+                    Answer::Devices(found)
                 }
-                Answer::Devices(found)
-            }
-            Question::Counters => {
-                let readings = state.ask(|nvml| counters::read(nvml, xids.as_ref()));
-                Answer::Counters(readings.unwrap_or_default())
+                Question::Counters => {
+                    let readings = state.ask(|nvml| counters::read(nvml, xids.as_ref()));
+                    Answer::Counters(readings.unwrap_or_default())
+                }
             }
         });
         Self { worker: worker.ok() }

@@ -37,17 +37,18 @@ pub enum Silence {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// Starts the thread; `limit` is how long who asks will wait.
+    /// Starts the thread, which first makes ready to answer; `limit` is how long who asks will wait.
     ///
     /// Fails when the system gives no more threads.
-    pub fn start(
+    pub fn start<F: FnMut(Q) -> A>(
         name: &str,
         limit: Duration,
-        mut answer: impl FnMut(Q) -> A + Send + 'static,
+        make_ready: impl FnOnce() -> F + Send + 'static,
     ) -> std::io::Result<Self> {
         let (questions, asked) = channel();
         let (said, answers) = channel();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let mut answer = make_ready();
             for question in asked {
                 let answer = catch_unwind(AssertUnwindSafe(|| answer(question))).ok();
                 if said.send(answer).is_err() {
@@ -98,7 +99,7 @@ mod tests {
             }
             question * 10
         };
-        let worker = Worker::start("test", Duration::from_millis(20), answer).unwrap();
+        let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
         // On a machine that is busy or stopped for a while, any answer may come late: it is asked again.
         let insist = |question| {
             loop {
@@ -120,9 +121,11 @@ mod tests {
 
     #[test]
     fn a_panic_is_no_answer_and_not_the_end() {
-        let worker = Worker::start("test", Duration::from_mins(1), |question: u32| {
-            assert!(question != 0, "nothing to divide by");
-            10 / question
+        let worker = Worker::start("test", Duration::from_mins(1), || {
+            |question: u32| {
+                assert!(question != 0, "nothing to divide by");
+                10 / question
+            }
         });
         let worker = worker.unwrap();
         assert_eq!(worker.ask(0), Err(Silence::Panicked));

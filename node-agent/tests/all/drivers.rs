@@ -150,6 +150,32 @@ fn a_driver_that_hangs_holds_up_nobody_else() {
     assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{text}");
 }
 
+#[test]
+fn a_driver_that_crashes_takes_nobody_along() {
+    for moment in ["start", "memory", "events"] {
+        let text = h100s(&format!("gpus=8 crash={moment}"), &stub("nvml"), &["--counters"]);
+        let words = "(nvml error: a library crashed: the process that looked ended by signal: 11 (SIGSEGV)";
+        let what_to_do =
+            "(see `dmesg`, and whether `nvidia-smi -q` ends well); it is tried again within 120s";
+        assert!(text.contains(words) && text.contains(what_to_do), "{moment}: {text}");
+        assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{moment}: {text}");
+        assert!(!text.contains("memory_used_bytes"), "{moment}: {text}");
+    }
+}
+
+#[test]
+fn a_trial_of_the_driver_says_whether_it_can_be_loaded() {
+    let ask = |condition| {
+        let mut command = program();
+        command.arg("probe-nvml").env("CAIRN_STUB_NVML", condition);
+        let (well, answer) =
+            probe(command, &serde_json::to_string(&Some(stub("nvml").into_os_string())).unwrap());
+        format!("{condition}: {}, {answer}", if well { "came through" } else { "is gone" })
+    };
+    let conditions = ["gpus=8", "mig=1 old", "lost=1", "garbage", "no-driver", "mismatch", "crash=events"];
+    insta::assert_snapshot!(conditions.map(ask).join("\n"));
+}
+
 /// The lines that a program prints, as they come.
 struct Lines {
     child: Child,
@@ -189,6 +215,15 @@ impl Lines {
     }
 }
 
+/// The program that prints the machine with eight H100 whenever it changes, with the stub in the condition in this file.
+fn watch(condition: &Path) -> std::process::Command {
+    let mut command = program();
+    command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
+    command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
+    command.env("CAIRN_STUB_NVML", format!("@{}", condition.display()));
+    command
+}
+
 impl Drop for Lines {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -197,15 +232,22 @@ impl Drop for Lines {
 }
 
 #[test]
+fn a_driver_that_crashed_is_tried_again_and_used_when_it_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let condition = folder.path().join("condition");
+    fs::write(&condition, "gpus=8 crash=start").unwrap();
+    let lines = Lines::of(watch(&condition));
+    lines.wait("it crashes", |text| text.contains("(nvml error: a library crashed"));
+    fs::write(&condition, "gpus=8").unwrap();
+    lines.wait("it is mended", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
+}
+
+#[test]
 fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let condition = folder.path().join("condition");
     fs::write(&condition, "gpus=8").unwrap();
-    let mut command = program();
-    command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
-    command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
-    command.env("CAIRN_STUB_NVML", format!("@{}", condition.display()));
-    let lines = Lines::of(command);
+    let lines = Lines::of(watch(&condition));
     let speaks = format!("{SECOND} energy_joules");
     let end = "gpu-0000:48:00.0 memory_used_bytes";
     lines.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
@@ -239,13 +281,19 @@ fn opencl_of(library: &Path, condition: &str) -> (bool, Value) {
     let mut command = program();
     command.arg("probe-opencl").env("OPENCL_DYLIB_PATH", library).env("CAIRN_STUB_OPENCL", condition);
     command.env("LD_LIBRARY_PATH", library.parent().expect("a file is in a folder"));
+    probe(command, "null")
+}
+
+/// Whether a process that looks came through, and what it answered to this question.
+fn probe(mut command: std::process::Command, question: &str) -> (bool, Value) {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), b"null").expect("it listens");
+    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), question.as_bytes())
+        .expect("it listens");
     let output = child.wait_with_output().expect("it ends");
     (output.status.success(), serde_json::from_slice(&output.stdout).unwrap_or_default())
 }

@@ -1,19 +1,15 @@
-//! The library itself: loaded when it is there, tried again now and then when it is not.
+//! What the thread that asks NVML has, and why NVML may say nothing.
 
-use std::{
-    ffi::OsString,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use nvml_wrapper::{Nvml, error::NvmlError};
+use serde::{Deserialize, Serialize};
 
+use super::library::Library;
 use crate::metrics::CollectorState;
 
-/// How often it is tried to load what could not be loaded: a driver may be installed while the agent runs.
-const TRY_EVERY: Duration = Duration::from_secs(10);
-
 /// Why NVML says nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Trouble {
     /// The library is not there.
     NoLibrary(String),
@@ -74,53 +70,28 @@ impl From<NvmlError> for Trouble {
 
 /// What the thread that asks NVML has.
 pub struct State {
-    library: Option<OsString>,
+    library: Arc<Library>,
     nvml: Option<Nvml>,
-    /// Why it is not there, and when that was found.
-    trouble: Option<(Trouble, Instant)>,
 }
 
 impl State {
-    pub fn new(library: Option<OsString>) -> Self {
-        Self { library, nvml: None, trouble: None }
+    pub fn new(library: Arc<Library>) -> Self {
+        // Whatever is wrong, who asks is told.
+        let nvml = library.load().ok();
+        Self { library, nvml }
     }
 
     /// Asks NVML, loading it first where that may have become possible.
     pub fn ask<A>(&mut self, ask: impl FnOnce(&Nvml) -> Result<A, NvmlError>) -> Result<A, Trouble> {
-        if self.nvml.is_none() {
-            if let Some((trouble, since)) = &self.trouble
-                && since.elapsed() < TRY_EVERY
-            {
-                return Err(trouble.clone());
-            }
-            match load(self.library.as_ref()) {
-                Ok(nvml) => (self.nvml, self.trouble) = (Some(nvml), None),
-                Err(error) => {
-                    let trouble = Trouble::from(error);
-                    self.trouble = Some((trouble.clone(), Instant::now()));
-                    return Err(trouble);
-                }
-            }
+        let nvml = match self.nvml.take() {
+            Some(nvml) => nvml,
+            None => self.library.load()?,
+        };
+        let answer = ask(&nvml);
+        // A driver that was unloaded or replaced is loaded anew the next time.
+        if !answer.as_ref().is_err_and(|error| self.library.doubts_after(error)) {
+            self.nvml = Some(nvml);
         }
-        let Some(nvml) = &self.nvml else { return Err(Trouble::NoDriver) };
-        ask(nvml).map_err(|error| {
-            // A driver that was unloaded or replaced is loaded anew the next time.
-            if matches!(
-                error,
-                NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch
-            ) {
-                self.nvml = None;
-            }
-            error.into()
-        })
-    }
-}
-
-/// Loads a library, by default the one that the system's loader finds.
-pub fn load(library: Option<&OsString>) -> Result<Nvml, NvmlError> {
-    match library {
-        Some(library) => Nvml::builder().lib_path(library).init(),
-        // The name without a version is there only where programs are compiled.
-        None => Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init(),
+        Ok(answer?)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
     thread,
     time::Duration,
@@ -16,7 +15,7 @@ use nvml_wrapper::{
 };
 use tracing::warn;
 
-use super::{gpus::place, state::load};
+use super::{gpus::place, library::Library};
 
 /// How long an event is waited for before it is seen which GPUs there are.
 const WAIT_MILLISECONDS: u32 = 2000;
@@ -35,13 +34,13 @@ impl Xids {
     /// Watches the GPUs that are there, before it returns, and those that come.
     ///
     /// On a thread of its own, with the library loaded once more: waiting keeps whoever waits.
-    pub fn watch(library: Option<OsString>) -> Self {
+    pub fn watch(library: Arc<Library>) -> Self {
         let counts = Arc::new(Counts::default());
         let (ready, is_ready) = mpsc::channel();
         let weak = Arc::downgrade(&counts);
         let thread = thread::Builder::new().name("nvml-events".to_owned()).stack_size(256 * 1024);
         // A system that gives no thread gives no counts.
-        if thread.spawn(move || follow(library.as_ref(), &weak, ready)).is_ok() {
+        if thread.spawn(move || follow(&library, &weak, ready)).is_ok() {
             // It is ready, or it has failed and will try again.
             let _ = is_ready.recv();
         }
@@ -59,12 +58,17 @@ fn lock(counts: &Counts) -> MutexGuard<'_, BTreeMap<String, u64>> {
 }
 
 /// Counts until nobody wants to know; `ready` goes when the first GPUs are watched, or cannot be.
-fn follow(library: Option<&OsString>, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
+fn follow(library: &Library, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
     let mut ready = Some(ready);
     while counts.strong_count() > 0 {
-        if let Ok(nvml) = load(library) {
-            // Whatever is wrong with the driver, who asks for devices says it.
-            while counts.strong_count() > 0 && count(&nvml, counts, &mut ready).is_ok() {}
+        if let Ok(nvml) = library.load() {
+            while counts.strong_count() > 0 {
+                // Whatever is wrong with the driver, who asks for devices says it.
+                if let Err(error) = count(&nvml, counts, &mut ready) {
+                    library.doubts_after(&error);
+                    break;
+                }
+            }
         }
         ready = None;
         thread::sleep(TRY_EVERY);
@@ -117,7 +121,7 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
 }
 
 /// The GPUs that can tell of XID errors, by their ids.
-fn tellers(nvml: &Nvml) -> Result<Vec<(String, Device<'_>)>, NvmlError> {
+pub fn tellers(nvml: &Nvml) -> Result<Vec<(String, Device<'_>)>, NvmlError> {
     let gpus = (0..nvml.device_count()?).filter_map(|index| nvml.device_by_index(index).ok());
     let can = |gpu: &Device<'_>| {
         gpu.supported_event_types().is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR))

@@ -15,6 +15,7 @@
 //! | `xids=N` | GPU 1 has reported so many XID errors |
 //! | `hang` | asking for memory does not return while the word is there |
 //! | `garbage` | every value is nonsense |
+//! | `crash=start`, `crash=memory`, `crash=events` | the process ends by SIGSEGV when the library starts, is asked for memory, or for events |
 
 #![allow(non_snake_case, reason = "the names are NVIDIA's")]
 #![allow(
@@ -24,7 +25,7 @@
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_ulonglong},
-    fs, thread,
+    fs, ptr, thread,
     time::{Duration, Instant},
 };
 
@@ -150,6 +151,13 @@ impl Setting {
         self.0.split_whitespace().any(|it| it == word)
     }
 
+    /// Ends the process as a driver does that goes where no memory is.
+    fn crash_at(&self, moment: &str) {
+        if self.has(&format!("crash={moment}")) {
+            unsafe { ptr::without_provenance_mut::<u64>(8).write_volatile(0) };
+        }
+    }
+
     fn number(&self, word: &str) -> Option<usize> {
         self.0.split_whitespace().find_map(|it| it.strip_prefix(word)?.strip_prefix('=')?.parse().ok())
     }
@@ -225,6 +233,7 @@ fn pci(index: usize) -> PciInfo {
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> Return {
     let setting = Setting::now();
+    setting.crash_at("start");
     let troubles =
         [("no-driver", DRIVER_NOT_LOADED), ("denied", NO_PERMISSION), ("mismatch", LIB_RM_VERSION_MISMATCH)];
     troubles.into_iter().find(|(word, _)| setting.has(word)).map_or(SUCCESS, |(_, code)| code)
@@ -297,6 +306,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, leng
 /// Its memory: 80 GiB, a part of it taken. Of a partition, half.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory) -> Return {
+    Setting::now().crash_at("memory");
     while Setting::now().has("hang") {
         thread::sleep(Duration::from_millis(10)); // a driver that hangs
     }
@@ -527,7 +537,9 @@ pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, to: *m
 /// A set of events, of nobody yet. What happened before is not told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetCreate(to: *mut *mut Events) -> Return {
-    let told = Setting::now().number("xids").unwrap_or(0);
+    let setting = Setting::now();
+    setting.crash_at("events");
+    let told = setting.number("xids").unwrap_or(0);
     unsafe { to.write(Box::into_raw(Box::new(Events { watches: false, told }))) };
     SUCCESS
 }

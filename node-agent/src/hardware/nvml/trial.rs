@@ -1,0 +1,29 @@
+//! A trial of the library, as the whole of a process: who crashes in it takes nobody along.
+
+use std::ffi::OsString;
+
+use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
+
+use super::{counters, gpus, library::open, state::Trouble, xids::tellers};
+use crate::hardware::child::Answer;
+
+/// That the library can be loaded and asked without harm, or why it cannot be loaded.
+pub type Outcome = Result<(), Trouble>;
+
+/// What the child says that was asked to try the library in this file.
+pub fn answer(file: Option<&OsString>) -> Answer<Outcome> {
+    Answer::Found(open(file).map_err(Trouble::from).map(|nvml| ask_all(&nvml)))
+}
+
+/// Asks what the agent will ask. What is answered with an error does no harm to who asks.
+fn ask_all(nvml: &Nvml) {
+    let _ = gpus::read(nvml);
+    let _ = counters::read(nvml, None);
+    let (Ok(gpus), Ok(events)) = (tellers(nvml), nvml.create_event_set()) else { return };
+    let watched = gpus.iter().try_fold(events, |events, (_, gpu)| {
+        gpu.register_events(EventTypes::CRITICAL_XID_ERROR, events).map_err(|failed| failed.error)
+    });
+    if let Ok(events) = watched {
+        let _ = events.wait(0);
+    }
+}
