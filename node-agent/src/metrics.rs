@@ -174,11 +174,18 @@ impl Metrics {
         }
         let links = topologies.iter().map(|(node, spec)| topology::add(&mut series, node, spec)).sum();
         topology::add_dropped(&mut series, links);
-        let mut families = self.registry.gather();
-        families.extend(series.into_families());
-        families.retain(|family| !family.get_metric().is_empty());
-        families.sort_by(|one, other| one.name().cmp(other.name()));
-        TextEncoder::new().encode_to_string(&families)
+        // Sorted by name, as the others are.
+        let mut counted = self.registry.gather().into_iter().peekable();
+        let mut text = String::new();
+        let mut write = |family| TextEncoder::new().encode_utf8(&[family], &mut text);
+        for family in series.into_families() {
+            while let Some(before) = counted.next_if(|before| before.name() < family.name()) {
+                write(before)?;
+            }
+            write(family)?;
+        }
+        counted.try_for_each(write)?;
+        Ok(text)
     }
 
     fn collectors(&self) -> MutexGuard<'_, BTreeMap<String, Collector>> {

@@ -43,9 +43,10 @@ impl Series {
         self.0.values().map(|(_, series)| series.len()).sum()
     }
 
-    /// As the crate `prometheus` writes them.
-    pub fn into_families(self) -> Vec<MetricFamily> {
-        self.0.into_values().map(|(name, series)| family(name, series)).collect()
+    /// As the crate `prometheus` writes them, sorted by name, each made when it is its turn: all at once take several times
+    /// the room of the text.
+    pub fn into_families(self) -> impl Iterator<Item = MetricFamily> {
+        self.0.into_values().map(|(name, series)| family(name, series))
     }
 }
 
