@@ -33,8 +33,9 @@ const PIECES_BEFORE_ALL: u64 = 40;
 /// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
 /// answer: the best that was found before.
 ///
-/// A piece of effort is one actor that greedy looked at, one piece of the native search, one model of the whole, the proof
-/// that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts, the same on every machine.
+/// A piece of effort is one actor that greedy looked at, one piece of the native search, one better answer to the whole,
+/// the proof that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts,
+/// and every one of branch and bound after so much work, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asp {
     pub(crate) executable: PathBuf,
