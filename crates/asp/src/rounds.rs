@@ -49,7 +49,10 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 let over = &over;
                 let enough = move || over.load(Ordering::Relaxed) || stop();
-                bounds = Some(scope.spawn(move || bound::lower(snapshot, &best, &enough)));
+                bounds = Some(scope.spawn(move || {
+                    yield_to_others();
+                    bound::lower(snapshot, &best, &enough)
+                }));
             }
         });
         if searched.is_err() {
@@ -62,6 +65,15 @@ pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
         }
         Ok(search.answer(why))
     })
+}
+
+/// Has this thread run where the search leaves a processor idle, or little else: a bound says how good the answer is and
+/// makes it no better.
+fn yield_to_others() {
+    const NICE: i32 = 10;
+    if let Err(problem) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%problem, "the bound takes as much of a processor as the search");
+    }
 }
 
 /// Says at the end of every round that it is one.
