@@ -76,6 +76,7 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	$(call say,the node agent's footprint)
 	@cargo build --locked --workspace --bins --lib
 	@$(BIN)/cairn-e2e footprint
+	@$(BIN)/cairn-e2e footprint --trouble
 
 fmt: ## format the code
 	@cargo fmt --all
