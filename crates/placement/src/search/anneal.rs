@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use super::exchange::small;
-use super::layout::Layout;
+use super::layout::{Change, Layout};
+use super::leap::Leap;
 use super::model::NOWHERE;
 
 /// How many values of -ln(u) are kept.
@@ -18,6 +19,15 @@ static LOSSES: LazyLock<[f64; DRAWS]> =
 /// Random steps that the scale of losses is taken from.
 const SAMPLES: usize = 2000;
 
+/// Steps after which it is time for leaps.
+const CHUNK: u64 = 128;
+
+/// How many are tried then: whole nodes where there are zones, and groups.
+const LEAPS: (u32, u32) = (1, 4);
+
+/// The temperature above which there are none, in mean losses: nothing hangs together there.
+const HOTTEST_LEAP: f64 = 1.0;
+
 /// One walk through the placements, and the best that it has met.
 #[derive(Clone)]
 pub(crate) struct Walk<'m> {
@@ -25,6 +35,7 @@ pub(crate) struct Walk<'m> {
     best: Best,
     dice: fastrand::Rng,
     movable: Vec<u32>,
+    leap: Leap,
     draws: &'static [f64; DRAWS],
     /// Σ work above the limits, over all units.
     excess: i64,
@@ -65,6 +76,7 @@ impl<'m> Walk<'m> {
             mean_work: 1.0,
             dice: fastrand::Rng::with_seed(seed),
             movable,
+            leap: Leap::new(model.free),
             draws: &LOSSES,
         };
         (walk.scale, walk.fine) = walk.losses();
@@ -113,7 +125,6 @@ impl<'m> Walk<'m> {
 
     /// Tries so many steps, cooling evenly from one temperature to the other.
     pub fn run(&mut self, steps: u64, from: f64, to: f64) {
-        const CHUNK: u64 = 128;
         if self.movable.is_empty() {
             return;
         }
@@ -123,6 +134,9 @@ impl<'m> Walk<'m> {
         for _ in 0..chunks {
             for _ in 0..CHUNK {
                 self.step(temperature);
+            }
+            if temperature < HOTTEST_LEAP * self.scale {
+                self.try_leaps(temperature);
             }
             temperature *= factor;
         }
@@ -223,6 +237,36 @@ impl<'m> Walk<'m> {
         }
     }
 
+    fn try_leaps(&mut self, temperature: f64) {
+        let regions = &self.layout.model.regions;
+        let (of_nodes, of_groups) = LEAPS;
+        for _ in 0..if regions.has_zones { of_nodes } else { 0 } {
+            self.try_leap(temperature, Leap::between_nodes);
+        }
+        for _ in 0..if regions.has_nodes { of_groups } else { 0 } {
+            self.try_leap(temperature, Leap::between_groups);
+        }
+    }
+
+    fn try_leap(&mut self, temperature: f64, think_of: impl Fn(&mut Leap, &Layout, u32, &mut fastrand::Rng)) {
+        let item = self.movable[self.dice.usize(..self.movable.len())];
+        think_of(&mut self.leap, &self.layout, item, &mut self.dice);
+        let changes = std::mem::take(&mut self.leap.changes);
+        if let Some((gain, more)) = self.layout.gain_of_all(&changes).filter(|change| *change != (0, 0))
+            && let Some(gain) = self.judge(&changes, gain, more, temperature, |_| true)
+        {
+            let energy = self.layout.energy + gain;
+            for (item, ..) in &changes {
+                self.leave(*item);
+            }
+            self.layout.rearrange(&changes);
+            // With what figures have changed by.
+            self.layout.energy = energy;
+            self.arrive();
+        }
+        self.leap.changes = changes;
+    }
+
     /// Gives an item a place, if need be in exchange for one that counts no more.
     fn bring_in(&mut self, item: u32, unit: u32, temperature: f64) {
         if self.layout.admits(item, unit) {
@@ -261,7 +305,7 @@ impl<'m> Walk<'m> {
     #[inline]
     fn judge(
         &mut self,
-        changes: &[(u32, u32, u32)],
+        changes: &[Change],
         gain: i64,
         more: i64,
         temperature: f64,

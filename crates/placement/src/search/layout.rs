@@ -3,6 +3,10 @@
 use super::exchange::small;
 use super::figures::Figures;
 use super::model::{Model, NOWHERE};
+use super::rearrange::Notes;
+
+/// An item, where it is, and where it goes.
+pub(crate) type Change = (u32, u32, u32);
 
 /// Slack where overload is no limit.
 pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
@@ -19,15 +23,16 @@ pub(crate) struct Layout<'m> {
     slot: Vec<u32>,
     /// By unit, `dims` each: what is left. Work is counted up to capacity plus `slack`.
     pub left: Vec<i64>,
-    node_left: Vec<i64>,
+    pub node_left: Vec<i64>,
     /// Overload that each unit may have.
     pub slack: i64,
     /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
-    here: Vec<i64>,
+    pub here: Vec<i64>,
     /// By free item and unit: what it would cost there; only in worlds where that is not too much.
     costs: Option<Vec<i64>>,
     /// What is no sum over items and pairs, where the snapshot asks for such.
     figures: Option<Box<Figures<'m>>>,
+    pub notes: Notes,
     /// Everything that is weighed.
     pub energy: i64,
     /// Free actors without a place.
@@ -54,12 +59,13 @@ impl<'m> Layout<'m> {
             energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
             unplaced: model.members[..model.free].iter().map(Vec::len).sum(),
             figures,
+            notes: Notes::new(model.free, model.units),
         }
     }
 
     /// Whether anything that is no sum over items and pairs depends on these changes.
     #[inline]
-    pub fn has_figures_of(&self, changes: &[(u32, u32, u32)]) -> bool {
+    pub fn has_figures_of(&self, changes: &[Change]) -> bool {
         self.figures.as_ref().is_some_and(|figures| changes.iter().any(|(item, ..)| figures.concerns(*item)))
     }
 
@@ -75,7 +81,7 @@ impl<'m> Layout<'m> {
     }
 
     /// Has the figures follow changes of place: item, from, to. Says how energy and what is broken change.
-    pub fn try_figures(&mut self, changes: &[(u32, u32, u32)]) -> (i64, i64) {
+    pub fn try_figures(&mut self, changes: &[Change]) -> (i64, i64) {
         let Some(figures) = &mut self.figures else { return (0, 0) };
         let before = (figures.value(), figures.broken());
         for (item, from, to) in changes {
@@ -87,7 +93,7 @@ impl<'m> Layout<'m> {
     }
 
     /// Takes that back.
-    pub fn undo_figures(&mut self, changes: &[(u32, u32, u32)]) {
+    pub fn undo_figures(&mut self, changes: &[Change]) {
         let Some(figures) = &mut self.figures else { return };
         for (item, from, to) in changes {
             if figures.concerns(*item) {
@@ -97,7 +103,7 @@ impl<'m> Layout<'m> {
     }
 
     /// Whether no more rules and caps would be broken after a change.
-    pub fn keeps_rules(&mut self, changes: &[(u32, u32, u32)]) -> bool {
+    pub fn keeps_rules(&mut self, changes: &[Change]) -> bool {
         let (_, broken) = self.try_figures(changes);
         self.undo_figures(changes);
         broken <= 0
@@ -200,7 +206,7 @@ impl<'m> Layout<'m> {
 
     /// Whether all relations of the item hold with it on the unit.
     #[inline]
-    fn relates(&self, item: u32, unit: u32) -> bool {
+    pub fn relates(&self, item: u32, unit: u32) -> bool {
         self.model.relations_of(item).is_empty() || self.relates_with(item, unit, NOWHERE, NOWHERE)
     }
 
@@ -388,7 +394,7 @@ impl<'m> Layout<'m> {
     }
 
     #[inline]
-    fn change_left(&mut self, item: u32, unit: u32, sign: i64) {
+    pub fn change_left(&mut self, item: u32, unit: u32, sign: i64) {
         let model = self.model;
         let left = &mut self.left[unit as usize * model.dims..][..model.dims];
         for (left, need) in left.iter_mut().zip(model.needs(item, unit)) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::exchange::{Exchange, small};
 use super::items::Items;
+use super::regions::Regions;
 use super::weights::Weights;
 use crate::file::{Constraint, Scope};
 use crate::{Assignment, Criterion, Snapshot};
@@ -51,6 +52,7 @@ pub(crate) struct Model<'a> {
     pub node_of: Vec<u32>,
     /// By node: its units.
     pub units_of_node: Vec<Vec<u32>>,
+    pub regions: Regions,
     pub exchange: Exchange,
     /// By unit, `dims` each: work first, then slots and resources. What is left beside the fixed actors.
     pub unit_left: Vec<i64>,
@@ -110,6 +112,7 @@ impl<'a> Model<'a> {
             kinds: index.kinds.len(),
             kind_of: index.unit_kind.iter().map(|kind| small(*kind)).collect(),
             node_of: index.unit_node.iter().map(|node| small(*node)).collect(),
+            regions: Regions::new(snapshot, &nodes),
             units_of_node: nodes,
             exchange: Exchange::new(snapshot),
             unit_left: Vec::new(),
