@@ -25,6 +25,9 @@ const LEAST_WORK: u64 = 1 << 15;
 /// Actors that can move above which the native search gains more in the same time.
 const MOST_ACTORS: usize = 200;
 
+/// Nodes above which it does, as it has leaps between them.
+const MOST_NODES: usize = 3;
+
 /// What came of some partings.
 pub(crate) struct Round {
     /// How many there were.
@@ -70,7 +73,7 @@ impl<'a> Partings<'a> {
             most,
             idle: 0,
             is_done: true,
-            is_unsuited: movable(search.snapshot) > MOST_ACTORS,
+            is_unsuited: movable(search.snapshot) > MOST_ACTORS || nodes(search.snapshot) > MOST_NODES,
             samples: 0,
         }
     }
@@ -216,6 +219,11 @@ impl<'a> Partings<'a> {
 /// Actors that can move.
 pub(crate) fn movable(snapshot: &Snapshot) -> usize {
     (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count()
+}
+
+fn nodes(snapshot: &Snapshot) -> usize {
+    let nodes: BTreeSet<&str> = snapshot.file().units.iter().map(|unit| unit.node.as_str()).collect();
+    nodes.len()
 }
 
 /// One of the keys, each as likely as its weight.
