@@ -73,7 +73,7 @@ pub struct Leave<'a> {
 
 /// Improves `point` towards the optimum of the program; variables and rows that it does not know start at 0.
 ///
-/// `seen` is shown the multipliers now and then, each time for them to be judged.
+/// `seen` is shown the multipliers now and then, each time for them to be judged, and at the end unless it was stopped.
 pub fn ascend(program: &Program, point: &mut Point, leave: Leave, seen: &mut dyn FnMut(&[f64])) {
     let matrix = Matrix::new(program);
     point.values.resize(program.costs.len(), 0.0);
@@ -90,7 +90,9 @@ pub fn ascend(program: &Program, point: &mut Point, leave: Leave, seen: &mut dyn
             seen(&search.multipliers());
         }
     }
-    seen(&search.multipliers());
+    if done == leave.steps {
+        seen(&search.multipliers());
+    }
     *point = search.point();
 }
 

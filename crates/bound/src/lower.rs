@@ -97,6 +97,9 @@ fn level_bound(
             // No criterion is negative.
             best = best.max(program.proves(multipliers).map(|bound| bound.max(0)));
         });
+        if stop() {
+            return best;
+        }
         work += STEPS * coefficients;
         let found = triangles::cut(&mut relaxation, &point.values, 500 + coefficients / 20);
         let gain = best.unwrap_or(0) - before.unwrap_or(0);
