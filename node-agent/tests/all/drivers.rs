@@ -215,13 +215,31 @@ impl Lines {
     }
 }
 
-/// The program that prints the machine with eight H100 whenever it changes, with the stub in the condition in this file.
-fn watch(condition: &Path) -> std::process::Command {
-    let mut command = program();
-    command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
-    command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
-    command.env("CAIRN_STUB_NVML", format!("@{}", condition.display()));
-    command
+/// The machine with eight H100, printed whenever it changes, with the stub in a condition that changes.
+struct Watched {
+    folder: tempfile::TempDir,
+    lines: Lines,
+}
+
+impl Watched {
+    fn new(condition: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let file = folder.path().join("condition");
+        fs::write(&file, condition).expect("a file can be written");
+        let mut command = program();
+        command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
+        command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
+        command.env("CAIRN_STUB_NVML", format!("@{}", file.display()));
+        Self { folder, lines: Lines::of(command) }
+    }
+
+    fn set(&self, condition: &str) {
+        fs::write(self.folder.path().join("condition"), condition).expect("a file can be written");
+    }
+
+    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        self.lines.wait(what, wanted);
+    }
 }
 
 impl Drop for Lines {
@@ -233,42 +251,36 @@ impl Drop for Lines {
 
 #[test]
 fn a_driver_that_crashed_is_tried_again_and_used_when_it_is_mended() {
-    let folder = tempfile::tempdir().unwrap();
-    let condition = folder.path().join("condition");
-    fs::write(&condition, "gpus=8 crash=start").unwrap();
-    let lines = Lines::of(watch(&condition));
-    lines.wait("it crashes", |text| text.contains("(nvml error: a library crashed"));
-    fs::write(&condition, "gpus=8").unwrap();
-    lines.wait("it is mended", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
+    let machine = Watched::new("gpus=8 crash=start");
+    machine.wait("it crashes", |text| text.contains("(nvml error: a library crashed"));
+    machine.set("gpus=8");
+    machine.wait("it is mended", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
 }
 
 #[test]
 fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let condition = folder.path().join("condition");
-    fs::write(&condition, "gpus=8").unwrap();
-    let lines = Lines::of(watch(&condition));
+    let machine = Watched::new("gpus=8");
     let speaks = format!("{SECOND} energy_joules");
     let end = "gpu-0000:48:00.0 memory_used_bytes";
-    lines.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
+    machine.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
     let xids = format!("{SECOND} errors xid");
-    fs::write(&condition, "gpus=8 xids=2").unwrap();
-    lines.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
+    machine.set("gpus=8 xids=2");
+    machine.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
     for trouble in ["gpus=8 lost=1", "gpus=8 gone=1"] {
-        fs::write(&condition, trouble).unwrap();
-        lines.wait(trouble, |text| {
+        machine.set(trouble);
+        machine.wait(trouble, |text| {
             let is_lost = text.lines().any(|line| line.contains(SECOND) && line.ends_with("(lost)"));
             is_lost && text.contains(end) && !text.contains(&speaks)
         });
-        fs::write(&condition, "gpus=8").unwrap();
-        lines.wait("it is back", |text| {
+        machine.set("gpus=8");
+        machine.wait("it is back", |text| {
             !text.contains("(lost)") && text.contains(&speaks) && text.contains(end)
         });
     }
-    fs::write(&condition, "gpus=8 hang").unwrap();
-    lines.wait("it hangs", |text| text.contains("(nvml error") && text.contains("(unknown)"));
-    fs::write(&condition, "gpus=8").unwrap();
-    lines
+    machine.set("gpus=8 hang");
+    machine.wait("it hangs", |text| text.contains("(nvml error") && text.contains("(unknown)"));
+    machine.set("gpus=8");
+    machine
         .wait("it wakes", |text| !text.contains("(unknown)") && text.contains(&speaks) && text.contains(end));
 }
 

@@ -1,7 +1,9 @@
 //! A solver that is a program of its own: it reads a snapshot and prints a placement.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -37,6 +39,7 @@ impl External {
 
     fn ask(&self, snapshot: &Snapshot, seed: u64) -> Result<Printed, String> {
         let (program, arguments) = self.command.split_first().ok_or("no program is named")?;
+        let short = Path::new(program).file_name().map_or(program.into(), OsStr::to_string_lossy);
         let seconds = self.time.as_secs_f64().to_string();
         let mut child = Command::new(program)
             .args(arguments)
@@ -49,13 +52,13 @@ impl External {
         // A program that ends early closes the pipe; its exit status says more.
         let fed = input.write_all(snapshot.write().as_bytes());
         drop(input);
-        let output = child.wait_with_output().map_err(|problem| format!("{program} was lost: {problem}"))?;
+        let output = child.wait_with_output().map_err(|problem| format!("{short} was lost: {problem}"))?;
         if !output.status.success() {
-            return Err(format!("{program} ended with {}", output.status));
+            return Err(format!("{short} ended with {}", output.status));
         }
-        fed.map_err(|problem| format!("{program} does not read its input: {problem}"))?;
+        fed.map_err(|problem| format!("{short} does not read its input: {problem}"))?;
         serde_json::from_slice(&output.stdout)
-            .map_err(|problem| format!("what {program} printed is no placement: {problem}"))
+            .map_err(|problem| format!("what {short} printed is no placement: {problem}"))
     }
 }
 

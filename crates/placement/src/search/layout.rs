@@ -286,9 +286,8 @@ impl<'m> Layout<'m> {
     #[inline]
     fn cost_at(&self, item: u32, unit: u32, except: u32) -> (i64, i64) {
         let model = self.model;
-        let (placed, without) = model.base[item as usize];
         if unit == NOWHERE {
-            return (without, 0);
+            return (model.base[item as usize].1, 0);
         }
         if let Some(costs) = &self.costs {
             let cost = costs[item as usize * model.units + unit as usize];
@@ -300,10 +299,7 @@ impl<'m> Layout<'m> {
             let there = model.tie_cost(tie, unit, at);
             return (cost - there, if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) });
         }
-        let mut cost = placed;
-        for (wish, saved) in model.wishes(item) {
-            cost -= if *wish == unit { *saved } else { 0 };
-        }
+        let mut cost = model.cost_alone(item, unit);
         let mut left_out = 0;
         for tie in model.ties(item) {
             let at = self.place[tie.peer as usize];

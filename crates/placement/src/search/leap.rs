@@ -9,7 +9,7 @@ use super::model::NOWHERE;
 const LARGEST: usize = 16;
 
 /// A leap that is thought of.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Leap {
     /// Who would go where.
     pub changes: Vec<Change>,

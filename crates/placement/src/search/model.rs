@@ -362,6 +362,16 @@ impl<'a> Model<'a> {
         self.places[scope as usize][unit as usize]
     }
 
+    /// What a free item costs on a unit, its ties left out.
+    #[inline]
+    pub fn cost_alone(&self, item: u32, unit: u32) -> i64 {
+        let mut cost = self.base[item as usize].0;
+        for (wish, saved) in self.wishes(item) {
+            cost -= if *wish == unit { *saved } else { 0 };
+        }
+        cost
+    }
+
     /// What the pair of a tie costs at two places.
     #[inline]
     pub fn tie_cost(&self, tie: &Tie, at: u32, peer_at: u32) -> i64 {
@@ -384,12 +394,10 @@ impl<'a> Model<'a> {
         let mut costs = Vec::with_capacity(self.free * self.units);
         for item in 0..small(self.free) {
             for unit in 0..small(self.units) {
-                let saved: i64 =
-                    self.wishes(item).iter().filter(|(wish, _)| *wish == unit).map(|(_, saved)| saved).sum();
                 let fixed = self.ties(item).iter().filter(|tie| tie.peer as usize >= self.free);
                 let ties = fixed
                     .map(|tie| self.tie_cost(tie, unit, self.fixed_places[tie.peer as usize - self.free]));
-                costs.push(self.base[item as usize].0 - saved + ties.sum::<i64>());
+                costs.push(self.cost_alone(item, unit) + ties.sum::<i64>());
             }
         }
         costs

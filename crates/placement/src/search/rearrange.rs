@@ -84,10 +84,7 @@ impl Layout<'_> {
         if !self.relates(*item, *to) {
             return None;
         }
-        let mut gain = model.base[*item as usize].0 - self.here[*item as usize];
-        for (wish, saved) in model.wishes(*item) {
-            gain -= if wish == to { *saved } else { 0 };
-        }
+        let mut gain = model.cost_alone(*item, *to) - self.here[*item as usize];
         for tie in model.ties(*item) {
             let cost = model.tie_cost(tie, *to, self.place[tie.peer as usize]);
             gain += cost;

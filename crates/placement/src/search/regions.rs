@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::exchange::small;
-use super::model::NOWHERE;
 use crate::Snapshot;
 
 /// The nodes of a world, by what they consist of and by zone.
@@ -24,9 +23,8 @@ pub(crate) struct Regions {
     alike_in_zone: BTreeMap<(u32, u32), Vec<u32>>,
     /// By unit: its kind and how many of that kind come before it on its node, as a number.
     slot_of: Vec<u32>,
-    slots: usize,
-    /// By node and slot: the unit, if there is one.
-    unit_at: Vec<u32>,
+    /// By node: its slots, ascending, and the unit of each.
+    units_by_slot: Vec<Vec<(u32, u32)>>,
 }
 
 impl Regions {
@@ -35,6 +33,7 @@ impl Regions {
         let nodes = units_of_node.len();
         let mut slots: BTreeMap<(usize, usize), u32> = BTreeMap::new();
         let mut slot_of = vec![0; snapshot.units()];
+        let mut units_by_slot = Vec::with_capacity(nodes);
         let mut classes: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
         for (node, units) in units_of_node.iter().enumerate() {
             let mut on_node: BTreeMap<usize, usize> = BTreeMap::new();
@@ -45,15 +44,11 @@ impl Regions {
                 slot_of[*unit as usize] = *slots.entry((kind, *before)).or_insert(next);
                 *before += 1;
             }
-            let mut made_of: Vec<u32> = units.iter().map(|unit| slot_of[*unit as usize]).collect();
-            made_of.sort_unstable();
-            classes.entry(made_of).or_default().push(small(node));
-        }
-        let mut unit_at = vec![NOWHERE; nodes * slots.len()];
-        for (node, units) in units_of_node.iter().enumerate() {
-            for unit in units {
-                unit_at[node * slots.len() + slot_of[*unit as usize] as usize] = *unit;
-            }
+            let mut by_slot: Vec<(u32, u32)> =
+                units.iter().map(|unit| (slot_of[*unit as usize], *unit)).collect();
+            by_slot.sort_unstable();
+            classes.entry(by_slot.iter().map(|(slot, _)| *slot).collect()).or_default().push(small(node));
+            units_by_slot.push(by_slot);
         }
         let zone = |units: &Vec<u32>| units.first().map_or(0, |unit| small(index.unit_zone[*unit as usize]));
         let zone_of: Vec<u32> = units_of_node.iter().map(zone).collect();
@@ -79,9 +74,8 @@ impl Regions {
             zone_of,
             nodes_of_zone,
             alike_in_zone,
-            slots: slots.len(),
             slot_of,
-            unit_at,
+            units_by_slot,
         }
     }
 
@@ -112,8 +106,9 @@ impl Regions {
     /// The unit of a node that is to it what the given one is to its own node, if there is such a unit.
     #[inline]
     pub fn counterpart(&self, unit: u32, node: u32) -> Option<u32> {
-        let unit = self.unit_at[node as usize * self.slots + self.slot_of[unit as usize] as usize];
-        (unit != NOWHERE).then_some(unit)
+        let (units, slot) = (&self.units_by_slot[node as usize], self.slot_of[unit as usize]);
+        let found = units.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+        Some(units[found].1)
     }
 }
 
