@@ -11,10 +11,14 @@ pub(crate) const STEPS: u64 = 1_000;
 /// Pieces that walks do between two looks at the clock; all lengths are multiples of it.
 pub(crate) const ROUND: u64 = 40;
 
-/// Steps per item of the first cooling, of the longest, and of a polish.
+/// Steps per item of the first cooling, and of a polish.
 const SHORTEST: u64 = 400;
-const LONGEST: u64 = 100_000;
 const POLISH: u64 = 1_500;
+
+/// Steps of the longest cooling for each pair of items, and per item at most: in small worlds a longer one ends where it
+/// did before, and another one begun anew may not.
+const LONGEST_FOR_A_PAIR: u64 = 200;
+const LONGEST: u64 = 100_000;
 
 /// Where a cooling ends, in median losses of a random step.
 const COLD: f64 = 0.03;
@@ -30,15 +34,10 @@ pub(crate) struct Style {
 
 /// One for each walk: worlds whose parts hang together from afar want to be shaken thoroughly, and to be let pass
 /// through overload; worlds whose costs are of one kind want neither. The first coolings tell which is which.
-const STYLES: [Style; 2] = [Style { hot: 3.0, cheap: 1.8 }, Style { hot: 0.6, cheap: 11.0 }];
+const STYLES: [Style; 2] = [Style { hot: 1.2, cheap: 1.8 }, Style { hot: 0.6, cheap: 11.0 }];
 
 /// Where polishes begin, in median losses: one that gained is tried again, one that did not gives way to the next.
 const WARM: [f64; 5] = [0.2, 0.8, 3.2, 0.4, 1.6];
-
-/// Steps per item above which another long cooling seldom finds what many short polishes of the best do not, and how
-/// much longer than such a cooling is polished.
-const ENOUGH: u64 = 10_000;
-const PATIENCE: u64 = 4;
 
 /// Where the search of a placement that is there already begins: it is left no farther than need be.
 const LUKEWARM: f64 = 0.02;
@@ -168,14 +167,19 @@ impl Schedule {
         let (length, from) = (self.pieces(self.long), self.from);
         let cooling = Cooling { length, from, from_best, is_fine: self.is_warm, cheap };
         if self.is_warm {
-            self.long = (self.long * 2).min(LONGEST);
+            self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);
         } else {
-            self.polish += self.long * if self.long > ENOUGH { PATIENCE } else { 1 };
+            self.polish += self.long;
             // Walks are out of step, so that one of them has always finished a cooling lately.
-            self.long = (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(LONGEST);
+            self.long = (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(self.longest());
         }
         cooling
+    }
+
+    /// Steps per item.
+    fn longest(&self) -> u64 {
+        (LONGEST_FOR_A_PAIR * self.items).clamp(POLISH, LONGEST)
     }
 
     fn pieces(&self, steps_per_item: u64) -> u64 {
