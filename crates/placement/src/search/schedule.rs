@@ -32,9 +32,15 @@ pub(crate) struct Style {
     cheap: f64,
 }
 
-/// One for each walk: worlds whose parts hang together from afar want to be shaken thoroughly, and to be let pass
-/// through overload; worlds whose costs are of one kind want neither. The first coolings tell which is which.
-const STYLES: [Style; 2] = [Style { hot: 1.2, cheap: 1.8 }, Style { hot: 0.6, cheap: 11.0 }];
+/// The styles that walks begin with in turn: worlds whose parts hang together from afar want to be shaken thoroughly, and
+/// to be let pass through overload; worlds whose costs are of one kind want neither. The first coolings tell which is
+/// which.
+const THOROUGH: Style = Style { hot: 1.2, cheap: 1.8 };
+const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
+
+/// The thorough style of worlds with more items than so many: there is more to put in order from afar.
+const HOTTER: Style = Style { hot: 3.0, ..THOROUGH };
+const LARGE: usize = 2_000;
 
 /// Where polishes begin, in median losses: one that gained is tried again, one that did not gives way to the next.
 const WARM: [f64; 5] = [0.2, 0.8, 3.2, 0.4, 1.6];
@@ -116,8 +122,9 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// For the walk of this number; `is_warm` when it starts from a placement that is worth keeping.
     pub fn new(items: usize, walk: u32, is_warm: bool) -> Self {
+        let thorough = if items > LARGE { HOTTER } else { THOROUGH };
+        let style = if is_warm || walk.is_multiple_of(2) { thorough } else { GENTLE };
         let items = u64::from(small(items)).max(1);
-        let style = if is_warm { STYLES[0] } else { STYLES[walk as usize % STYLES.len()] };
         let (long, from) =
             if is_warm { (POLISH << walk, LUKEWARM * f64::from(1 << walk)) } else { (SHORTEST, style.hot) };
         Self {
@@ -172,7 +179,8 @@ impl Schedule {
         } else {
             self.polish += self.long;
             // Walks are out of step, so that one of them has always finished a cooling lately.
-            self.long = (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(self.longest());
+            self.long =
+                (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(self.longest());
         }
         cooling
     }
