@@ -15,9 +15,9 @@ pub(crate) const ROUND: u64 = 40;
 const SHORTEST: u64 = 400;
 const POLISH: u64 = 1_500;
 
-/// Steps of the longest cooling for each pair of items, and per item at most: in small worlds a longer one ends where it
-/// did before, and another one begun anew may not.
-const LONGEST_FOR_A_PAIR: u64 = 200;
+/// Steps per item of the longest cooling, for each item that there is, and at most: in small worlds a longer one ends
+/// where a shorter one does, and another one begun anew may not.
+const LONGEST_FOR_EACH: u64 = 200;
 const LONGEST: u64 = 100_000;
 
 /// Where a cooling ends, in median losses of a random step.
@@ -32,9 +32,9 @@ pub(crate) struct Style {
     cheap: f64,
 }
 
-/// The styles that walks begin with in turn: worlds whose parts hang together from afar want to be shaken thoroughly, and
-/// to be let pass through overload; worlds whose costs are of one kind want neither. The first coolings tell which is
-/// which.
+/// The styles that walks begin with in turn: worlds whose parts hang together from afar want to be shaken thoroughly,
+/// and to be let pass through overload; worlds whose costs are of one kind want neither. The first coolings tell which
+/// is which.
 const THOROUGH: Style = Style { hot: 1.2, cheap: 1.8 };
 const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
 
@@ -185,9 +185,9 @@ impl Schedule {
         cooling
     }
 
-    /// Steps per item.
+    /// Steps per item of the longest cooling.
     fn longest(&self) -> u64 {
-        (LONGEST_FOR_A_PAIR * self.items).clamp(POLISH, LONGEST)
+        (LONGEST_FOR_EACH * self.items).clamp(POLISH, LONGEST)
     }
 
     fn pieces(&self, steps_per_item: u64) -> u64 {
