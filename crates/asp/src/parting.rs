@@ -222,7 +222,7 @@ pub(crate) fn movable(snapshot: &Snapshot) -> usize {
 }
 
 fn nodes(snapshot: &Snapshot) -> usize {
-    let nodes: BTreeSet<&str> = snapshot.file().units.iter().map(|unit| unit.node.as_str()).collect();
+    let nodes: BTreeSet<usize> = (0..snapshot.units()).map(|unit| snapshot.node_of(unit)).collect();
     nodes.len()
 }
 

@@ -8,7 +8,8 @@ use crate::room::Rooms;
 use crate::scale::{Rounding, Scale};
 use crate::search::{Search, Task, is_exhausted};
 
-/// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world in 5 s.
+/// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world
+/// in 5 s.
 const MOST_ACTORS: usize = 32;
 
 /// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second.

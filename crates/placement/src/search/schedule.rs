@@ -38,7 +38,8 @@ pub(crate) struct Style {
 const THOROUGH: Style = Style { hot: 1.2, cheap: 1.8 };
 const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
 
-/// The thorough style of worlds with more items than so many: there is more to put in order from afar.
+/// The thorough style of worlds with more items than so many: those of 4,000 and 20,000 came to worse ends from 1.2,
+/// those of up to 1,000 to better ones.
 const HOTTER: Style = Style { hot: 3.0, ..THOROUGH };
 const LARGE: usize = 2_000;
 
