@@ -51,10 +51,9 @@ pub async fn ensure(real_nodes: bool) -> Result<Binaries> {
     ensure_in(&cache()?, &SETS.into_iter().chain(nodes).collect::<Vec<_>>()).await
 }
 
-/// Finds Prometheus, after building it if it is not in the cache.
-pub async fn ensure_prometheus() -> Result<PathBuf> {
-    let found = ensure_in(&cache()?, &[PROMETHEUS]).await?;
-    found.path(PROMETHEUS.name).map(Path::to_owned)
+/// Finds `prometheus` and `promtool`, after building them if they are not in the cache.
+pub async fn ensure_prometheus() -> Result<Binaries> {
+    ensure_in(&cache()?, &[PROMETHEUS]).await
 }
 
 /// As [`ensure`], in this cache and for these sets.

@@ -79,7 +79,7 @@ impl Job {
 impl Cluster {
     /// Starts a Prometheus that has these jobs, each for one process, and waits until it is ready.
     pub async fn prometheus(&self, jobs: &[(Job, &Process)]) -> Result<Prometheus> {
-        let program = binaries::ensure_prometheus().await?;
+        let tools = binaries::ensure_prometheus().await?;
         let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));
         fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
         let jobs = jobs.iter().map(|(job, process)| job.configuration(process));
@@ -102,7 +102,7 @@ impl Cluster {
             ports: [(port, port)].into(),
             readiness: Some((port, "/-/ready".to_owned())),
         };
-        let process = self.run("prometheus", &program, launch)?;
+        let process = self.run("prometheus", tools.path("prometheus")?, launch)?;
         process.wait_ready().await?;
         Ok(Prometheus { process })
     }
@@ -131,6 +131,12 @@ impl Prometheus {
             Ok(series)
         };
         wait::until(LIMIT, look).await.map_err(|seen| anyhow::anyhow!("{seen}"))
+    }
+
+    /// The syntax tree of an expression, as Prometheus' own parser has it; fails with what it says of a wrong one.
+    pub async fn parsed(&self, expression: &str) -> Result<Value> {
+        let mut answer = self.ask(&format!("/api/v1/parse_query?query={}", encoded(expression))).await?;
+        Ok(answer["data"].take())
     }
 
     /// The type that each family of a job was scraped with, by its name.

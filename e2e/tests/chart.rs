@@ -131,6 +131,7 @@ async fn values_that_nobody_reads_are_refused() {
         ("operator.replicas=2", "at '/operator/replicas': value must be one of 0, 1"),
         ("operator.log.format=xml", "at '/operator/log/format': value must be one of 'text', 'json'"),
         ("metrics.podMonitor.interval=15", "at '/metrics/podMonitor/interval': got number, want string"),
+        ("metrics.dashboards.create=yes", "at '/metrics/dashboards/create': got string, want boolean"),
         (
             "agent.podResources=yes",
             "at '/agent/podResources': value must be one of 'Auto', 'Enabled', 'Disabled'",

@@ -188,8 +188,11 @@ pub const NODE_SETS: [Set; 4] = [
 pub const PROMETHEUS: Set = Set {
     name: "prometheus",
     module: "github.com/prometheus/prometheus",
-    tools: &[("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")],
-    minutes: 2,
+    tools: &[
+        ("prometheus", "github.com/prometheus/prometheus/cmd/prometheus"),
+        ("promtool", "github.com/prometheus/prometheus/cmd/promtool"),
+    ],
+    minutes: 3,
     go_mod: pinned!("prometheus", "go.mod"),
     go_sum: pinned!("prometheus", "go.sum"),
     // targets are named in the configuration: without the clients of thirty clouds it is half as large

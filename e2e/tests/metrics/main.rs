@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod alerts;
+mod dashboards;
 mod gpus;
+mod queries;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -68,14 +71,24 @@ fn is_elsewhere(name: &str) -> bool {
         || (name.starts_with("cairn_device_") && !DESCRIBED.contains(&name))
 }
 
-/// Name and kind of each row of a table of `docs/metrics.md`.
-fn documented(table: &str) -> BTreeMap<String, String> {
+/// What a row of a table of `docs/metrics.md` says of a name.
+struct Documented {
+    kind: String,
+    labels: Vec<String>,
+}
+
+/// Each row of a table of `docs/metrics.md`, by name.
+fn documented(table: &str) -> BTreeMap<String, Documented> {
     let text = fs::read_to_string(tree("docs/metrics.md")).unwrap();
     let (_, rest) = text.split_once(&format!("<!-- {table}:")).unwrap();
     let (rows, _) = rest.split_once("<!-- end -->").unwrap();
-    let cells =
-        rows.lines().filter(|row| row.starts_with("| `")).map(|row| row.split(" | ").collect::<Vec<_>>());
-    cells.map(|cells| (cells[0].trim_matches(['|', ' ', '`']).to_owned(), cells[1].to_owned())).collect()
+    let rows = rows.lines().filter(|row| row.starts_with("| `"));
+    let parse = |row: &str| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let labels = cells[4].split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        (cells[1].trim_matches('`').to_owned(), Documented { kind: cells[2].to_owned(), labels })
+    };
+    rows.map(parse).collect()
 }
 
 /// What the chart renders of a kind, by name.
@@ -156,13 +169,14 @@ async fn every_name_of_the_documentation_is_scraped() {
     // what is scraped is documented, with the type that it has
     for (job, _) in &jobs {
         for (name, type_) in prometheus.types(&job.name).await.unwrap() {
-            let kind = names.get(&name).or_else(|| of_operator.get(&name));
-            let kind = kind.unwrap_or_else(|| panic!("{name} is not documented"));
-            let has_own = ["counter", "histogram"].contains(&kind.as_str());
+            let row = names.get(&name).or_else(|| of_operator.get(&name));
+            let kind = row.unwrap_or_else(|| panic!("{name} is not documented")).kind.as_str();
+            let has_own = ["counter", "histogram"].contains(&kind);
             assert_eq!(type_, if has_own { kind } else { "gauge" }, "{name}");
         }
     }
     values_arrive(&prometheus, &described[0].name).await;
+    queries::are_known_and_answered(&prometheus, |name| !is_needy(name) && !name.starts_with("actor_")).await;
 
     // a machine that is gone has no series, while the agent is scraped on
     fs::remove_file(machines.join("metered.yaml")).unwrap();
@@ -179,11 +193,11 @@ async fn every_name_of_the_documentation_is_scraped() {
 /// Waits until each of these names, with its kind, has series that `selectors` match, each of them.
 async fn are_seen(
     prometheus: &Prometheus,
-    names: impl IntoIterator<Item = (&String, &String)>,
+    names: impl IntoIterator<Item = (&String, &Documented)>,
     selectors: &[String],
 ) {
     let mut seen = 0;
-    for (name, kind) in names {
+    for (name, Documented { kind, .. }) in names {
         let family = if kind == "histogram" { format!("{name}_count") } else { name.clone() };
         for selector in selectors {
             let series = prometheus.seen(&format!("{family}{{{selector}}}")).await.unwrap();

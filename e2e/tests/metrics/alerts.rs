@@ -1,0 +1,69 @@
+//! The alerts of the chart: Prometheus' own tool accepts them, and makes each of them fire.
+
+use std::{collections::BTreeSet, fs};
+
+use e2e::{Cluster, binaries, command, product::tree};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::rendered;
+
+const ALERTS: &str = "charts/cairn/files/alerts.yaml";
+const TESTS: &str = "e2e/tests/metrics/alerts.test.yaml";
+
+/// Every alert, as it is in the file.
+pub fn alerts() -> Vec<Value> {
+    let groups: Value = serde_yaml::from_str(&fs::read_to_string(tree(ALERTS)).unwrap()).unwrap();
+    let groups = groups["groups"].as_array().unwrap().iter();
+    groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+/// The words of an alert.
+pub fn text<'a>(alert: &'a Value, key: &str) -> &'a str {
+    alert[key].as_str().unwrap_or_else(|| panic!("no {key}: {alert}"))
+}
+
+#[tokio::test]
+async fn each_fires_when_it_should_and_not_before() {
+    let tools = binaries::ensure_prometheus().await.unwrap();
+    for (subcommand, file) in [("check", ALERTS), ("test", TESTS)] {
+        let mut promtool = Command::new(tools.path("promtool").unwrap());
+        promtool.args([subcommand, "rules"]).arg(tree(file));
+        command::run(promtool, "").await.unwrap();
+    }
+    let tests = fs::read_to_string(tree(TESTS)).unwrap();
+    for alert in alerts() {
+        let fired = format!("ALERTS{{alertname=\"{}\"", text(&alert, "alert"));
+        let fired = tests.lines().find(|line| line.contains(&fired));
+        let fired = fired.unwrap_or_else(|| panic!("no test makes {} fire", alert["alert"]));
+        // what its sentences name is there when it fires
+        let annotations = alert["annotations"].to_string();
+        for named in annotations.split("$labels.").skip(1) {
+            let end = named.find(|next: char| !(next.is_alphanumeric() || next == '_')).unwrap();
+            let label = format!(" {}=\"", &named[..end]);
+            assert!(fired.contains(&label), "{} has no label {}: {fired}", alert["alert"], &named[..end]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_rule_of_the_chart_is_the_file() {
+    let settings = ["--set=metrics.prometheusRule.create=true", "--set=metrics.prometheusRule.labels.team=a"];
+    let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
+    let file: Value = serde_yaml::from_str(&fs::read_to_string(tree(ALERTS)).unwrap()).unwrap();
+    assert_eq!(rules["cairn"]["spec"], file);
+    assert_eq!(rules["cairn"]["metadata"]["labels"]["team"], "a");
+}
+
+#[test]
+fn each_says_how_bad_it_is_and_what_to_do() {
+    let alerts = alerts();
+    let names: BTreeSet<_> = alerts.iter().map(|alert| text(alert, "alert")).collect();
+    assert_eq!(names.len(), alerts.len(), "two alerts of one name");
+    for alert in &alerts {
+        let severity = text(&alert["labels"], "severity");
+        assert!(["critical", "warning", "info"].contains(&severity), "{alert}");
+        assert!(text(&alert["annotations"], "summary").ends_with('.'), "{alert}");
+        assert!(text(&alert["annotations"], "description").len() > 40, "{alert}");
+    }
+}
