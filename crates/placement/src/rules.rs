@@ -69,8 +69,28 @@ impl Rules {
         demands: Vec<Demand>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
+        let all = Self::indexed(actors, ground, inputs, demands, penalties)?;
+        all.check_order()?;
+        // A policy may speak of everybody and mean a few: whom nothing is demanded of, no move has to ask about.
+        let matters = all.what_matters();
+        let inputs: Vec<_> = inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
+        let Self { mut ground, demands, penalties, .. } = all;
+        ground.retain(|rule| matters[rule.head as usize]);
         let told = demands.iter().map(|demand| demand.atom).chain(penalties.iter().map(|(atom, _)| *atom));
         let ground = once(ground, &told.chain(inputs.iter().map(|(_, _, atom)| *atom)).collect());
+        let mut rules = Self::indexed(actors, ground, &inputs, demands, penalties)?;
+        rules.find_measures();
+        Ok(rules)
+    }
+
+    /// The rules as they are, with everything to look up but the measures.
+    fn indexed(
+        actors: usize,
+        ground: Vec<GroundRule>,
+        inputs: &[(usize, usize, u32)],
+        demands: Vec<Demand>,
+        penalties: Vec<(u32, i64)>,
+    ) -> Result<Self, String> {
         let named = ground
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
@@ -107,19 +127,6 @@ impl Rules {
             rules.penalty_of[atom as usize] += weight;
         }
         rules.index_uses();
-        rules.check_order()?;
-        let matters = rules.what_matters();
-        if rules.ground.iter().any(|rule| !matters[rule.head as usize])
-            || inputs.iter().any(|(_, _, atom)| !matters[*atom as usize])
-        {
-            // A policy may speak of everybody and mean a few: whom nothing is demanded of, no move has to ask about.
-            let Self { mut ground, demands, penalties, .. } = rules;
-            ground.retain(|rule| matters[rule.head as usize]);
-            let inputs: Vec<_> =
-                inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
-            return Self::new(actors, ground, &inputs, demands, penalties);
-        }
-        rules.find_measures();
         Ok(rules)
     }
 

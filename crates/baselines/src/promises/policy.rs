@@ -20,7 +20,7 @@ const BUDGET: f64 = 5.0;
 /// The same of the longer search, whose zones are taken.
 const LONGER: f64 = 30.0;
 /// Runs at most.
-const MOST: usize = 5;
+const MOST: usize = 9;
 
 /// The zone that an actor is in.
 const ZONE: &str = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n";

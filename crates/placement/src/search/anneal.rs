@@ -85,15 +85,15 @@ impl<'m> Walk<'m> {
         walk
     }
 
-    /// Sets what a mean work of excess costs, in mean losses.
-    pub fn set_price_of_excess(&mut self, price: f64) {
-        self.price_of_excess = price * self.scale / self.mean_work;
-        self.price_of_breach = price * self.scale;
+    /// Sets what a mean work of excess costs, and a breach of a rule or a hundredth of a power cap, in mean losses.
+    pub fn set_prices(&mut self, excess: f64, breach: f64) {
+        self.price_of_excess = excess * self.scale / self.mean_work;
+        self.price_of_breach = breach * self.scale;
     }
 
     /// What a mean work of excess costs, in mean losses.
     pub fn price_of_excess(&self) -> f64 {
-        self.price_of_breach / self.scale
+        self.price_of_excess * self.mean_work / self.scale
     }
 
     /// The mean and the median loss of a random step at the start: what temperatures are counted in.
@@ -211,20 +211,10 @@ impl<'m> Walk<'m> {
         let before = over(left_from) + over(left_to);
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
         let there = &self.layout.on[unit as usize];
-        if left_to < comes && !there.is_empty() && self.dice.bool() {
-            let other = there[self.dice.usize(..there.len())];
-            if !model.allows(other, from) {
-                return;
-            }
-            let (back, gone) = (model.needs(other, from)[0], model.needs(other, unit)[0]);
-            let more = over(left_from + leaves - back) + over(left_to - comes + gone) - before;
-            let gain = self.layout.gain_of_swap(item, other);
-            let changes = [(item, from, unit), (other, unit, from)];
-            if let Some(gain) = self
-                .judge(&changes, gain, more, temperature, |layout| layout.admits_swap_overloaded(item, other))
-            {
-                self.swap(item, other, gain);
-            }
+        // Where rules and caps are strict, a unit with room may be as good as full.
+        let may_be_full = left_to < comes || self.layout.has_limits_of(item) && self.dice.bool();
+        if may_be_full && !there.is_empty() && self.dice.bool() {
+            self.try_swap(item, unit, temperature);
             return;
         }
         let more = over(left_from + leaves) + over(left_to - comes) - before;
@@ -234,6 +224,31 @@ impl<'m> Walk<'m> {
             self.leave(item);
             self.layout.shift(item, unit, gain);
             self.arrive();
+        }
+    }
+
+    /// Has an item change places with one that is on the unit.
+    #[inline]
+    fn try_swap(&mut self, item: u32, unit: u32, temperature: f64) {
+        let model = self.layout.model;
+        let from = self.layout.place[item as usize];
+        let there = &self.layout.on[unit as usize];
+        let other = there[self.dice.usize(..there.len())];
+        if !model.allows(other, from) {
+            return;
+        }
+        let over = |left: i64| (-left).max(0);
+        let (left_from, left_to) = (self.left(from), self.left(unit));
+        let comes_to = |unit, leaves, comes| model.needs(leaves, unit)[0] - model.needs(comes, unit)[0];
+        let after =
+            over(left_from + comes_to(from, item, other)) + over(left_to + comes_to(unit, other, item));
+        let more = after - over(left_from) - over(left_to);
+        let gain = self.layout.gain_of_swap(item, other);
+        let changes = [(item, from, unit), (other, unit, from)];
+        if let Some(gain) =
+            self.judge(&changes, gain, more, temperature, |layout| layout.admits_swap_overloaded(item, other))
+        {
+            self.swap(item, other, gain);
         }
     }
 

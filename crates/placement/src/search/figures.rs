@@ -112,6 +112,11 @@ impl<'m> Figures<'m> {
         self.latency.is_none().then(|| self.value())
     }
 
+    /// Whether there are caps or rules.
+    pub fn has_limits(&self) -> bool {
+        self.ruling.is_some() || !self.drawn.is_empty()
+    }
+
     /// By how much caps and rules are broken; 0 when they are kept.
     pub fn broken(&self) -> i64 {
         self.overdrawn + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())

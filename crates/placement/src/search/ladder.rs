@@ -75,7 +75,7 @@ impl Ladder {
         let rung = |temperature: &f64| {
             let mut walk = walk.fork();
             walk.go_to(&best);
-            walk.set_price_of_excess(PRICE);
+            walk.set_prices(PRICE, PRICE);
             Walker { walk, course: Course::Steady(*temperature) }
         };
         let rungs: Vec<Walker> = temperatures.iter().map(rung).collect();
@@ -144,7 +144,7 @@ impl Ladder {
             self.price /= CHANGE;
         }
         for rung in rungs {
-            rung.walk.set_price_of_excess(self.price);
+            rung.walk.set_prices(self.price, self.price);
         }
     }
 }

@@ -69,6 +69,12 @@ impl<'m> Layout<'m> {
         self.figures.as_ref().is_some_and(|figures| changes.iter().any(|(item, ..)| figures.concerns(*item)))
     }
 
+    /// Whether rules or caps may keep an item out of a unit that has room for it.
+    #[inline]
+    pub fn has_limits_of(&self, item: u32) -> bool {
+        self.figures.as_ref().is_some_and(|figures| figures.has_limits() && figures.concerns(item))
+    }
+
     /// By how much caps of places and rules of the policy are broken.
     pub fn broken(&self) -> i64 {
         self.figures.as_ref().map_or(0, |figures| figures.broken())

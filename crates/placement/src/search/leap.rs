@@ -163,7 +163,7 @@ mod tests {
             let mut walk = Walk::new(layout, seed as u64);
             let (mean, _) = walk.scales();
             for part in 1..20 {
-                walk.set_price_of_excess(f64::from(part));
+                walk.set_prices(f64::from(part), f64::from(part));
                 walk.run(500, mean / f64::from(part), mean / f64::from(part + 1));
                 let mut same = Layout::new(&model);
                 same.set_slack(walk.layout.slack);

@@ -55,6 +55,10 @@ const HOTTEST: f64 = 1.5;
 /// What a mean work of excess costs at the end of a cooling, in mean losses.
 const DEAR: f64 = 400.0;
 
+/// What a breach of a rule, or a hundredth of a power cap, costs at least, in mean losses: a step through a breach saves
+/// no way, as one through overload does, and must be taken back.
+const BREACH: f64 = 30.0;
+
 /// The part of a cooling in which excess stays cheap.
 const FORGIVING: f64 = 0.4;
 
@@ -71,12 +75,14 @@ pub(crate) struct Cooling {
     pub is_fine: bool,
     /// What a mean work of excess costs at first, in mean losses.
     cheap: f64,
+    /// What a breach of a rule costs at least, in mean losses.
+    breach: f64,
 }
 
 impl Cooling {
-    /// One from a rung of a ladder: from a temperature in median losses, at what excess cost there.
+    /// One from a rung of a ladder: from a temperature in median losses, at what excess and breaches cost there.
     pub fn from_rung(from: f64, cheap: f64) -> Self {
-        Self { length: 1, from, from_best: false, is_fine: true, cheap }
+        Self { length: 1, from, from_best: false, is_fine: true, cheap, breach: cheap }
     }
 
     /// The temperature after a part of the cooling, where losses have this mean and median: a cooling from hot begins
@@ -91,6 +97,11 @@ impl Cooling {
     pub fn price(&self, part: f64) -> f64 {
         let dear = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
         self.cheap * (DEAR / self.cheap).powf(dear)
+    }
+
+    /// What a breach of a rule costs after a part of the cooling, in mean losses.
+    pub fn price_of_breach(&self, part: f64) -> f64 {
+        self.price(part).max(self.breach)
     }
 
     /// How far it is after so many pieces.
@@ -169,11 +180,18 @@ impl Schedule {
         if self.is_polishing {
             self.polish -= POLISH;
             let from = WARM[self.heat];
-            return Cooling { length: self.pieces(POLISH), from, from_best: true, is_fine: true, cheap };
+            return Cooling {
+                length: self.pieces(POLISH),
+                from,
+                from_best: true,
+                is_fine: true,
+                cheap,
+                breach: BREACH,
+            };
         }
         let from_best = self.is_warm && self.coolings > 1;
         let (length, from) = (self.pieces(self.long), self.from);
-        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm, cheap };
+        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);

@@ -75,7 +75,7 @@ impl Walker<'_> {
                 for _ in 0..pieces {
                     let cooling = &descent.cooling;
                     let (from, to) = (cooling.part(descent.done), cooling.part(descent.done + 1));
-                    walk.set_price_of_excess(cooling.price(from));
+                    walk.set_prices(cooling.price(from), cooling.price_of_breach(from));
                     let scales = walk.scales();
                     walk.run(STEPS, cooling.temperature(from, scales), cooling.temperature(to, scales));
                     descent.done += 1;
@@ -101,7 +101,7 @@ impl Walker<'_> {
         let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
         let temperature = |chunk: u64| cooling.temperature(part(chunk), (mean, median));
         for chunk in 0..CHUNKS {
-            walk.set_price_of_excess(cooling.price(part(chunk)));
+            walk.set_prices(cooling.price(part(chunk)), cooling.price_of_breach(part(chunk)));
             walk.run(steps, temperature(chunk), temperature(chunk + 1));
         }
         walk.has_best().then(|| walk.best_places())
