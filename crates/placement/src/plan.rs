@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::state::State;
 use crate::{
-    Answer, Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, Objectives, Rule,
-    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, improve,
+    Answer, Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, NoPolicy, Objectives,
+    Rule, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, improve,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -129,20 +129,26 @@ pub fn plan(
     let answer =
         strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
     let answer = obeying(snapshot, answer, budget);
-    let (violations, cost) = assess(snapshot, judge, &answer.assignment)?;
+    let (mut assignment, claimed) = match tidied(snapshot, &answer.assignment)? {
+        Some((assignment, claimed)) => (assignment, Some(claimed)),
+        None => (answer.assignment, None),
+    };
+    let (violations, mut cost) = assess(snapshot, judge, &assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Unlawful { strategy: name, violations });
     }
     if !violations.is_empty() {
         return Err(PlanError::Disobeyed { strategy: name, violations });
     }
-    let claimed = cost.vector(snapshot);
     let mut stage = answer.stage;
-    let (mut assignment, mut cost) = (answer.assignment, cost);
-    if let Some(kept) = not_worse(snapshot, judge, &claimed)? {
+    let proposed = cost.vector(snapshot);
+    if let Some(kept) = not_worse(snapshot, judge, &proposed)? {
         ((assignment, cost), stage) = (kept, Stage::Incumbent);
     }
-    let (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
+    if claimed.is_none() {
+        (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
+    }
+    let claimed = claimed.unwrap_or(proposed);
     // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
     let refuted = answer.optimal && cost.vector(snapshot) < claimed;
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
@@ -216,6 +222,24 @@ fn not_worse(
     let (violations, cost) = assess(snapshot, judge, &incumbent)?;
     let keep = violations.is_empty() && cost.vector(snapshot).as_slice() <= proposed;
     Ok(keep.then_some((incumbent, cost)))
+}
+
+/// Under rules that are written out, a lawful assignment without the moves that gain nothing, and what it cost with them:
+/// the checker knows the rules, so that whoever judges, who is dear, need not be asked before the end.
+fn tidied(
+    snapshot: &Snapshot,
+    assignment: &Assignment,
+) -> Result<Option<(Assignment, Vec<i64>)>, JudgeError> {
+    if snapshot.rules().is_none() {
+        return Ok(None);
+    }
+    let (violations, cost) = assess(snapshot, &NoPolicy, assignment)?;
+    if !violations.is_empty() {
+        return Ok(None);
+    }
+    let claimed = cost.vector(snapshot);
+    let (without, _) = take_back_idle_moves(snapshot, &NoPolicy, (assignment.clone(), cost))?;
+    Ok(Some((without, claimed)))
 }
 
 /// Moves that are taken back one at a time, each with a verdict of its own, where all at once are refused.

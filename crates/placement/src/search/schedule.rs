@@ -55,8 +55,8 @@ const HOTTEST: f64 = 1.5;
 /// What a mean work of excess costs at the end of a cooling, in mean losses.
 const DEAR: f64 = 400.0;
 
-/// What a breach of a rule, or a hundredth of a power cap, costs at least, in mean losses: a step through a breach saves
-/// no way, as one through overload does, and must be taken back.
+/// What a breach of a rule, or a hundredth of a power cap, costs at least, in mean losses: it is seldom on the way to
+/// something better, as overload is.
 const BREACH: f64 = 30.0;
 
 /// The part of a cooling in which excess stays cheap.

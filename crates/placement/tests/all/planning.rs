@@ -8,6 +8,7 @@ use placement::{
 use proptest::prelude::*;
 
 use crate::fixture::{any_world, assignment, world};
+use crate::rules::AtMostTwo;
 
 fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
     plan(snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap()
@@ -203,6 +204,17 @@ fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
     let plan =
         plan(&snapshot, &Says { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.policy, 7);
+}
+
+#[test]
+fn under_rules_that_are_written_out_one_verdict_is_enough() {
+    // Three run on u, where two may: of those that left it for nothing two come back.
+    let snapshot =
+        world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=u d:cpu=1:at=w", "");
+    let (says, judge) = (Says { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
+    let plan = plan(&snapshot, &says, &judge, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(plan.assignment, assignment(&snapshot, "a=u b=u c=v d=w"));
+    assert_eq!(judge.verdicts(), 1);
 }
 
 /// Derives a pin, and whatever else it is given.

@@ -1,6 +1,7 @@
 //! A policy's rules as a circuit: against a reading of their definition, and in a plan.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
 use placement::{
@@ -151,13 +152,23 @@ fn nothing_may_follow_from_itself() {
     assert_eq!(unknown, "there is no actor at position 1");
 }
 
-struct AtMostTwo;
+/// At most two on the first unit; it counts how often it is asked.
+#[derive(Default)]
+pub struct AtMostTwo(AtomicUsize);
+
+impl AtMostTwo {
+    /// How many verdicts it gave.
+    pub fn verdicts(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 impl Judge for AtMostTwo {
     fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
         Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
     }
     fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Judgement::default())
     }
 }
@@ -167,7 +178,7 @@ fn an_answer_that_breaks_a_rule_gives_way_to_one_near_it_that_does_not() {
     let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
     let heedless = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
     assert_eq!(heedless.assignment, vec![Some(0); 4]);
-    let plan = plan(&crowded, &Random, &AtMostTwo, &Budget::effort(None, 1)).unwrap();
+    let plan = plan(&crowded, &Random, &AtMostTwo::default(), &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.unplaced, 2);
     assert!(at_most_two().violations(&plan.assignment).is_empty());
 }
