@@ -10,7 +10,6 @@ mod bundle;
 mod check;
 mod constraint;
 mod cost;
-mod exhaustive;
 pub mod file;
 mod greedy;
 mod index;
@@ -34,7 +33,6 @@ mod why;
 
 pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
 pub use cost::Cost;
-pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use index::{Edge, Implementation};
 pub use judge::{Derived, Judge, JudgeError, Judgement, NoPolicy};
@@ -55,5 +53,5 @@ pub use why::{
 
 /// Every strategy of this crate, in the order in which they are listed to people.
 pub fn strategies() -> Vec<Box<dyn Strategy>> {
-    vec![Box::new(Greedy), Box::new(Local), Box::new(RoundRobin), Box::new(Random), Box::new(Exhaustive)]
+    vec![Box::new(Greedy), Box::new(Local), Box::new(RoundRobin), Box::new(Random)]
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use asp::{Asp, Limits};
 use fastrand::Rng;
+use exact::Exhaustive;
 use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
 use placement::{
-    Assignment, Budget, Core, Exhaustive, Greedy, LARGEST, Limit, NoPolicy, REASONS_EFFORT, Snapshot,
+    Assignment, Budget, Core, Greedy, LARGEST, Limit, NoPolicy, REASONS_EFFORT, Snapshot,
     Strategy as _, WhyNot, plan,
 };
+use portfolio::{Asp, Limits};
 
 use super::{Problem, Promises, Row, milliseconds, percentile};
 
