@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
     /// Has the native search begin from what runs, for so many pieces.
     pub fn improve(&mut self, pieces: u64) {
         let budget = Budget { effort: Some(self.left().min(pieces)), ..*self.budget };
-        let found = placement::improve(self.snapshot, &self.snapshot.incumbent(), &budget);
+        let found = ::search::improve(self.snapshot, &self.snapshot.incumbent(), &budget);
         self.spend(found.effort);
         // What a clock cut short before the first piece could not be done again.
         if found.effort > 0 {

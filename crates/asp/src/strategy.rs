@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use ::search::Greedy;
 use placement::file::Constraint;
-use placement::{Answer, Budget, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use crate::child::Limits;
 use crate::criteria::INDIVISIBLE;
@@ -85,6 +86,12 @@ impl Strategy for Asp {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        Ok(::search::obeying(snapshot, self.search(snapshot, budget)?, budget))
+    }
+}
+
+impl Asp {
+    fn search(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let start = start(snapshot, budget)?;
         let is_cut = start.stopped_by == StoppedBy::Deadline;
         let mut search = Search::new(self, snapshot, budget, start);
@@ -131,9 +138,9 @@ impl Strategy for Asp {
 fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
     let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
     if choices <= MOST_CHOICES {
-        return Greedy.solve(snapshot, budget);
+        return Ok(Greedy.construct(snapshot, budget));
     }
-    let placed = placement::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
+    let placed = ::search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
     Ok(Answer { stage: Stage::Construction, ..placed })
 }
 

@@ -3,7 +3,8 @@
 
 use branch::{Limits, Verdict, solve};
 use placement::file::{Actor, Constraint, Levels, SnapshotFile};
-use placement::{Assignment, Budget, Greedy, Snapshot, Strategy};
+use placement::{Assignment, Budget, Snapshot, Strategy};
+use search::Greedy;
 
 fn published(name: &str) -> SnapshotFile {
     let path = format!("{}/../../examples/instances/{name}.json", env!("CARGO_MANIFEST_DIR"));

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use asp::{Asp, ClingoJudge, Limits};
-use placement::{Budget, Judge as _, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
+use explain::REASONS_EFFORT;
+use placement::{Budget, Judge as _, Plan, PlanError, Snapshot, Strategy};
 
 use crate::arguments::SearchArguments;
 use crate::error::CliError;
@@ -70,9 +71,7 @@ impl Search {
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
         let mut plan = placement::plan(snapshot, &**strategy, &self.judge(), &budget)?;
         let took = self.wall.map(|_| started.elapsed());
-        if !plan.unplaced.is_empty() {
-            plan.find_reasons(snapshot, &self.judge(), REASONS_EFFORT);
-        }
+        explain::tell(&mut plan, snapshot, &self.judge(), REASONS_EFFORT);
         Ok((plan, took))
     }
 }
@@ -110,7 +109,7 @@ impl From<&world::Policy> for Preferred {
 fn strategies(search: &Search) -> Vec<Box<dyn Strategy>> {
     let asp = Asp::new(search.limits());
     let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(asp)];
-    all.extend(placement::strategies());
+    all.extend(search::strategies());
     all
 }
 

@@ -1,7 +1,8 @@
 //! Branch and bound by itself, held against every assignment there is.
 
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{Budget, Exhaustive, Greedy, Snapshot, Strategy};
+use placement::{Budget, Exhaustive, Snapshot, Strategy};
+use search::Greedy;
 
 use crate::worlds;
 

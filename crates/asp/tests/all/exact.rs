@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{
-    Assignment, Budget, Cost, Exhaustive, Greedy, Local, NoPolicy, Random, RoundRobin, Snapshot, Strategy,
-    plan,
-};
+use placement::{Assignment, Budget, Cost, Exhaustive, NoPolicy, Snapshot, Strategy, plan};
 use proptest::prelude::*;
+use search::{Greedy, Local, Random, RoundRobin};
 
 use crate::{asp, oracle, worlds};
 

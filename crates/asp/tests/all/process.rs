@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use asp::{Asp, Limits};
-use placement::{Answer, Budget, Greedy, Snapshot, StoppedBy, Strategy};
+use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
 use rustix::process::{Pid, Signal, kill_process};
+use search::Greedy;
 
 use crate::{asp, limited, logged, published, several};
 

@@ -174,7 +174,7 @@ fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
     let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
-    all.extend(placement::strategies());
+    all.extend(search::strategies());
     all.push(Box::new(Metis));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all

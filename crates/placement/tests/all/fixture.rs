@@ -4,11 +4,15 @@
 //! `name=value`, comma separated: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor,
 //! anything else a resource; `node.memory` is one of the node. Rules are statements that end with `;`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
     SnapshotFile, Unit, VERSION,
 };
-use placement::{Assignment, Criterion, Snapshot};
+use placement::{
+    Assignment, Criterion, Demand, Derived, GroundRule, Judge, JudgeError, Judgement, Rules, Snapshot,
+};
 use proptest::prelude::*;
 use strum::IntoEnumIterator as _;
 
@@ -300,5 +304,51 @@ fn random_rule(dice: &mut fastrand::Rng, units: usize, actors: usize) -> String 
         5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][dice.usize(..2)]),
         6 => format!("prefer {one} u{unit} {}", dice.u64(..9)),
         _ => format!("reserve u{unit} mem {}", dice.u64(..3)),
+    }
+}
+
+/// Actors that the rules of the tests speak of.
+pub const RULED_ACTORS: usize = 4;
+/// Units that they speak of.
+pub const RULED_UNITS: usize = 3;
+
+/// The atom of an actor on a unit.
+pub fn on(actor: usize, unit: usize) -> u32 {
+    u32::try_from(1 + actor * RULED_UNITS + unit).unwrap()
+}
+
+/// Every actor on every unit.
+pub fn inputs() -> Vec<(usize, usize, u32)> {
+    (0..RULED_ACTORS).flat_map(|a| (0..RULED_UNITS).map(move |u| (a, u, on(a, u)))).collect()
+}
+
+/// More than two of the actors on unit 0: counted by atom 20, said by 21.
+pub fn at_most_two() -> Rules {
+    let body = (0..RULED_ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
+    let ground =
+        vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
+    let demands =
+        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "more than two on u".into() }];
+    Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
+}
+
+/// At most two on the first unit; it counts how often it is asked.
+#[derive(Default)]
+pub struct AtMostTwo(AtomicUsize);
+
+impl AtMostTwo {
+    /// How many verdicts it gave.
+    pub fn verdicts(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Judge for AtMostTwo {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
+    }
+    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Judgement::default())
     }
 }
