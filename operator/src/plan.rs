@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::{ActorApplication, Placement};
+use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use placement::{
-    Budget, Cost, Judge, JudgeError, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy,
-};
+use placement::{Budget, Cost, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Objects, Policy, World};
 
@@ -161,9 +160,7 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
             let stop = || Instant::now() >= deadline;
             let budget = Budget { effort: None, seed, stop: &stop };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
-            if !plan.unplaced.is_empty() {
-                plan.find_reasons(&world.snapshot, &judge, REASONS_EFFORT);
-            }
+            explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
         })
     });
@@ -228,7 +225,7 @@ async fn still_stands(
     // What was proven, was proven of another world.
     plan.optimal = false;
     plan.bound.clear();
-    plan.moves = world.snapshot.moves(&assignment);
+    plan.moves = explain::moves(&world.snapshot, &assignment);
     (plan.assignment, plan.cost) = (assignment, cost);
     Ok(Some((world, plan)))
 }

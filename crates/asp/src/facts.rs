@@ -407,7 +407,8 @@ fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
 
 #[cfg(test)]
 mod tests {
-    use placement::{Budget, Greedy, Strategy};
+    use ::search::Greedy;
+    use placement::{Budget, Strategy};
     use proptest::prelude::*;
 
     use super::*;

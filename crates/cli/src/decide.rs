@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Budget, Judge as _, Plan, PlanError, REASONS_EFFORT, Snapshot};
+use explain::REASONS_EFFORT;
+use placement::{Budget, Judge as _, Plan, PlanError, Snapshot};
 use portfolio::{ClingoJudge, Entry, Limits, Use};
 
 use crate::arguments::SearchArguments;
@@ -68,9 +69,7 @@ impl Search {
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
         let mut plan = placement::plan(snapshot, &*strategy, &self.judge(), &budget)?;
         let took = self.wall.map(|_| started.elapsed());
-        if !plan.unplaced.is_empty() {
-            plan.find_reasons(snapshot, &self.judge(), REASONS_EFFORT);
-        }
+        explain::tell(&mut plan, snapshot, &self.judge(), REASONS_EFFORT);
         Ok((plan, took))
     }
 }

@@ -12,7 +12,7 @@ mod partial;
 mod parting;
 mod registry;
 mod rounds;
-mod search;
+mod run;
 mod slice;
 mod strategy;
 mod whole;

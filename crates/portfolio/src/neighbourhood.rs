@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use asp::{Aim, Ended, Rounding, Scale, Task};
 use placement::{Snapshot, SolveError, Stage};
 
-use crate::search::{Search, is_exhausted};
+use crate::run::{Search, is_exhausted};
 use crate::slice::{Ground, Slice};
 use crate::whole::usable;
 

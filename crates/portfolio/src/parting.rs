@@ -7,7 +7,7 @@ use asp::vector;
 use exact::branch;
 use placement::{Assignment, Snapshot};
 
-use crate::search::Search;
+use crate::run::Search;
 use crate::slice::Ground;
 use crate::whole::usable;
 
@@ -80,7 +80,7 @@ impl<'a> Partings<'a> {
     }
 
     /// Begins anew where the best is, or, once nothing more is found there, from a sample of the native search.
-    pub fn begin(&mut self, search: &Search, is_new: bool, native: &placement::Search) {
+    pub fn begin(&mut self, search: &Search, is_new: bool, native: &search::Search) {
         if is_new {
             self.start(search.best.assignment.clone());
         } else if self.is_done && !self.is_unsuited {

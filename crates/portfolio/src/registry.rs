@@ -1,7 +1,8 @@
 //! Every strategy there is, by name: the one list that the operator, the command line and the benches read.
 
 use exact::Exhaustive;
-use placement::{Greedy, Local, Random, RoundRobin, Strategy};
+use placement::Strategy;
+use search::{Greedy, Local, Random, RoundRobin};
 
 use crate::{Asp, Limits};
 

@@ -9,7 +9,7 @@ use placement::{Answer, SolveError, Stage, StoppedBy};
 
 use crate::neighbourhood::Neighbourhoods;
 use crate::parting::{Partings, Round, movable};
-use crate::search::Search;
+use crate::run::Search;
 
 /// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
 /// costs some for each of them. Each round has twice as many as the one before.
@@ -82,10 +82,10 @@ fn alternate<'a>(
     mut search: Search<'a>,
     after_each: &mut dyn FnMut(&Search<'a>),
 ) -> Result<(Search<'a>, StoppedBy), SolveError> {
-    let terrain = placement::Terrain::new(search.snapshot);
+    let terrain = search::Terrain::new(search.snapshot);
     // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
     let start = search.snapshot.incumbent();
-    let mut native = placement::Search::new(&terrain, &start, search.seed());
+    let mut native = search::Search::new(&terrain, &start, search.seed());
     native.offer(&search.best.assignment);
     let (mut neighbourhoods, mut partings) = (Neighbourhoods::new(&search), Partings::new(&search));
     let (least, actors) = FIRST;
@@ -135,7 +135,7 @@ fn alternate<'a>(
 /// these came first.
 fn run_beside(
     search: &Search,
-    native: &mut placement::Search,
+    native: &mut search::Search,
     partings: &mut Partings,
     pieces: u64,
 ) -> (Round, u64) {

@@ -443,7 +443,7 @@ mod tests {
     /// Whatever the freed do: it is lawful in the slice if and only if it is in the whole, and changes as much.
     fn holds_for(snapshot: &Snapshot, seed: u64) -> (u32, u32) {
         let mut dice = fastrand::Rng::with_seed(seed);
-        let whole = placement::Greedy.solve(snapshot, &Budget::effort(None, seed)).unwrap().assignment;
+        let whole = search::Greedy.solve(snapshot, &Budget::effort(None, seed)).unwrap().assignment;
         let ground = Ground::new(snapshot, &whole);
         let (mut lawful, mut unlawful) = (0, 0);
         for _ in 0..40 {

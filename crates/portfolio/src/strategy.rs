@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use asp::{INDIVISIBLE, Limits, Session};
 use placement::file::Constraint;
-use placement::{Answer, Budget, Greedy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use search::Greedy;
 
 use crate::rounds;
-use crate::search::Search;
+use crate::run::Search;
 use crate::whole::{self, Verdict};
 
 /// Conflicts of the search of the whole, where nothing else is said: a minute or so, on worlds that are small.
@@ -84,6 +85,12 @@ impl Strategy for Asp {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        Ok(search::obeying(snapshot, self.search(snapshot, budget)?, budget))
+    }
+}
+
+impl Asp {
+    fn search(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let start = start(snapshot, budget)?;
         let is_cut = start.stopped_by == StoppedBy::Deadline;
         let session = Session::new(&self.executable, self.limits, budget.seed);
@@ -131,9 +138,9 @@ impl Strategy for Asp {
 fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
     let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
     if choices <= MOST_CHOICES {
-        return Greedy.solve(snapshot, budget);
+        return Ok(Greedy.construct(snapshot, budget));
     }
-    let placed = placement::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
+    let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
     Ok(Answer { stage: Stage::Construction, ..placed })
 }
 

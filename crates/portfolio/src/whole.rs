@@ -4,7 +4,7 @@ use asp::{Aim, Ended, Rounding, Scale, Task};
 use exact::branch;
 use placement::{Objectives, Snapshot, SolveError, Stage};
 
-use crate::search::{Search, is_exhausted};
+use crate::run::{Search, is_exhausted};
 
 /// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world
 /// in 5 s.

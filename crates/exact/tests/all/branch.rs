@@ -2,7 +2,8 @@
 
 use exact::branch::{Limits, Verdict, solve};
 use placement::file::{Actor, Constraint, Levels, SnapshotFile};
-use placement::{Assignment, Budget, Greedy, Snapshot, Strategy};
+use placement::{Assignment, Budget, Snapshot, Strategy};
+use search::Greedy;
 
 fn published(name: &str) -> SnapshotFile {
     worlds::published(name).file().clone()

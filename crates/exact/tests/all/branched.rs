@@ -2,7 +2,8 @@
 
 use exact::{Exhaustive, branch};
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{Budget, Greedy, Snapshot, Strategy};
+use placement::{Budget, Snapshot, Strategy};
+use search::Greedy;
 
 /// How many worlds are looked at.
 const WORLDS: u64 = 5000;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use exact::Exhaustive;
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{
-    Assignment, Budget, Cost, Greedy, Local, NoPolicy, Random, RoundRobin, Snapshot, Strategy, plan,
-};
+use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
 use proptest::prelude::*;
+use search::{Greedy, Local, Random, RoundRobin};
 
 use worlds::oracle;
 

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use placement::file::{Actor, Levels, Message, Node, RunsOn, SnapshotFile, Unit};
-use placement::{Budget, Greedy, NoPolicy, Plan, Snapshot, StoppedBy, Strategy, plan};
+use placement::{Budget, NoPolicy, Plan, Snapshot, StoppedBy, Strategy, plan};
+use search::Greedy;
 
 use worlds::published;
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use placement::{Answer, Budget, Greedy, Snapshot, StoppedBy, Strategy};
+use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
 use portfolio::{Asp, Limits};
 use rustix::process::{Pid, Signal, kill_process};
+use search::Greedy;
 
 use worlds::{published, several};
 
