@@ -1,0 +1,3 @@
+//! Task graphs from outside: what files say, what is refused, what the checker finds.
+
+mod files;
