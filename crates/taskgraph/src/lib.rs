@@ -9,9 +9,11 @@
 mod budget;
 mod error;
 pub mod files;
+pub mod generate;
 mod graph;
 mod kind;
 mod mapping;
+pub mod online;
 mod platform;
 mod schedule;
 
