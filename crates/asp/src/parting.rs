@@ -242,7 +242,7 @@ fn add_pull(ground: &Ground, actor: usize, pull: &mut BTreeMap<usize, u64>) {
     let snapshot = ground.snapshot();
     let Some(home) = ground.place(actor) else { return };
     for edge in snapshot.edges(actor) {
-        let Some(unit) = ground.place(edge.peer).filter(|unit| *unit != home) else { continue };
+        let Some(unit) = ground.place(edge.peer.at()).filter(|unit| *unit != home) else { continue };
         let paid =
             edge.rate.saturating_mul(snapshot.exchange_cost(home, unit)).saturating_add(edge.annoyance);
         let sum = pull.entry(unit).or_default();

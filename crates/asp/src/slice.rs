@@ -226,7 +226,7 @@ impl Cut<'_> {
         let ground = self.ground;
         let mut units = self.targets.clone();
         for &actor in self.freed {
-            let peers = ground.snapshot.edges(actor).iter().map(|edge| edge.peer);
+            let peers = ground.snapshot.edges(actor).iter().map(|edge| edge.peer.at());
             let bound = ground.relations_of[actor].iter().map(|&relation| &ground.relations[relation]);
             let bound = bound
                 .filter(|relation| !relation.apart)
@@ -286,7 +286,7 @@ impl Cut<'_> {
                 let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                 rest.work += amount(needs.work);
                 for &(resource, quantity) in &needs.requires {
-                    *rest.requires.entry(snapshot.resources()[resource].clone()).or_default() +=
+                    *rest.requires.entry(snapshot.resources()[resource.at()].clone()).or_default() +=
                         amount(quantity);
                 }
             }
@@ -299,7 +299,7 @@ impl Cut<'_> {
                 for &actor in ground.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
                     let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                     for &(resource, quantity) in &needs.node_requires {
-                        let name = snapshot.resources()[resource].clone();
+                        let name = snapshot.resources()[resource.at()].clone();
                         *rest.node_requires.entry(name).or_default() += amount(quantity);
                     }
                 }
@@ -331,8 +331,8 @@ impl Cut<'_> {
         let mut sums: BTreeMap<(usize, String), [i64; 3]> = BTreeMap::new();
         for &actor in self.freed {
             for edge in snapshot.edges(actor) {
-                let peer = match (self.stands(edge.peer), self.ground.assignment[edge.peer]) {
-                    (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer).to_owned(),
+                let peer = match (self.stands(edge.peer.at()), self.ground.assignment[edge.peer.at()]) {
+                    (false, _) if edge.peer.at() > actor => snapshot.actor_id(edge.peer.at()).to_owned(),
                     (true, Some(unit)) => rest_of(&snapshot.file().units[unit]),
                     _ => continue,
                 };
@@ -448,7 +448,7 @@ mod tests {
         let (mut lawful, mut unlawful) = (0, 0);
         for _ in 0..40 {
             let first = dice.usize(..snapshot.actors());
-            let friends = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
+            let friends = snapshot.edges(first).iter().map(|edge| edge.peer.at()).take(3);
             let freed: BTreeSet<usize> = friends
                 .chain([first, dice.usize(..snapshot.actors())])
                 .filter(|&a| !snapshot.is_fixed(a))

@@ -7,10 +7,12 @@
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
 
 mod check;
+mod checker;
 mod constraint;
 mod cost;
 mod exhaustive;
 pub mod file;
+pub mod ix;
 mod judge;
 mod latency;
 mod levels;
@@ -23,9 +25,10 @@ mod snapshot;
 mod state;
 mod strategy;
 mod sums;
-mod violations;
+pub mod weighted;
 
 pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
+pub use checker::{Rule, Violation};
 pub use cost::Cost;
 pub use exhaustive::Exhaustive;
 pub use judge::{Derived, Judge, JudgeError, Judgement, NoPolicy};
@@ -37,4 +40,3 @@ pub use rules::{Demand, GroundRule, Rules, Ruling};
 pub use snapshot::{Assignment, Snapshot};
 pub use state::{Counts, State};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
-pub use violations::{Rule, Violation};
