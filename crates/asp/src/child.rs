@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_deat
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Aim, Model, Outcome, Task};
-use crate::policy;
 use crate::program::RULES;
+use crate::worker;
 
 /// The argument that makes an executable the solver; no part of any command line that people use.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-solver";
@@ -78,8 +78,8 @@ pub fn run_child_if_asked() {
     let Some(asked) = std::env::args_os().nth(1) else { return };
     let served = if asked == ARGUMENT {
         serve()
-    } else if asked == policy::ARGUMENT {
-        policy::serve()
+    } else if asked == worker::ARGUMENT {
+        worker::serve()
     } else {
         return;
     };

@@ -9,7 +9,7 @@ use crate::facts::Writer;
 use crate::room::Rooms;
 
 /// Criteria whose values cannot be divided: they count, or are rounded themselves.
-pub(crate) const INDIVISIBLE: [Criterion; 5] =
+pub const INDIVISIBLE: [Criterion; 5] =
     [Criterion::Bottleneck, Criterion::Consolidate, Criterion::Energy, Criterion::Spread, Criterion::Latency];
 
 /// What there is to say of loads and of power, worked out once.

@@ -23,7 +23,7 @@ pub(crate) struct Task<'a> {
 
 /// What a search is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Aim {
+pub enum Aim {
     /// Something better soon.
     #[default]
     Gain,
@@ -53,7 +53,7 @@ pub(crate) struct Model {
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The last model is optimal.
     Proven,
     /// The conflicts were spent, or whoever took the models wanted no more.

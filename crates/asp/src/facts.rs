@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
+use policy::{actor, string};
 
 use crate::criteria::Extras;
 use crate::room::{Room, Rooms};
 use crate::ruled;
-use crate::symbols::{actor, string};
 use crate::twins::Twins;
 
 /// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
@@ -93,7 +93,7 @@ impl<'a> Encoded<'a> {
 }
 
 /// The exact vector of an assignment, the penalties of `prefer` included.
-pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
@@ -407,7 +407,8 @@ fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
 
 #[cfg(test)]
 mod tests {
-    use placement::{Budget, Greedy, Strategy};
+    use ::search::Greedy;
+    use placement::{Budget, Strategy};
     use proptest::prelude::*;
 
     use super::*;

@@ -24,7 +24,7 @@ const KEPT: u64 = 4096;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// By itself.
     Told(Outcome),
     /// The caller's `stop` said so.
@@ -34,6 +34,7 @@ pub(crate) enum Ended {
 }
 
 /// A running solver process, which does one job after the other. Dropping it ends and reaps it, on every path.
+#[derive(Debug)]
 pub(crate) struct Solver {
     child: Child,
     jobs: Sender<Vec<u8>>,
