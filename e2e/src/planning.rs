@@ -41,6 +41,8 @@ const PLANS: [(&str, &[&str], &str); 2] = [
             "examples/surveillance.yaml",
             "-f",
             "policies/throughput.yaml",
+            "--application",
+            "vision/surveillance",
             "-o",
             "json",
         ],
