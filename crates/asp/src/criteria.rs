@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::file::Constraint;
 use placement::{Criterion, Snapshot};
 
-use crate::facts::Writer;
 use crate::room::Rooms;
+use crate::writer::Writer;
 
 /// Criteria whose values cannot be divided: they count, or are rounded themselves.
 pub const INDIVISIBLE: [Criterion; 5] =

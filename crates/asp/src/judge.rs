@@ -7,7 +7,7 @@ use placement::{Assignment, Derived, Judge, JudgeError, Judgement, Rules, Snapsh
 use policy::{GroundBudget, Policy, Question, Size};
 
 use crate::ask::ask;
-use crate::child::Limits;
+use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
 
 /// Judges by the program that the snapshot carries; without one there is nothing to say but preferences.

@@ -1,7 +1,7 @@
 //! Numbers that fit: clingo computes in 32 bits, so a snapshot whose sums could pass 2^30 is solved in two scalings.
 //!
-//! *Cautious* rounds work, requirements and prices up, capacities and what is provided down: what is lawful there is
-//! lawful here. *Relaxed* rounds the other way: what is lawful here is lawful there and costs no more, so its optimum,
+//! *Cautious* rounds work, requirements and prices up, capacities and what is provided down: what is feasible there is
+//! feasible here. *Relaxed* rounds the other way: what is feasible here is feasible there and costs no more, so its optimum,
 //! multiplied back, is a bound.
 
 use std::collections::BTreeMap;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use placement::{Assignment, Snapshot, SolveError};
 
-use crate::child::{Job, Limits};
+use crate::child::Job;
 use crate::engine::{Aim, Outcome};
 use crate::facts::{Encoded, vector};
 use crate::process::{Ended, Solver};
+use crate::sandbox::Limits;
 
 /// Solver processes that may be lost before a session goes on without.
 const MOST_LOSSES: u32 = 2;
@@ -111,7 +112,7 @@ impl Session {
             Ok(())
         })?;
         match &ended {
-            Ended::Told(outcome) => {
+            Ended::Finished(outcome) => {
                 if *outcome == Outcome::Unsatisfiable {
                     tracing::warn!(
                         "the solver found no model where there is one; the best answer so far stands"

@@ -8,8 +8,8 @@ use clingo::{Symbol, SymbolType};
 use policy::{Argument, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::child::{ChildError, Limits, begin, positions, tell};
 use crate::engine::{self, Aim, Task};
+use crate::sandbox::{ChildError, Limits, begin, positions, tell};
 
 /// The argument that makes an executable the worker; no part of any command line that people use.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-policy";
@@ -69,7 +69,7 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     let names = Names { actors: positions(&job.actors)?, units: positions(&job.units)? };
     let program = [job.program.as_str(), job.facts.as_str()];
     let task =
-        Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Gain, at_most: &[] };
+        Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Improve, at_most: &[] };
     let mut atoms = None;
     let take = |model: engine::Model| {
         atoms = Some(model.atoms);

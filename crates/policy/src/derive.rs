@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::file::{Constraint, Places, Scope};
 use placement::{Demand, Derived, GroundRule, Rules, Snapshot};
 
-use crate::ground::Grounding;
 use crate::program::Program;
+use crate::sink::Grounding;
 use crate::syntax::Statement;
 use crate::term::{Shape, Terms, Value};
 use crate::verdict::{Argument, Instance};

@@ -5,7 +5,6 @@ use std::fmt::{self, Display, Write as _};
 
 use placement::{Assignment, Snapshot};
 
-use crate::ground::Choices;
 use crate::program::Program;
 use crate::symbols::{actor, string};
 use crate::term::{Terms, Value};
@@ -324,31 +323,4 @@ fn as_number(quantity: u64) -> i64 {
 
 fn text(text: &str) -> Fact {
     Fact::Text(text.to_owned())
-}
-
-/// Where actors could be if limits fell: on any unit of their kinds, and those of `anywhere` on any unit.
-pub(crate) fn open_choices(snapshot: &Snapshot, anywhere: &[usize]) -> Choices {
-    let mut open = Choices { forbids: false, ..choices(snapshot) };
-    for &actor in &open.movable {
-        let closed = |unit: &usize| snapshot.candidates(actor).binary_search(unit).is_err();
-        let of_kind =
-            |unit: &usize| anywhere.contains(&actor) || snapshot.implementation(actor, *unit).is_some();
-        let more = (0..snapshot.units()).filter(closed).filter(of_kind);
-        open.places.extend(more.map(|unit| (actor, unit)));
-    }
-    open
-}
-
-/// Where actors can be.
-pub(crate) fn choices(snapshot: &Snapshot) -> Choices {
-    let mut choices = Choices { places: Vec::new(), movable: Vec::new(), forbids: true };
-    for actor in 0..snapshot.actors() {
-        if snapshot.is_fixed(actor) {
-            choices.places.extend(snapshot.current(actor).map(|home| (actor, home)));
-        } else {
-            choices.movable.push(actor);
-            choices.places.extend(snapshot.candidates(actor).iter().map(|unit| (actor, *unit)));
-        }
-    }
-    choices
 }

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::token::At;
+/// A place in the text; lines and columns count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub line: usize,
+    pub column: usize,
+}
 
 /// What is wrong with a policy: where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

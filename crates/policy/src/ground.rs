@@ -4,73 +4,18 @@
 //! memory are counted, so that what a policy takes is the same on every machine, and what has no end is stopped.
 //! clingo reads every final assignment by itself; the two must agree.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::choices::Choices;
 use crate::compile::{Compiled, Goal, compile};
 use crate::facts::Fact;
 use crate::join::{Join, order};
 use crate::program::Program;
 use crate::relation::{Relation, Truth};
+use crate::sink::{GroundBudget, Grounding, Sink, Stop, literal};
 use crate::syntax::Head;
-use crate::term::{Overflow, Terms, Value};
+use crate::term::{Terms, Value};
 use crate::vocabulary::{Source, published};
-
-/// What writing out may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroundBudget {
-    /// Tuples that are looked at.
-    pub steps: u64,
-    /// Tuples and literals that are kept.
-    pub kept: u64,
-}
-
-impl GroundBudget {
-    /// What fits a policy's budget: about so many steps are done in the time, and so many tuples fit the memory.
-    pub fn of(wall_milliseconds: u64, memory_mib: u64) -> Self {
-        Self { steps: wall_milliseconds.saturating_mul(5_000), kept: memory_mib.saturating_mul(4_000) }
-    }
-}
-
-/// Why a program is not written out; statements by position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// More than this budget; the statement was being written.
-    Budget(usize, String),
-    /// Something that makes no sense in this world.
-    Fault(usize, String),
-}
-
-/// Head, how much is needed, literals with weights.
-pub(crate) type Rule = (u32, i64, Vec<(i32, i64)>);
-
-/// A program written out.
-#[derive(Default)]
-pub(crate) struct Grounding {
-    pub terms: Terms,
-    /// By statement, predicate and terms: conclusions from facts.
-    pub said: BTreeSet<(usize, &'static str, Vec<Value>)>,
-    /// What is left, over atoms from 1.
-    pub rules: Vec<Rule>,
-    /// Actor, unit, atom.
-    pub inputs: Vec<(usize, usize, u32)>,
-    /// Statement, values of its variables, atom.
-    pub violated: Vec<(usize, Vec<Value>, u32)>,
-    /// Statement, weight, atom.
-    pub penalties: Vec<(usize, Value, u32)>,
-    /// What was spent.
-    pub steps: u64,
-    pub kept: u64,
-}
-
-/// Where actors can be, and who is asked about having no place.
-pub(crate) struct Choices {
-    /// Actor and unit.
-    pub places: Vec<(usize, usize)>,
-    /// Actors that can be without a place.
-    pub movable: Vec<usize>,
-    /// Whether what the program forbids is left out.
-    pub forbids: bool,
-}
 
 /// Writes a program out.
 pub(crate) fn ground(
@@ -90,12 +35,7 @@ pub(crate) fn ground(
     }
     let compiled: Vec<Compiled> =
         program.statements.iter().map(|statement| compile(statement, &mut terms)).collect();
-    let mut work = Work {
-        program,
-        compiled: &compiled,
-        relations,
-        sink: Sink { terms, budget, next: 1, at: 0, out: Grounding::default(), cases: HashMap::new() },
-    };
+    let mut work = Work { program, compiled: &compiled, relations, sink: Sink::new(terms, budget) };
     let (from_facts, from_placements): (Vec<_>, Vec<_>) = program
         .groups()
         .into_iter()
@@ -109,10 +49,7 @@ pub(crate) fn ground(
     for group in from_placements {
         work.group(&group)?;
     }
-    let Sink { terms, budget: left, mut out, .. } = work.sink;
-    out.terms = terms;
-    (out.steps, out.kept) = (budget.steps - left.steps, budget.kept - left.kept);
-    Ok(out)
+    Ok(work.sink.finish(budget))
 }
 
 struct Work<'a> {
@@ -120,20 +57,6 @@ struct Work<'a> {
     compiled: &'a [Compiled],
     relations: BTreeMap<(String, usize), Relation>,
     sink: Sink,
-}
-
-/// What grows while a statement is written out; relations stay as they are meanwhile.
-pub(crate) struct Sink {
-    pub terms: Terms,
-    /// What is left of it.
-    budget: GroundBudget,
-    /// The next atom.
-    next: u32,
-    /// The statement that is being written.
-    at: usize,
-    pub out: Grounding,
-    /// Atoms of cases of constraints and weak constraints; only looked up in, never walked.
-    cases: HashMap<(usize, Vec<Value>), u32>,
 }
 
 impl Work<'_> {
@@ -153,7 +76,7 @@ impl Work<'_> {
 
     /// Writes a statement out; whether anything new followed.
     fn statement(&mut self, statement: usize) -> Result<bool, Stop> {
-        self.sink.at = statement;
+        self.sink.begin(statement);
         let compiled = &self.compiled[statement];
         let mut known = vec![false; compiled.slots];
         let goals: Vec<&Goal> = compiled.goals.iter().collect();
@@ -242,90 +165,4 @@ impl Work<'_> {
         }
         Ok(())
     }
-}
-
-impl Sink {
-    /// The statement that is being written.
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
-    /// A new atom.
-    pub fn atom(&mut self) -> u32 {
-        self.next += 1;
-        self.next - 1
-    }
-
-    /// Counts one tuple that is looked at.
-    pub fn step(&mut self) -> Result<(), Stop> {
-        match self.budget.steps.checked_sub(1) {
-            Some(left) => {
-                self.budget.steps = left;
-                Ok(())
-            }
-            None => Err(Stop::Budget(self.at, "takes too many steps".to_owned())),
-        }
-    }
-
-    /// Counts what is kept.
-    pub fn keep(&mut self, much: usize) -> Result<(), Stop> {
-        match self.budget.kept.checked_sub(much as u64) {
-            Some(left) => {
-                self.budget.kept = left;
-                Ok(())
-            }
-            None => Err(Stop::Budget(self.at, "takes too much memory".to_owned())),
-        }
-    }
-
-    /// Adds a rule whose whole body must hold.
-    pub fn rule(&mut self, head: u32, body: Vec<i32>) {
-        let lower = i64::try_from(body.len()).unwrap_or(i64::MAX);
-        self.out.rules.push((head, lower, body.into_iter().map(|literal| (literal, 1)).collect()));
-    }
-
-    /// The atom of a case, and whether it is new.
-    fn case(&mut self, statement: usize, tuple: &[Value]) -> (u32, bool) {
-        let next = self.next;
-        let atom = *self.cases.entry((statement, tuple.to_vec())).or_insert(next);
-        self.next += u32::from(atom == next);
-        (atom, atom == next)
-    }
-
-    /// Adds a conclusion; whether it is new.
-    fn derive(&mut self, relation: &mut Relation, tuple: &[Value], body: Vec<i32>) -> bool {
-        match (relation.find(tuple), body.is_empty()) {
-            (None, true) => {
-                relation.add(tuple, Truth::Certain);
-                true
-            }
-            (None, false) => {
-                let atom = self.atom();
-                relation.add(tuple, Truth::Possible(atom));
-                self.rule(atom, body);
-                true
-            }
-            (Some(place), true) => {
-                relation.make_certain(place);
-                false
-            }
-            (Some(place), false) => {
-                if let Truth::Possible(atom) = relation.truth(place) {
-                    self.rule(atom, body);
-                }
-                false
-            }
-        }
-    }
-
-    /// What a number out of range means here.
-    pub fn overflow(&self) -> impl Fn(Overflow) -> Stop + use<> {
-        let at = self.at;
-        move |_| Stop::Fault(at, "computes a number that 32 bits do not hold; use a coarser unit".to_owned())
-    }
-}
-
-/// A literal of an atom.
-pub(crate) fn literal(atom: u32) -> i32 {
-    i32::try_from(atom).expect("the budget ends long before so many atoms")
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::compile::{Bindings, Goal, Pattern};
-use crate::ground::{Sink, Stop, literal};
 use crate::relation::{Relation, Truth};
+use crate::sink::{Sink, Stop, literal};
 use crate::syntax::Sign;
 use crate::term::Value;
 

@@ -7,6 +7,7 @@
 //! docs/adr why it is read here.
 
 mod check;
+mod choices;
 mod compile;
 mod derive;
 mod facts;
@@ -18,6 +19,7 @@ mod program;
 mod relation;
 mod safety;
 mod sets;
+mod sink;
 mod snapshot;
 mod symbols;
 mod syntax;
@@ -28,8 +30,8 @@ mod verdict;
 mod vocabulary;
 
 pub use fault::Fault;
-pub use ground::GroundBudget;
 pub use program::Program;
+pub use sink::GroundBudget;
 pub use snapshot::{Policy, Question, Size};
 pub use symbols::{actor, string};
 pub use verdict::{Argument, Instance, Verdict};

@@ -1,9 +1,9 @@
 //! Tokens to statements. What a policy may not say is refused by name, with what to write instead; after a fault the
 //! parser goes on behind the next full stop, so that one run tells all of them.
 
-use crate::fault::Fault;
+use crate::fault::{At, Fault};
 use crate::syntax::{Aggregate, Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
-use crate::token::{At, Token, tokens};
+use crate::token::{Token, tokens};
 
 mod terms;
 

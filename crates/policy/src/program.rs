@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::fault::Fault;
+use crate::fault::{At, Fault};
 use crate::syntax::{Head, Statement};
-use crate::token::At;
 use crate::{check, parse};
 
 /// The longest text, in bytes.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::compile::{Bindings, Pattern, Set};
-use crate::ground::{Stop, literal};
 use crate::join::{Found, Holds, Join, Step, compares};
+use crate::sink::{Stop, literal};
 use crate::syntax::Sign;
 use crate::term::Value;
 

@@ -2,10 +2,12 @@
 
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
+use crate::choices::{Choices, choices, open_choices};
 use crate::derive::{derived, says};
-use crate::facts::{Facts, choices, open_choices};
-use crate::ground::{Choices, GroundBudget, Stop, ground};
+use crate::facts::Facts;
+use crate::ground::ground;
 use crate::program::Program;
+use crate::sink::{GroundBudget, Stop};
 use crate::symbols::{actor, string};
 use crate::verdict::{Argument, Instance, Verdict};
 

@@ -3,8 +3,8 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
+use crate::fault::At;
 use crate::symbols::string;
-use crate::token::At;
 
 /// A term with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]

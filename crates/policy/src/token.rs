@@ -1,14 +1,7 @@
 //! Text to tokens, each with its place. What the language has and a policy may not say is refused here or by the
 //! parser, always by name.
 
-use crate::fault::Fault;
-
-/// A place in the text; lines and columns count from 1, columns in characters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At {
-    pub line: usize,
-    pub column: usize,
-}
+use crate::fault::{At, Fault};
 
 /// The smallest piece with a meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]

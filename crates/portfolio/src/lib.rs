@@ -7,14 +7,14 @@
 //! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls
 //! [`run_child_if_asked`] first in `main`.
 
+mod destroy_repair;
 mod neighbourhood;
 mod partial;
-mod parting;
 mod registry;
 mod rounds;
 mod run;
-mod slice;
 mod strategy;
+mod subproblem;
 mod whole;
 
 pub use asp::{ClingoJudge, Limits, run_child_if_asked};

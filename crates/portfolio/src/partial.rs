@@ -67,7 +67,7 @@ impl<'a> Circuit<'a> {
         Some(Self { rules, order, concluded_by })
     }
 
-    /// The rules for `freed` alone, by their positions in the slice, on its `units`; the others are where `assignment`
+    /// The rules for `freed` alone, by their positions in the subproblem, on its `units`; the others are where `assignment`
     /// says. What is broken whatever the freed do is left out.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ mod tests {
     const UNITS: usize = 3;
 
     /// Random rules, each resting on atoms before its own.
-    fn rules(dice: &mut fastrand::Rng) -> Rules {
+    fn rules(rng: &mut fastrand::Rng) -> Rules {
         let atom = |actor: usize, unit: usize| u32::try_from(1 + actor * UNITS + unit).unwrap();
         let inputs: Vec<(usize, usize, u32)> = (0..ACTORS)
             .flat_map(|actor| (0..UNITS).map(move |unit| (actor, unit, atom(actor, unit))))
@@ -204,12 +204,12 @@ mod tests {
         let first = i32::try_from(ACTORS * UNITS + 1).unwrap();
         let mut ground = Vec::new();
         for head in first..first + 20 {
-            for _ in 0..=dice.usize(..2) {
-                let literals: BTreeSet<i32> = (0..=dice.usize(..4)).map(|_| dice.i32(1..head)).collect();
-                let sign = |atom: i32| if dice.bool() { atom } else { -atom };
+            for _ in 0..=rng.usize(..2) {
+                let literals: BTreeSet<i32> = (0..=rng.usize(..4)).map(|_| rng.i32(1..head)).collect();
+                let sign = |atom: i32| if rng.bool() { atom } else { -atom };
                 let body: Vec<(i32, i64)> = literals.into_iter().map(sign).zip([1, 2, 3, 1, 2]).collect();
                 let total: i64 = body.iter().map(|(_, weight)| weight).sum();
-                ground.push(GroundRule { head: head.unsigned_abs(), lower: 1 + dice.i64(0..total), body });
+                ground.push(GroundRule { head: head.unsigned_abs(), lower: 1 + rng.i64(0..total), body });
             }
         }
         let demand = |atom: i32| Demand {
@@ -245,23 +245,23 @@ mod tests {
         Snapshot::new(file).unwrap()
     }
 
-    /// What the slice says of the freed differs from what the whole says by what they cannot change.
+    /// What the subproblem says of the freed differs from what the whole says by what they cannot change.
     #[test]
     fn a_slice_of_the_rules_says_what_the_whole_says() {
         let mut blamed = 0;
         for seed in 0..300 {
-            let dice = &mut fastrand::Rng::with_seed(seed);
-            let snapshot = world().with_rules(Some(rules(dice)));
+            let rng = &mut fastrand::Rng::with_seed(seed);
+            let snapshot = world().with_rules(Some(rules(rng)));
             let whole = snapshot.rules().unwrap();
             let circuit = Circuit::new(&snapshot).unwrap();
-            let place = |dice: &mut fastrand::Rng| Some(dice.usize(..UNITS)).filter(|_| dice.usize(..5) > 0);
-            let assignment: Assignment = (0..ACTORS).map(|_| place(dice)).collect();
-            let freed: BTreeSet<usize> = (0..2).map(|_| dice.usize(..ACTORS)).collect();
+            let place = |rng: &mut fastrand::Rng| Some(rng.usize(..UNITS)).filter(|_| rng.usize(..5) > 0);
+            let assignment: Assignment = (0..ACTORS).map(|_| place(rng)).collect();
+            let freed: BTreeSet<usize> = (0..2).map(|_| rng.usize(..ACTORS)).collect();
             let freed: Vec<usize> = freed.into_iter().collect();
             let sliced = circuit.sliced(&assignment, &freed, &[0, 1, 2], freed.len()).unwrap();
             let mut constant = None;
             for _ in 0..20 {
-                let small: Assignment = freed.iter().map(|_| place(dice)).collect();
+                let small: Assignment = freed.iter().map(|_| place(rng)).collect();
                 let mut wide = assignment.clone();
                 freed.iter().zip(&small).for_each(|(&actor, &place)| wide[actor] = place);
                 let mut broken = whole.violations(&wide);

@@ -1,10 +1,11 @@
 //! Every strategy there is, by name: the one list that the operator, the command line and the benches read.
 
+use asp::Limits;
 use exact::Exhaustive;
 use placement::Strategy;
 use search::{Greedy, Local, Random, RoundRobin};
 
-use crate::{Asp, Limits};
+use crate::strategy::Asp;
 
 /// What a strategy is chosen for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

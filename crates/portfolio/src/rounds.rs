@@ -7,8 +7,8 @@ use std::thread::{self, ScopedJoinHandle};
 use exact::bound;
 use placement::{Answer, SolveError, Stage, StoppedBy};
 
+use crate::destroy_repair::{DestroyRepair, Round, movable};
 use crate::neighbourhood::Neighbourhoods;
-use crate::parting::{Partings, Round, movable};
 use crate::run::Search;
 
 /// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
@@ -22,14 +22,14 @@ const SHARE: u64 = 80;
 /// By how much that number grows while neighbourhoods do not gain.
 const IDLE: u64 = 8;
 
-/// Work of partings for each piece of the native search: about as long as one of its threads takes.
-const PARTING: u64 = 15_000;
+/// Work of repairs for each piece of the native search: about as long as one of its threads takes.
+const REPAIR_WORK: u64 = 15_000;
 
-/// Pieces of a round at most where there are partings: new samples are wanted.
+/// Pieces of a round at most where there are repairs: new samples are wanted.
 const LONGEST: u64 = 2_560;
 
-/// Partings of a round at most.
-const MOST_PARTINGS: u64 = 10_000;
+/// Repairs of a round at most.
+const MOST_REPAIRS: u64 = 10_000;
 
 /// Pieces after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
@@ -87,30 +87,30 @@ fn alternate<'a>(
     let start = search.snapshot.incumbent();
     let mut native = search::Search::new(&terrain, &start, search.seed());
     native.offer(&search.best.assignment);
-    let (mut neighbourhoods, mut partings) = (Neighbourhoods::new(&search), Partings::new(&search));
+    let (mut neighbourhoods, mut repairs) = (Neighbourhoods::new(&search), DestroyRepair::new(&search));
     let (least, actors) = FIRST;
     let mut pieces = least.max(movable(search.snapshot) / actors) as u64;
     let busy = SHARE.max(movable(search.snapshot) as u64);
     let mut share = busy;
     let mut known = search.best.vector.clone();
     loop {
-        let (round, done) = run_beside(&search, &mut native, &mut partings, pieces);
-        let before_partings = search.spent();
-        let mut gained = false;
+        let (round, done) = run_beside(&search, &mut native, &mut repairs, pieces);
+        let before_repairs = search.spent();
+        let mut improved = false;
         for (after, found) in round.found {
-            search.spend(before_partings + after - search.spent());
-            gained |= search.offer(found, Stage::Neighbourhood);
+            search.spend(before_repairs + after - search.spent());
+            improved |= search.offer(found, Stage::Neighbourhood);
         }
-        search.spend(before_partings + round.done - search.spent());
-        // Of what a clock cut short only the beginning could be done again: partings come first.
+        search.spend(before_repairs + round.done - search.spent());
+        // Of what a clock cut short only the beginning could be done again: repairs come first.
         if round.is_whole {
             search.spend(done);
-            gained |= done > 0 && search.offer(native.best(), Stage::Local);
+            improved |= done > 0 && search.offer(native.best(), Stage::Local);
         }
         neighbourhoods.settle(&search);
         let before = search.best.vector.clone();
         // While the native search gains it is the faster of the two.
-        for _ in 0..if gained || partings.is_suited() { 1 } else { pieces.div_ceil(share) } {
+        for _ in 0..if improved || repairs.is_suited() { 1 } else { pieces.div_ceil(share) } {
             if let Some(why) = search.over() {
                 return Ok((search, why));
             }
@@ -121,32 +121,32 @@ fn alternate<'a>(
         share =
             if search.best.vector < before { (share / 2).max(busy) } else { (share * 2).min(busy * IDLE) };
         native.offer(&search.best.assignment);
-        partings.begin(&search, search.best.vector < known, &native);
+        repairs.begin(&search, search.best.vector < known, &native);
         known.clone_from(&search.best.vector);
         after_each(&search);
         if let Some(why) = search.over() {
             return Ok((search, why));
         }
-        pieces = (pieces * 2).min(if partings.is_suited() { LONGEST } else { u64::MAX });
+        pieces = (pieces * 2).min(if repairs.is_suited() { LONGEST } else { u64::MAX });
     }
 }
 
-/// Runs so many pieces of the native search, and beside it partings that take about as long as one of its threads; as if
+/// Runs so many pieces of the native search, and beside it repairs that take about as long as one of its threads; as if
 /// these came first.
 fn run_beside(
     search: &Search,
     native: &mut search::Search,
-    partings: &mut Partings,
+    repairs: &mut DestroyRepair,
     pieces: u64,
 ) -> (Round, u64) {
     let (left, stop) = (search.left(), search.stop());
-    if left < pieces + MOST_PARTINGS || !partings.is_worth_while() {
-        let round = partings.run(left.min(MOST_PARTINGS), pieces * PARTING, stop);
+    if left < pieces + MOST_REPAIRS || !repairs.is_worth_while() {
+        let round = repairs.run(left.min(MOST_REPAIRS), pieces * REPAIR_WORK, stop);
         let done = if round.is_whole { native.run(pieces.min(left - round.done), stop) } else { 0 };
         return (round, done);
     }
     thread::scope(|scope| {
-        let beside = scope.spawn(|| partings.run(MOST_PARTINGS, pieces * PARTING, stop));
+        let beside = scope.spawn(|| repairs.run(MOST_REPAIRS, pieces * REPAIR_WORK, stop));
         let done = native.run(pieces, stop);
         (beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), done)
     })

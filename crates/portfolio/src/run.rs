@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
         self.spent += pieces;
     }
 
-    /// Takes an assignment if it is lawful, and obeys the policy more or is better.
+    /// Takes an assignment if it is feasible, and obeys the policy more or is better.
     pub fn offer(&mut self, assignment: Assignment, stage: Stage) -> bool {
         let snapshot = self.snapshot;
         let broken = broken(snapshot, &assignment);
@@ -165,7 +165,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The answer, which nothing lawful is better than.
+    /// The answer, which nothing feasible is better than.
     pub fn proven(self) -> Answer {
         let levels = self.snapshot.objectives().levels();
         let keys = levels.iter().map(|level| Objectives::key(level));
@@ -182,5 +182,5 @@ fn broken(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
 
 /// Whether all there was to search has been searched.
 pub(crate) fn is_exhausted(ended: &Ended) -> bool {
-    *ended == Ended::Told(Outcome::Proven)
+    *ended == Ended::Finished(Outcome::Proven)
 }

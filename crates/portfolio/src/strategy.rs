@@ -144,7 +144,7 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
     Ok(Answer { stage: Stage::Construction, ..placed })
 }
 
-/// Whether a part of the world can be priced without the rest: not so where a figure of the whole counts that slices do
+/// Whether a part of the world can be priced without the rest: not so where a figure of the whole counts that subproblems do
 /// not know.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });

@@ -6,7 +6,7 @@
 //! local-marginal polytope (Wainwright and Jordan, 2008, 4.1); the z are the clique partitioning polytope (Grötschel
 //! and Wakabayashi, 1990) with knapsack rows per actor: who shares a unit with a, and a, must fit on one.
 //!
-//! Every lawful placement without unplaced actors is a 0-1 solution, and costs no less than it does here.
+//! Every feasible placement without unplaced actors is a 0-1 solution, and costs no less than it does here.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use placement::Snapshot;
 pub struct Dimension {
     /// By actor and kind: what it needs of it there.
     pub needs: Vec<Vec<i64>>,
-    /// By unit, or by node where `of_nodes`: the most that a lawful placement puts there.
+    /// By unit, or by node where `of_nodes`: the most that a feasible placement puts there.
     pub limits: Vec<i64>,
     /// The limits are the nodes' and not the units'.
     pub of_nodes: bool,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use placement::file::Scope;
 use placement::{Implementation, Snapshot};
 
-use crate::branch::model::MOST;
+/// Classes are bits of a word, and so are the items of a class.
+pub(crate) const MOST: usize = 64;
 
 /// Units any two of which can be swapped without anybody noticing.
 pub(crate) struct Class {

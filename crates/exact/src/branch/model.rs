@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Criterion, Snapshot};
 
-use crate::branch::classes::{Class, Pool, classes};
+use crate::branch::classes::{Class, MOST, Pool, classes};
 
 /// What the levels together may add up to, so that halves, sums over all pairs and finer prices fit into 64 bits.
 pub(crate) const LARGEST: i64 = 1 << 42;
 
-/// What is not allowed costs this: more than twice what anything lawful can.
+/// What is not allowed costs this: more than twice what anything feasible can.
 pub(crate) const FORBIDDEN: i64 = 1 << 45;
-
-/// Classes are bits of a word, and so are the items of a class.
-pub(crate) const MOST: usize = 64;
 
 /// Units that are compared with each other.
 const MOST_UNITS: usize = 512;
@@ -190,7 +187,7 @@ impl Model {
         tie.rate.saturating_mul(self.exchange[class][class].max(1)).saturating_add(tie.apart)
     }
 
-    /// What everything costs that does not depend on how classes are parted; `classes` are those of the items.
+    /// What everything costs that does not depend on how classes are partition; `classes` are those of the items.
     pub fn between(&self, classes: &[usize]) -> i64 {
         let alone = self.items.iter().zip(classes).map(|(item, &class)| item.costs[class]);
         let tied = self.ties.iter().map(|tie| {
@@ -214,7 +211,7 @@ impl Model {
         let unit = |item: usize| assignment[self.items[item].actor].expect("all actors are placed");
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));
-            self.classes.iter().position(of).expect("a lawful place is a candidate")
+            self.classes.iter().position(of).expect("a feasible place is a candidate")
         };
         let alone = (0..self.items.len()).map(|item| self.items[item].costs[class(item)]);
         let tied = self.ties.iter().map(|tie| {

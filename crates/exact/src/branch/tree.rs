@@ -1,10 +1,11 @@
-//! The search: which class every item is in, and then how each class is parted.
+//! The search: which class every item is in, and then how each class is partition.
 
 use placement::{Assignment, Snapshot};
 
 use crate::branch::bound::Part;
-use crate::branch::clusters::Problem;
+use crate::branch::halt::Halt;
 use crate::branch::model::{LARGEST, Model, ones};
+use crate::branch::partition::Problem;
 
 /// How long to search.
 pub struct Limits<'a> {
@@ -17,7 +18,7 @@ pub struct Limits<'a> {
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing lawful is better than the start, or the last that was found.
+    /// Nothing feasible is better than the start, or the last that was found.
     Proven,
     /// Something may be.
     Open,
@@ -34,19 +35,10 @@ pub struct Solved {
     pub work: u64,
 }
 
-/// Why a part of the search ends before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Halt {
-    /// `stop` said so, or `found` did.
-    Stopped,
-    /// It takes more work, or more room, than it is worth.
-    TooMuch,
-}
-
 /// Searches what is better than `start`; `found` gets each assignment that is, and says whether to go on.
 ///
 /// The levels are compared in their order. What is found places every actor and overloads no unit; where there is no such
-/// assignment the verdict is open. `start` must be lawful. `None` where the world is not for this search: more than 64 actors that can
+/// assignment the verdict is open. `start` must be feasible. `None` where the world is not for this search: more than 64 actors that can
 /// move or 64 classes of units, overload that is not the first level or can be the same on all units, criteria other than sums over actors and pairs, rules about
 /// where actors are, caps on power, numbers that do not fit.
 pub fn solve(
@@ -78,7 +70,7 @@ struct Tree<'a> {
     left: u64,
     limits: &'a Limits<'a>,
     found: &'a mut dyn FnMut(Assignment) -> bool,
-    /// A class was too large to be parted to the end.
+    /// A class was too large to be partition to the end.
     is_open: bool,
 }
 
@@ -143,9 +135,9 @@ impl Tree<'_> {
             let solved = problem.solve(most, &mut left, stop);
             self.left = left;
             match solved {
-                Ok(Some(parted)) => {
-                    sum += parted.cost;
-                    parted.put(problem, model, &mut places);
+                Ok(Some(partition)) => {
+                    sum += partition.cost;
+                    partition.put(problem, model, &mut places);
                 }
                 Ok(None) => return Ok(()),
                 Err(Halt::TooMuch) if self.left > 0 => {

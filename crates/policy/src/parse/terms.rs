@@ -1,9 +1,9 @@
 //! Tokens to terms, by how tightly operators bind.
 
 use super::{Parsed, Parser, THEORY, directive};
-use crate::fault::Fault;
+use crate::fault::{At, Fault};
 use crate::syntax::{Term, TermIs};
-use crate::token::{At, Token};
+use crate::token::Token;
 
 /// Terms may be nested so deeply, which bounds the parser's own recursion.
 const DEEPEST: usize = 50;

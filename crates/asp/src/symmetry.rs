@@ -1,4 +1,4 @@
-//! Units that nobody could tell apart: which of them hosts whom makes no difference, so only one way is searched.
+//! Symmetric units, which nobody could tell apart: which of them hosts whom makes no difference, so only one way is searched.
 //!
 //! Without this a proof tries every permutation of identical nodes; with it, only as many of them are looked at as
 //! there are actors.
@@ -23,15 +23,15 @@ struct Likeness<'a> {
     sets: Vec<usize>,
 }
 
-/// Classes of units that are alike.
-pub(crate) struct Twins {
+/// Symmetric units, in classes.
+pub(crate) struct Symmetry {
     /// Each of two or more units, ascending.
     classes: Vec<Vec<usize>>,
     /// Actors that can move, in the order in which they open units.
     movable: Vec<usize>,
 }
 
-impl Twins {
+impl Symmetry {
     pub fn new(snapshot: &Snapshot, rooms: &Rooms, movable: &[usize]) -> Self {
         let mut on_node = vec![0; snapshot.nodes().len()];
         (0..snapshot.units()).for_each(|unit| on_node[snapshot.node_of(unit)] += 1);
@@ -108,25 +108,25 @@ fn unlike(snapshot: &Snapshot, rooms: &Rooms, unit: usize) -> Vec<Option<i64>> {
     let aims_at = |criterion| snapshot.objectives().names(criterion);
     let number = |given: Option<u64>| i64::try_from(given.unwrap_or(0)).ok();
     let given = &snapshot.file().units[unit];
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     let of_power = aims_at(Criterion::Energy) || !snapshot.power_caps().is_empty();
     if of_power || aims_at(Criterion::Bottleneck) {
-        told.extend([Some(snapshot.capacity(unit)), Some(rooms.work[unit].left)]);
+        differences.extend([Some(snapshot.capacity(unit)), Some(rooms.work[unit].left)]);
     }
     if of_power || aims_at(Criterion::Consolidate) {
         let stays = |actor: usize| snapshot.is_fixed(actor) && snapshot.current(actor) == Some(unit);
-        told.push(Some(i64::from((0..snapshot.actors()).any(stays))));
+        differences.push(Some(i64::from((0..snapshot.actors()).any(stays))));
     }
     if of_power {
-        told.extend([number(given.power_watts), number(given.idle_watts)]);
+        differences.extend([number(given.power_watts), number(given.idle_watts)]);
         for cap in snapshot.power_caps() {
             let (place, limit) = cap.of(unit);
             let others = (0..snapshot.units()).filter(|other| cap.of(*other).0 == place).count();
             // A place of its own is as good as another with the same limit.
-            told.extend([Some(limit), if others > 1 { i64::try_from(place).ok() } else { None }]);
+            differences.extend([Some(limit), if others > 1 { i64::try_from(place).ok() } else { None }]);
         }
     }
-    told
+    differences
 }
 
 /// Units that something speaks of: where an actor runs or wants to be, links of their own, fixed actors with ties.
@@ -201,7 +201,7 @@ mod tests {
         change(&mut file);
         let snapshot = Snapshot::new(file).unwrap();
         let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
-        Twins::new(&snapshot, &Rooms::new(&snapshot), &movable).classes
+        Symmetry::new(&snapshot, &Rooms::new(&snapshot), &movable).classes
     }
 
     /// A third actor that stays on unit 1.
@@ -291,12 +291,12 @@ mod tests {
 
     #[test]
     fn an_assignment_is_ordered_and_no_worse() {
-        let twins = Twins { classes: vec![vec![1, 3, 4]], movable: vec![0, 1, 2, 3] };
-        let ordered = twins.ordered(&vec![Some(4), Some(0), Some(1), Some(4)]);
+        let symmetry = Symmetry { classes: vec![vec![1, 3, 4]], movable: vec![0, 1, 2, 3] };
+        let ordered = symmetry.ordered(&vec![Some(4), Some(0), Some(1), Some(4)]);
         assert_eq!(ordered, [Some(1), Some(0), Some(3), Some(1)]);
-        assert_eq!(twins.in_order().collect::<Vec<_>>(), [(1, 3), (3, 4)]);
-        assert!(twins.spare().is_empty());
-        let few = Twins { classes: vec![vec![1, 3, 4]], movable: vec![0] };
+        assert_eq!(symmetry.in_order().collect::<Vec<_>>(), [(1, 3), (3, 4)]);
+        assert!(symmetry.spare().is_empty());
+        let few = Symmetry { classes: vec![vec![1, 3, 4]], movable: vec![0] };
         assert_eq!(few.spare(), BTreeSet::from([3, 4]));
     }
 }

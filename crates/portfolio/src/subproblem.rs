@@ -2,8 +2,8 @@
 //!
 //! All that stands still on a unit becomes one fixed actor, *the rest* of the unit, with the sum of its work, its needs
 //! and its ties. Of the other units only those are kept that somebody who is freed has to do with, and the two that
-//! decide how evenly work is spread. So a slice of any world is small, and its optimum is the best that the freed
-//! actors can do. Where a criterion looks farther than that, the slice is a good guess: answers are priced in the whole.
+//! decide how evenly work is spread. So a subproblem of any world is small, and its optimum is the best that the freed
+//! actors can do. Where a criterion looks farther than that, the subproblem is a good guess: answers are priced in the whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use placement::{Assignment, Criterion, Snapshot, SnapshotError};
 use crate::partial::Circuit;
 
 /// A whole world with an assignment, ready to be cut.
-pub(crate) struct Ground<'a> {
+pub(crate) struct Solution<'a> {
     snapshot: &'a Snapshot,
     assignment: Assignment,
     relations: Vec<Relation>,
@@ -46,7 +46,7 @@ pub(crate) enum CutError {
 }
 
 /// A world of the freed actors, and the way back.
-pub(crate) struct Slice {
+pub(crate) struct Subproblem {
     /// The small world; the freed actors come first.
     pub world: Snapshot,
     /// Where everything in it is now.
@@ -56,9 +56,9 @@ pub(crate) struct Slice {
     units: Vec<usize>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Solution<'a> {
     pub fn new(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
-        let mut ground = Self {
+        let mut solution = Self {
             snapshot,
             assignment: Vec::new(),
             relations: Vec::new(),
@@ -70,23 +70,23 @@ impl<'a> Ground<'a> {
             hosted: Vec::new(),
             load: Vec::new(),
         };
-        (0..snapshot.units()).for_each(|unit| ground.units_of_node[snapshot.node_of(unit)].push(unit));
+        (0..snapshot.units()).for_each(|unit| solution.units_of_node[snapshot.node_of(unit)].push(unit));
         for constraint in &snapshot.file().constraints {
             match constraint {
-                Constraint::Apart { on, actors, .. } => ground.relate(true, *on, actors),
-                Constraint::Together { on, actors, .. } => ground.relate(false, *on, actors),
+                Constraint::Apart { on, actors, .. } => solution.relate(true, *on, actors),
+                Constraint::Together { on, actors, .. } => solution.relate(false, *on, actors),
                 Constraint::Prefer { actor, unit, weight } => {
                     let known = "the names of a checked file exist";
                     let (actor, unit) =
                         (snapshot.actor(actor).expect(known), snapshot.unit(unit).expect(known));
-                    ground.wishes_of[actor].push((unit, *weight));
+                    solution.wishes_of[actor].push((unit, *weight));
                 }
                 // In the candidates, or copied as they are.
                 _ => {}
             }
         }
-        ground.settle(assignment);
-        ground
+        solution.settle(assignment);
+        solution
     }
 
     fn relate(&mut self, apart: bool, scope: Scope, actors: &[String]) {
@@ -149,14 +149,14 @@ impl<'a> Ground<'a> {
     ///
     /// # Errors
     /// When that is no world: two names that are made up here, and that nobody gives, are equal.
-    pub fn cut(&self, freed: &BTreeSet<usize>, targets: &BTreeSet<usize>) -> Result<Slice, CutError> {
+    pub fn cut(&self, freed: &BTreeSet<usize>, targets: &BTreeSet<usize>) -> Result<Subproblem, CutError> {
         let mut targets = targets.clone();
         targets.extend(freed.iter().filter_map(|&actor| self.assignment[actor]));
-        Cut { ground: self, freed, targets, file: SnapshotFile::default(), needs: BTreeMap::new() }.world()
+        Cut { solution: self, freed, targets, file: SnapshotFile::default(), needs: BTreeMap::new() }.world()
     }
 }
 
-impl Slice {
+impl Subproblem {
     /// The whole assignment with the freed actors as the small one has them.
     pub fn widen(&self, whole: &Assignment, small: &Assignment) -> Assignment {
         let mut wide = whole.clone();
@@ -168,11 +168,11 @@ impl Slice {
 }
 
 struct Cut<'a> {
-    ground: &'a Ground<'a>,
+    solution: &'a Solution<'a>,
     freed: &'a BTreeSet<usize>,
     targets: BTreeSet<usize>,
     file: SnapshotFile,
-    /// By unit of the slice, what its rest needs.
+    /// By unit of the subproblem, what its rest needs.
     needs: BTreeMap<usize, RunsOn>,
 }
 
@@ -182,8 +182,8 @@ fn rest_of(unit: &Unit) -> String {
 }
 
 impl Cut<'_> {
-    fn world(mut self) -> Result<Slice, CutError> {
-        let snapshot = self.ground.snapshot;
+    fn world(mut self) -> Result<Subproblem, CutError> {
+        let snapshot = self.solution.snapshot;
         let units = self.units();
         self.places(&units);
         self.rest(&units);
@@ -194,7 +194,7 @@ impl Cut<'_> {
         self.ties();
         self.relations();
         self.residents();
-        let start_of = |actor: &usize| units.binary_search(&self.ground.assignment[*actor]?).ok();
+        let start_of = |actor: &usize| units.binary_search(&self.solution.assignment[*actor]?).ok();
         let mut start: Assignment = freed.iter().map(start_of).collect();
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
         let kept = |id: &String| snapshot.unit(id).is_some_and(|unit| units.binary_search(&unit).is_ok());
@@ -207,27 +207,27 @@ impl Cut<'_> {
         self.file.objectives = Levels::InOrder(levels.collect());
         self.file.version = snapshot.file().version;
         let mut world = Snapshot::new(self.file)?;
-        if let Some(circuit) = &self.ground.circuit {
+        if let Some(circuit) = &self.solution.circuit {
             let rules = circuit
-                .sliced(&self.ground.assignment, &freed, &units, world.actors())
+                .sliced(&self.solution.assignment, &freed, &units, world.actors())
                 .map_err(CutError::Rules)?;
             world = world.with_rules(Some(rules));
         }
         start.extend((freed.len()..world.actors()).map(|rest| world.current(rest)));
-        Ok(Slice { world, start, freed, units })
+        Ok(Subproblem { world, start, freed, units })
     }
 
     fn stands(&self, actor: usize) -> bool {
         !self.freed.contains(&actor)
     }
 
-    /// The units of the slice, ascending.
+    /// The units of the subproblem, ascending.
     fn units(&self) -> Vec<usize> {
-        let ground = self.ground;
+        let solution = self.solution;
         let mut units = self.targets.clone();
         for &actor in self.freed {
-            let peers = ground.snapshot.edges(actor).iter().map(|edge| edge.peer);
-            let bound = ground.relations_of[actor].iter().map(|&relation| &ground.relations[relation]);
+            let peers = solution.snapshot.edges(actor).iter().map(|edge| edge.peer);
+            let bound = solution.relations_of[actor].iter().map(|&relation| &solution.relations[relation]);
             let bound = bound
                 .filter(|relation| !relation.apart)
                 .flat_map(|relation| relation.members.iter().copied());
@@ -235,26 +235,27 @@ impl Cut<'_> {
                 peers
                     .chain(bound)
                     .filter(|peer| self.stands(*peer))
-                    .filter_map(|peer| ground.assignment[peer]),
+                    .filter_map(|peer| solution.assignment[peer]),
             );
         }
-        let others = || (0..ground.snapshot.units()).filter(|unit| !self.targets.contains(unit));
-        units.extend(others().max_by_key(|&unit| ground.overload(unit)));
-        units.extend(others().min_by_key(|&unit| ground.overload(unit)));
-        let fullness =
-            |unit: usize| ground.load[unit].saturating_mul(1 << 10) / ground.snapshot.capacity(unit).max(1);
+        let others = || (0..solution.snapshot.units()).filter(|unit| !self.targets.contains(unit));
+        units.extend(others().max_by_key(|&unit| solution.overload(unit)));
+        units.extend(others().min_by_key(|&unit| solution.overload(unit)));
+        let fullness = |unit: usize| {
+            solution.load[unit].saturating_mul(1 << 10) / solution.snapshot.capacity(unit).max(1)
+        };
         units.extend(others().max_by_key(|&unit| fullness(unit)));
         units.into_iter().collect()
     }
 
     fn places(&mut self, units: &[usize]) {
-        let snapshot = self.ground.snapshot;
+        let snapshot = self.solution.snapshot;
         let given = snapshot.file();
         self.file.units = units.iter().map(|&unit| given.units[unit].clone()).collect();
         for (unit, &position) in self.file.units.iter_mut().zip(units) {
             if let Some(slots) = &mut unit.slots {
                 let stand =
-                    self.ground.hosted[position].iter().filter(|actor| !self.freed.contains(actor)).count();
+                    self.solution.hosted[position].iter().filter(|actor| !self.freed.contains(actor)).count();
                 // The rest is one actor.
                 *slots = slots.saturating_sub(stand as u64) + 1;
             }
@@ -278,11 +279,11 @@ impl Cut<'_> {
 
     /// What stands on the units, and on the other units of nodes that somebody may come to.
     fn rest(&mut self, units: &[usize]) {
-        let (ground, snapshot) = (self.ground, self.ground.snapshot);
+        let (solution, snapshot) = (self.solution, self.solution.snapshot);
         let amount = |quantity: i64| quantity.unsigned_abs();
         for &unit in units {
             let rest = self.needs.entry(unit).or_default();
-            for &actor in ground.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
+            for &actor in solution.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
                 let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                 rest.work += amount(needs.work);
                 for &(resource, quantity) in &needs.requires {
@@ -295,8 +296,8 @@ impl Cut<'_> {
             self.targets.iter().rev().map(|&unit| (snapshot.node_of(unit), unit)).collect();
         for (node, speaker) in nodes {
             let rest = self.needs.entry(speaker).or_default();
-            for &unit in &ground.units_of_node[node] {
-                for &actor in ground.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
+            for &unit in &solution.units_of_node[node] {
+                for &actor in solution.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
                     let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                     for &(resource, quantity) in &needs.node_requires {
                         let name = snapshot.resources()[resource].clone();
@@ -308,7 +309,7 @@ impl Cut<'_> {
     }
 
     fn actor(&mut self, actor: usize) {
-        let snapshot = self.ground.snapshot;
+        let snapshot = self.solution.snapshot;
         let mut given = snapshot.file().actors[actor].clone();
         let is_target = |unit: &usize| self.targets.contains(unit);
         // Whatever it left long ago, leaving it again costs nothing more.
@@ -318,7 +319,7 @@ impl Cut<'_> {
         let places = snapshot.candidates(actor).iter().copied().filter(is_target).map(id).collect();
         let (actors, places) = (vec![given.id.clone()], Places::Units(places));
         self.file.constraints.push(Constraint::Only { actors, places, reason: None });
-        for &(unit, weight) in self.ground.wishes_of[actor].iter().filter(|(unit, _)| is_target(unit)) {
+        for &(unit, weight) in self.solution.wishes_of[actor].iter().filter(|(unit, _)| is_target(unit)) {
             let (actor, unit) = (given.id.clone(), id(unit));
             self.file.constraints.push(Constraint::Prefer { actor, unit, weight });
         }
@@ -327,11 +328,11 @@ impl Cut<'_> {
 
     /// Ties among the freed, and to the rest of each unit.
     fn ties(&mut self) {
-        let snapshot = self.ground.snapshot;
+        let snapshot = self.solution.snapshot;
         let mut sums: BTreeMap<(usize, String), [i64; 3]> = BTreeMap::new();
         for &actor in self.freed {
             for edge in snapshot.edges(actor) {
-                let peer = match (self.stands(edge.peer), self.ground.assignment[edge.peer]) {
+                let peer = match (self.stands(edge.peer), self.solution.assignment[edge.peer]) {
                     (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer).to_owned(),
                     (true, Some(unit)) => rest_of(&snapshot.file().units[unit]),
                     _ => continue,
@@ -357,17 +358,17 @@ impl Cut<'_> {
     }
 
     fn relations(&mut self) {
-        let (ground, snapshot) = (self.ground, self.ground.snapshot);
+        let (solution, snapshot) = (self.solution, self.solution.snapshot);
         let of_freed: BTreeSet<usize> =
-            self.freed.iter().flat_map(|&actor| ground.relations_of[actor].iter().copied()).collect();
-        for relation in of_freed.into_iter().map(|position| &ground.relations[position]) {
+            self.freed.iter().flat_map(|&actor| solution.relations_of[actor].iter().copied()).collect();
+        for relation in of_freed.into_iter().map(|position| &solution.relations[position]) {
             let mut members = BTreeSet::new();
             for &member in &relation.members {
                 if !self.stands(member) {
                     members.insert(snapshot.actor_id(member).to_owned());
                     continue;
                 }
-                let Some(unit) = ground.assignment[member] else { continue };
+                let Some(unit) = solution.assignment[member] else { continue };
                 let here = snapshot.place(relation.scope, unit);
                 let near = |target: &&usize| snapshot.place(relation.scope, **target) == here;
                 // Any unit of the place speaks for it. Far from all targets nobody can be too near.
@@ -401,11 +402,11 @@ impl Cut<'_> {
             _ => &[],
         });
         let named: BTreeSet<&String> = related.chain(named).collect();
-        let units = &self.ground.snapshot.file().units;
+        let units = &self.solution.snapshot.file().units;
         let mut residents = Vec::new();
         for (&at, needs) in &self.needs {
             let (id, unit) = (rest_of(&units[at]), &units[at]);
-            let hosts = self.ground.hosted[at].iter().any(|actor| !self.freed.contains(actor));
+            let hosts = self.solution.hosted[at].iter().any(|actor| !self.freed.contains(actor));
             if !hosts && *needs == RunsOn::default() && !named.contains(&id) {
                 continue;
             }
@@ -440,43 +441,46 @@ mod tests {
         [to[0] - from[0], to[1]].into_iter().chain(sums).collect()
     }
 
-    /// Whatever the freed do: it is lawful in the slice if and only if it is in the whole, and changes as much.
+    /// Whatever the freed do: it is feasible in the subproblem if and only if it is in the whole, and changes as much.
     fn holds_for(snapshot: &Snapshot, seed: u64) -> (u32, u32) {
-        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         let whole = search::Greedy.solve(snapshot, &Budget::effort(None, seed)).unwrap().assignment;
-        let ground = Ground::new(snapshot, &whole);
-        let (mut lawful, mut unlawful) = (0, 0);
+        let solution = Solution::new(snapshot, &whole);
+        let (mut feasible, mut infeasible) = (0, 0);
         for _ in 0..40 {
-            let first = dice.usize(..snapshot.actors());
-            let friends = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
-            let freed: BTreeSet<usize> = friends
-                .chain([first, dice.usize(..snapshot.actors())])
+            let first = rng.usize(..snapshot.actors());
+            let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
+            let freed: BTreeSet<usize> = neighbours
+                .chain([first, rng.usize(..snapshot.actors())])
                 .filter(|&a| !snapshot.is_fixed(a))
                 .collect();
-            let targets: BTreeSet<usize> = (0..4).map(|_| dice.usize(..snapshot.units())).collect();
-            let slice = ground.cut(&freed, &targets).unwrap();
-            assert!(slice.world.violations(&slice.start).is_empty(), "{:?}", slice.world);
-            assert_eq!(slice.widen(&whole, &slice.start), whole);
+            let targets: BTreeSet<usize> = (0..4).map(|_| rng.usize(..snapshot.units())).collect();
+            let subproblem = solution.cut(&freed, &targets).unwrap();
+            assert!(subproblem.world.violations(&subproblem.start).is_empty(), "{:?}", subproblem.world);
+            assert_eq!(subproblem.widen(&whole, &subproblem.start), whole);
             for _ in 0..40 {
-                let mut small = slice.start.clone();
+                let mut small = subproblem.start.clone();
                 for (actor, place) in small.iter_mut().enumerate().take(freed.len()) {
-                    if dice.bool() {
-                        *place = dice.choice(slice.world.candidates(actor)).copied();
+                    if rng.bool() {
+                        *place = rng.choice(subproblem.world.candidates(actor)).copied();
                     }
                 }
-                let wide = slice.widen(&whole, &small);
-                let is_lawful = snapshot.violations(&wide).is_empty();
+                let wide = subproblem.widen(&whole, &small);
+                let is_feasible = snapshot.violations(&wide).is_empty();
                 assert_eq!(
-                    slice.world.violations(&small).is_empty(),
-                    is_lawful,
+                    subproblem.world.violations(&small).is_empty(),
+                    is_feasible,
                     "{:?} {small:?}",
-                    slice.world
+                    subproblem.world
                 );
-                assert_eq!(change(&slice.world, &slice.start, &small), change(snapshot, &whole, &wide));
-                *if is_lawful { &mut lawful } else { &mut unlawful } += 1;
+                assert_eq!(
+                    change(&subproblem.world, &subproblem.start, &small),
+                    change(snapshot, &whole, &wide)
+                );
+                *if is_feasible { &mut feasible } else { &mut infeasible } += 1;
             }
         }
-        (lawful, unlawful)
+        (feasible, infeasible)
     }
 
     #[test]

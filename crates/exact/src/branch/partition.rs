@@ -1,23 +1,15 @@
-//! One class whose items are known: to part them into clusters, one per unit, so that most is kept within.
+//! One class whose items are known: to part them into columns, one per unit, so that most is kept within.
 
-use crate::branch::cover::Cover;
+use crate::branch::column::Column;
+use crate::branch::exact_cover::ExactCover;
+use crate::branch::halt::Halt;
 use crate::branch::model::{Model, ones};
 use crate::branch::prices::price;
-use crate::branch::tree::Halt;
 
-/// More clusters than this are not written down.
-const MOST_CLUSTERS: usize = 1 << 21;
+/// More columns than this are not written down.
+const MOST_COLUMNS: usize = 1 << 21;
 
-/// Items that fit on one unit together.
-#[derive(Clone, Copy)]
-pub(crate) struct Cluster {
-    /// Positions in [`Problem::items`], as bits.
-    pub members: u64,
-    /// What it keeps, compared with all of them apart.
-    pub value: i64,
-}
-
-/// Items to be parted over the units of one class.
+/// Items to be partition over the units of one class.
 pub(crate) struct Problem {
     class: usize,
     /// Positions in the model, those that need most of a unit first.
@@ -29,25 +21,25 @@ pub(crate) struct Problem {
     /// By two items: what is kept where they share a unit.
     kept: Vec<Vec<i64>>,
     /// By item: the others with which it must not share a unit.
-    enemies: Vec<u64>,
+    cannot_link: Vec<u64>,
     /// By item: the others with which it must.
-    friends: Vec<u64>,
-    /// What it costs with all apart, friends left out.
+    must_link: Vec<u64>,
+    /// What it costs with all apart, must_link left out.
     base: i64,
 }
 
-/// A class that is parted.
-pub(crate) struct Parted {
+/// A class that is partition.
+pub(crate) struct Partition {
     /// What it costs.
     pub cost: i64,
-    /// The clusters, as bits.
-    clusters: Vec<u64>,
+    /// The columns, as bits.
+    columns: Vec<u64>,
 }
 
-impl Parted {
+impl Partition {
     /// Writes down the unit of each item.
     pub fn put(&self, problem: &Problem, model: &Model, places: &mut [usize]) {
-        for (&members, &unit) in self.clusters.iter().zip(&model.classes[problem.class].units) {
+        for (&members, &unit) in self.columns.iter().zip(&model.classes[problem.class].units) {
             ones(members).for_each(|member| places[problem.items[member]] = unit);
         }
     }
@@ -73,8 +65,8 @@ impl Problem {
             room: of.room.clone(),
             units: of.units.len(),
             kept: vec![vec![0; count]; count],
-            enemies: vec![0; count],
-            friends: vec![0; count],
+            cannot_link: vec![0; count],
+            must_link: vec![0; count],
             base: 0,
             items,
         };
@@ -83,12 +75,12 @@ impl Problem {
                 let Some(b) = problem.items.iter().position(|&item| item == peer) else { continue };
                 let tie = &model.ties[tie];
                 let (apart, together) = (model.apart(tie, class, class), model.together(tie, class));
-                let is_enemy = Model::is_forbidden(together);
-                if is_enemy {
-                    problem.enemies[a] |= 1 << b;
+                let is_cannot_link = Model::is_forbidden(together);
+                if is_cannot_link {
+                    problem.cannot_link[a] |= 1 << b;
                 }
                 if Model::is_forbidden(apart) {
-                    problem.friends[a] |= 1 << b;
+                    problem.must_link[a] |= 1 << b;
                     if a < b {
                         problem.base += together;
                     }
@@ -97,7 +89,7 @@ impl Problem {
                 if a < b {
                     problem.base += apart;
                 }
-                if !is_enemy {
+                if !is_cannot_link {
                     problem.kept[a][b] = apart - together;
                 }
             }
@@ -111,52 +103,59 @@ impl Problem {
     }
 
     /// The cheapest way, if it costs no more than `most`; `left` is the work that may be done.
-    pub fn solve(&self, most: i64, left: &mut u64, stop: &dyn Fn() -> bool) -> Result<Option<Parted>, Halt> {
+    pub fn solve(
+        &self,
+        most: i64,
+        left: &mut u64,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Partition>, Halt> {
         let all = u64::MAX >> (64 - self.size());
         if let Some(value) = self.value_of_all() {
             let cost = self.base - value;
-            return Ok((cost <= most).then(|| Parted { cost, clusters: vec![all] }));
+            return Ok((cost <= most).then(|| Partition { cost, columns: vec![all] }));
         }
         let target = self.base - most;
-        let mut clusters = Vec::new();
-        if !self.grow(&mut clusters, Cluster { members: 0, value: 0 }, 0, &self.room) {
-            *left = left.saturating_sub(MOST_CLUSTERS as u64);
+        let mut columns = Vec::new();
+        if !self.grow(&mut columns, Column { members: 0, value: 0 }, 0, &self.room) {
+            *left = left.saturating_sub(MOST_COLUMNS as u64);
             return Err(Halt::TooMuch);
         }
-        *left = left.checked_sub(clusters.len() as u64).ok_or(Halt::TooMuch)?;
-        clusters.retain(|cluster| ones(cluster.members).all(|one| self.friends[one] & !cluster.members == 0));
-        let Some(prices) = price(self, &clusters, target, left, stop)? else { return Ok(None) };
-        let mut cover = Cover::new(&clusters, prices, self.units, target);
+        *left = left.checked_sub(columns.len() as u64).ok_or(Halt::TooMuch)?;
+        columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));
+        let Some(prices) = price((self.size(), self.units), &columns, target, left, stop)? else {
+            return Ok(None);
+        };
+        let mut cover = ExactCover::new(&columns, prices, self.units, target);
         cover.search(all, left, stop)?;
-        Ok(cover.best().map(|(value, clusters)| Parted { cost: self.base - value, clusters }))
+        Ok(cover.best().map(|(value, columns)| Partition { cost: self.base - value, columns }))
     }
 
-    /// What all on one unit keep, where that is lawful and nothing is better.
+    /// What all on one unit keep, where that is feasible and nothing is better.
     fn value_of_all(&self) -> Option<i64> {
         let total =
             |dimension: usize| self.needs.iter().map(|needs| needs[dimension]).fold(0, i64::saturating_add);
         let fits = (0..self.room.len()).all(|dimension| total(dimension) <= self.room[dimension]);
         let is_best = self.kept.iter().flatten().all(|kept| *kept >= 0);
-        let is_lawful = self.enemies.iter().all(|enemies| *enemies == 0);
+        let is_lawful = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
         (fits && is_best && is_lawful).then(|| self.kept.iter().flatten().sum::<i64>() / 2)
     }
 
-    /// Writes down all that can be made of `cluster` with items from `first` on; false if there are too many.
-    fn grow(&self, clusters: &mut Vec<Cluster>, cluster: Cluster, first: usize, room: &[i64]) -> bool {
+    /// Writes down all that can be made of `column` with items from `first` on; false if there are too many.
+    fn grow(&self, columns: &mut Vec<Column>, column: Column, first: usize, room: &[i64]) -> bool {
         for item in first..self.size() {
             let needs = &self.needs[item];
             let fits = needs.iter().zip(room).all(|(need, room)| need <= room);
-            if !fits || self.enemies[item] & cluster.members != 0 {
+            if !fits || self.cannot_link[item] & column.members != 0 {
                 continue;
             }
-            if clusters.len() == MOST_CLUSTERS {
+            if columns.len() == MOST_COLUMNS {
                 return false;
             }
-            let kept = ones(cluster.members).map(|other| self.kept[item][other]).sum::<i64>();
-            let larger = Cluster { members: cluster.members | 1 << item, value: cluster.value + kept };
-            clusters.push(larger);
+            let kept = ones(column.members).map(|other| self.kept[item][other]).sum::<i64>();
+            let larger = Column { members: column.members | 1 << item, value: column.value + kept };
+            columns.push(larger);
             let room: Vec<i64> = room.iter().zip(needs).map(|(room, need)| room - need).collect();
-            if !self.grow(clusters, larger, item + 1, &room) {
+            if !self.grow(columns, larger, item + 1, &room) {
                 return false;
             }
         }

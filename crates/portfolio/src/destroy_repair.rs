@@ -1,5 +1,5 @@
-//! Whole units emptied and filled anew, as well as can be: neighbourhoods for branch and bound, which parts a dozen or
-//! two of actors in about the time that the solver takes to read them.
+//! Destroy and repair: whole units are emptied and filled anew, as well as can be. These are the neighbourhoods of branch
+//! and bound, which places a dozen or two of actors in about the time that the solver takes to read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use exact::branch;
 use placement::{Assignment, Snapshot};
 
 use crate::run::Search;
-use crate::slice::Ground;
+use crate::subproblem::Solution;
 use crate::whole::usable;
 
 /// Actors that are freed at first, at most, and at most after many samples: first all that is quick is tried.
@@ -17,19 +17,19 @@ const SIZE: (usize, usize, usize) = (16, 22, 30);
 /// Steps of branch and bound for one: some milliseconds, seldom a hundred.
 const WORK: u64 = 1 << 24;
 
-/// Partings in a row without gain, for each unit, after which more actors are freed.
+/// Repairs in a row that improve nothing, for each unit, after which more actors are freed.
 const PATIENCE: usize = 2;
 
-/// What one parting is thought to take at least: to cut the small world out of the large one takes time, too.
+/// What one repair is thought to take at least: to cut the small world out of the large one takes time, too.
 const LEAST_WORK: u64 = 1 << 15;
 
 /// Actors that can move above which the native search gains more in the same time.
 const MOST_ACTORS: usize = 200;
 
-/// Nodes above which it does, as it has leaps between them.
+/// Nodes above which it does, as it has compound moves between them.
 const MOST_NODES: usize = 3;
 
-/// What came of some partings.
+/// What came of some repairs.
 pub(crate) struct Round {
     /// How many there were.
     pub done: u64,
@@ -41,17 +41,17 @@ pub(crate) struct Round {
 
 /// What came of one.
 enum One {
-    Done { work: u64, gained: bool },
+    Done { work: u64, improved: bool },
     Stopped,
 }
 
-/// Partings of one placement after the other: of the best, and once nothing more is found there of samples.
-pub(crate) struct Partings<'a> {
-    ground: Ground<'a>,
+/// Repairs of one placement after the other: of the best, and once nothing more is found there of samples.
+pub(crate) struct DestroyRepair<'a> {
+    solution: Solution<'a>,
     /// Where everything is, and what that costs.
     at: Assignment,
     vector: Vec<i64>,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     size: usize,
     most: usize,
     idle: usize,
@@ -62,14 +62,14 @@ pub(crate) struct Partings<'a> {
     samples: usize,
 }
 
-impl<'a> Partings<'a> {
+impl<'a> DestroyRepair<'a> {
     pub fn new(search: &Search<'a>) -> Self {
         let (size, most, _) = SIZE;
         Self {
-            ground: Ground::new(search.snapshot, &search.best.assignment),
+            solution: Solution::new(search.snapshot, &search.best.assignment),
             at: search.best.assignment.clone(),
             vector: search.best.vector.clone(),
-            dice: fastrand::Rng::with_seed(search.seed()),
+            rng: fastrand::Rng::with_seed(search.seed()),
             size,
             most,
             idle: 0,
@@ -102,8 +102,8 @@ impl<'a> Partings<'a> {
     }
 
     fn start(&mut self, assignment: Assignment) {
-        self.ground.settle(&assignment);
-        self.vector = vector(self.ground.snapshot(), &assignment);
+        self.solution.settle(&assignment);
+        self.vector = vector(self.solution.snapshot(), &assignment);
         self.at = assignment;
         let (least, first, most) = SIZE;
         self.size = least;
@@ -117,10 +117,10 @@ impl<'a> Partings<'a> {
         let mut left = work;
         while left > 0 && round.done < most && self.is_worth_while() {
             match self.one(stop) {
-                Some(One::Done { work, gained }) => {
+                Some(One::Done { work, improved }) => {
                     left = left.saturating_sub(work.max(LEAST_WORK));
                     round.done += 1;
-                    if gained {
+                    if improved {
                         round.found.push((round.done, self.at.clone()));
                     }
                 }
@@ -138,10 +138,10 @@ impl<'a> Partings<'a> {
     /// `None` where the world is not for branch and bound.
     fn one(&mut self, stop: &dyn Fn() -> bool) -> Option<One> {
         let (freed, targets) = self.draw()?;
-        let slice = usable(self.ground.cut(&freed, &targets))?;
+        let subproblem = usable(self.solution.cut(&freed, &targets))?;
         let mut better = None;
         let limits = branch::Limits { work: WORK, stop };
-        let solved = branch::solve(&slice.world, &slice.start, &limits, &mut |small| {
+        let solved = branch::solve(&subproblem.world, &subproblem.start, &limits, &mut |small| {
             better = Some(small);
             true
         });
@@ -153,25 +153,25 @@ impl<'a> Partings<'a> {
         if verdict == branch::Verdict::Stopped {
             return Some(One::Stopped);
         }
-        let gained = better.is_some_and(|small| self.take(slice.widen(&self.at, &small)));
-        self.learn(verdict == branch::Verdict::Proven, gained);
-        Some(One::Done { work, gained })
+        let improved = better.is_some_and(|small| self.take(subproblem.widen(&self.at, &small)));
+        self.learn(verdict == branch::Verdict::Proven, improved);
+        Some(One::Done { work, improved })
     }
 
     /// Goes on from what is better; in the whole it may not be.
     fn take(&mut self, wide: Assignment) -> bool {
-        let vector = vector(self.ground.snapshot(), &wide);
+        let vector = vector(self.solution.snapshot(), &wide);
         if vector >= self.vector {
             return false;
         }
-        self.ground.settle(&wide);
+        self.solution.settle(&wide);
         (self.at, self.vector) = (wide, vector);
         true
     }
 
-    fn learn(&mut self, was_proven: bool, gained: bool) {
+    fn learn(&mut self, was_proven: bool, improved: bool) {
         let (least, _, _) = SIZE;
-        if gained {
+        if improved {
             self.idle = 0;
             return;
         }
@@ -179,7 +179,7 @@ impl<'a> Partings<'a> {
             self.size = (self.size - 1).max(least);
         }
         self.idle += 1;
-        if self.idle >= PATIENCE * self.ground.snapshot().units() {
+        if self.idle >= PATIENCE * self.solution.snapshot().units() {
             self.is_done = self.size >= self.most;
             self.size = (self.size + 2).min(self.most);
             self.idle = 0;
@@ -188,23 +188,23 @@ impl<'a> Partings<'a> {
 
     /// Units to empty, and who is on them; `None` where nobody can be moved.
     fn draw(&mut self) -> Option<(BTreeSet<usize>, BTreeSet<usize>)> {
-        let ground = &self.ground;
-        let snapshot = ground.snapshot();
+        let solution = &self.solution;
+        let snapshot = solution.snapshot();
         let movable =
-            |unit: usize| ground.hosted(unit).iter().copied().filter(|&actor| !snapshot.is_fixed(actor));
-        let first = self.dice.usize(..snapshot.units());
+            |unit: usize| solution.hosted(unit).iter().copied().filter(|&actor| !snapshot.is_fixed(actor));
+        let first = self.rng.usize(..snapshot.units());
         let (mut units, mut freed) = (BTreeSet::from([first]), movable(first).collect::<BTreeSet<usize>>());
         let mut pull: BTreeMap<usize, u64> = BTreeMap::new();
         let mut newest: Vec<usize> = freed.iter().copied().collect();
         while units.len() < snapshot.units() {
             for &actor in &newest {
-                add_pull(ground, actor, &mut pull);
+                add_pull(solution, actor, &mut pull);
             }
             pull.retain(|unit, _| !units.contains(unit));
-            let next = match drawn(&mut self.dice, &pull) {
+            let next = match drawn(&mut self.rng, &pull) {
                 // Every now and then somewhere that nobody asks for: there may be room.
-                Some(unit) if self.dice.usize(..4) > 0 => unit,
-                _ => self.dice.usize(..snapshot.units()),
+                Some(unit) if self.rng.usize(..4) > 0 => unit,
+                _ => self.rng.usize(..snapshot.units()),
             };
             newest = movable(next).collect();
             if freed.len() + newest.len() > self.size {
@@ -228,9 +228,9 @@ fn nodes(snapshot: &Snapshot) -> usize {
 }
 
 /// One of the keys, each as likely as its weight.
-fn drawn(dice: &mut fastrand::Rng, weights: &BTreeMap<usize, u64>) -> Option<usize> {
+fn drawn(rng: &mut fastrand::Rng, weights: &BTreeMap<usize, u64>) -> Option<usize> {
     let all = weights.values().fold(0u64, |all, weight| all.saturating_add(*weight));
-    let mut at = if all == 0 { return None } else { dice.u64(..all) };
+    let mut at = if all == 0 { return None } else { rng.u64(..all) };
     weights.iter().find_map(|(&unit, &weight)| {
         let is_here = at < weight;
         at = at.saturating_sub(weight);
@@ -239,11 +239,11 @@ fn drawn(dice: &mut fastrand::Rng, weights: &BTreeMap<usize, u64>) -> Option<usi
 }
 
 /// Adds how much an actor is drawn to the units of its peers.
-fn add_pull(ground: &Ground, actor: usize, pull: &mut BTreeMap<usize, u64>) {
-    let snapshot = ground.snapshot();
-    let Some(home) = ground.place(actor) else { return };
+fn add_pull(solution: &Solution, actor: usize, pull: &mut BTreeMap<usize, u64>) {
+    let snapshot = solution.snapshot();
+    let Some(home) = solution.place(actor) else { return };
     for edge in snapshot.edges(actor) {
-        let Some(unit) = ground.place(edge.peer).filter(|unit| *unit != home) else { continue };
+        let Some(unit) = solution.place(edge.peer).filter(|unit| *unit != home) else { continue };
         let paid =
             edge.rate.saturating_mul(snapshot.exchange_cost(home, unit)).saturating_add(edge.annoyance);
         let sum = pull.entry(unit).or_default();

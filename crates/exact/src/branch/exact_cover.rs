@@ -1,38 +1,38 @@
-//! What prices leave open: which clusters hold every item once and keep most.
+//! What prices leave open: which columns hold every item once and keep most.
 
-use crate::branch::clusters::Cluster;
+use crate::branch::column::Column;
+use crate::branch::halt::Halt;
 use crate::branch::model::ones;
 use crate::branch::prices::{GRAIN, Prices, beyond};
-use crate::branch::tree::Halt;
 
 /// Between two looks at the clock.
 const PATIENCE: u64 = 4096;
 
-/// A cluster and what it keeps beyond the prices of its members.
+/// A column and what it keeps beyond the prices of its members.
 struct Candidate {
-    cluster: Cluster,
+    column: Column,
     beyond: i64,
     /// The prices of its members.
     prices: i64,
 }
 
-/// A search for the best parting.
-pub(crate) struct Cover {
-    /// By item: the clusters of which it is the first, those that keep most beyond their prices first.
+/// A search for the best partition.
+pub(crate) struct ExactCover {
+    /// By item: the columns of which it is the first, those that keep most beyond their prices first.
     first: Vec<Vec<Candidate>>,
     prices: Vec<i64>,
     excess: i64,
     units: usize,
-    /// A parting must keep so much.
+    /// A partition must keep so much.
     target: i64,
     best: Option<(i64, Vec<u64>)>,
     chosen: Vec<u64>,
     steps: u64,
 }
 
-impl Cover {
-    /// Keeps those clusters that a parting with `target` can have.
-    pub fn new(clusters: &[Cluster], prices: Prices, units: usize, target: i64) -> Self {
+impl ExactCover {
+    /// Keeps those columns that a partition with `target` can have.
+    pub fn new(columns: &[Column], prices: Prices, units: usize, target: i64) -> Self {
         let Prices { each: prices, excess, .. } = prices;
         let units = units.min(prices.len());
         let mut cover = Self {
@@ -46,33 +46,33 @@ impl Cover {
             steps: 0,
         };
         let slack = cover.slack(0, cover.prices.iter().sum(), units);
-        for cluster in clusters {
-            let beyond = beyond(cluster, &cover.prices);
+        for column in columns {
+            let beyond = beyond(column, &cover.prices);
             if beyond >= excess - slack {
-                let prices = ones(cluster.members).map(|member| cover.prices[member]).sum();
-                let first = cluster.members.trailing_zeros() as usize;
-                cover.first[first].push(Candidate { cluster: *cluster, beyond, prices });
+                let prices = ones(column.members).map(|member| cover.prices[member]).sum();
+                let first = column.members.trailing_zeros() as usize;
+                cover.first[first].push(Candidate { column: *column, beyond, prices });
             }
         }
         for candidates in &mut cover.first {
             candidates
-                .sort_by_key(|candidate| (std::cmp::Reverse(candidate.beyond), candidate.cluster.members));
+                .sort_by_key(|candidate| (std::cmp::Reverse(candidate.beyond), candidate.column.members));
         }
         cover
     }
 
-    /// By how much a parting can stay below what prices allow, with so much kept, open and so many units left.
+    /// By how much a partition can stay below what prices allow, with so much kept, open and so many units left.
     fn slack(&self, kept: i64, open: i64, units: usize) -> i64 {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         kept * GRAIN + open + self.excess.saturating_mul(units) - self.target.saturating_mul(GRAIN)
     }
 
-    /// What was found: how much it keeps, and the clusters.
+    /// What was found: how much it keeps, and the columns.
     pub fn best(self) -> Option<(i64, Vec<u64>)> {
         self.best
     }
 
-    /// Looks at all partings of `items` that can be good enough.
+    /// Looks at all partitions of `items` that can be good enough.
     pub fn search(&mut self, items: u64, left: &mut u64, stop: &dyn Fn() -> bool) -> Result<(), Halt> {
         let open = self.prices.iter().sum();
         let ended = self.part(items, 0, open, self.units, (*left, stop));
@@ -107,16 +107,16 @@ impl Cover {
         }
         let first = items.trailing_zeros() as usize;
         for position in 0..self.first[first].len() {
-            let Candidate { cluster, beyond, prices } = &self.first[first][position];
-            let (cluster, prices) = (*cluster, *prices);
+            let Candidate { column, beyond, prices } = &self.first[first][position];
+            let (column, prices) = (*column, *prices);
             // A better one may have been found meanwhile.
             if *beyond < self.excess - self.slack(kept, open, units) {
                 break;
             }
             self.steps += 1;
-            if cluster.members & !items == 0 {
-                self.chosen.push(cluster.members);
-                self.part(items & !cluster.members, kept + cluster.value, open - prices, units - 1, limits)?;
+            if column.members & !items == 0 {
+                self.chosen.push(column.members);
+                self.part(items & !column.members, kept + column.value, open - prices, units - 1, limits)?;
                 self.chosen.pop();
             }
         }
