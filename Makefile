@@ -74,8 +74,8 @@ test: tools node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and 
 ifneq ($(filter bench reproduce $(CACHE)/bench/%,$(MAKECMDGOALS)),)
 COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!docs/results'; git ls-files -z -o --exclude-standard -- . ':!docs/results' | xargs -0 -r cat; } \
 	| sha1sum | awk '$$1 != "da39a3ee5e6b4b0d3255bfef95601890afd80709" { print "-" substr($$1, 1, 8) }')
-endif
 export CAIRN_COMMIT := $(COMMIT)
+endif
 DONE := $(CACHE)/bench/$(COMMIT)
 PARTS := operator planning kernels strategies large opponents brute-force promises bounds footprint trouble
 RESULTS := docs/results
@@ -137,7 +137,7 @@ $(DONE)/promises: | bench-programs
 
 $(DONE)/bounds: | bench-programs
 	$(call say,placement: proven bounds)
-	@$(BENCH) bound > $@.md && mv $@.md $(RESULTS)/placement/bounds.md
+	@$(BENCH) bound --resume --out $(RESULTS)/placement
 	$(done)
 
 $(DONE)/footprint: | bench-programs
