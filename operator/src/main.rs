@@ -16,7 +16,6 @@ mod events;
 mod leader;
 mod leases;
 mod metrics;
-mod names;
 mod plan;
 mod pods;
 mod policies;
