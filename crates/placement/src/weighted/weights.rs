@@ -1,8 +1,8 @@
 //! One number for a vector: each level's weight is more than all levels below can amount to.
 
-use crate::exchange::small;
-use crate::model::preferences;
-use placement::{Criterion, Rules, Snapshot};
+use super::{preferences, small};
+use crate::ix::ActorIx;
+use crate::{Criterion, Rules, Snapshot};
 
 /// What the energy may reach at most, so that differences of it never overflow.
 const LARGEST_ENERGY: i128 = 1 << 61;
@@ -12,7 +12,7 @@ const LARGEST_ENERGY: i128 = 1 << 61;
 /// Two energies compare as the vectors do. Where the levels are too many or too large for 64 bits the lowest have no
 /// weight: the search is then blind to them, and answers are compared by their whole vectors all the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Weights {
+pub struct Weights {
     by_criterion: Vec<(Criterion, i64)>,
     /// The weight of one actor that is not where it runs now: decides between what is equal otherwise.
     pub leaving: i64,
@@ -74,8 +74,13 @@ struct Most {
 impl Most {
     fn new(snapshot: &Snapshot) -> Self {
         let actors = 0..snapshot.actors();
-        let edges =
-            || actors.clone().flat_map(|a| snapshot.edges(a).iter().filter(move |edge| edge.peer > a));
+        let edges = || {
+            snapshot
+                .problem()
+                .edges
+                .enumerate()
+                .flat_map(|(a, edges)| edges.iter().filter(move |edge| edge.peer > a))
+        };
         let sum = |values: &mut dyn Iterator<Item = i64>| values.map(i128::from).sum::<i128>();
         let cost = &snapshot.file().exchange_cost;
         let kinds = &snapshot.problem().kinds;
@@ -85,11 +90,11 @@ impl Most {
             + i128::from(cost.other_node)
             + i128::from(cost.other_zone);
         let of_pairs = cost.pairs.iter().map(|pair| i128::from(pair.cost)).max().unwrap_or(0);
-        let heaviest = |actor: usize| {
+        let heaviest = |actor: ActorIx| {
             let ways = snapshot.problem().implementations[actor].iter().flatten();
             ways.map(|needs| needs.work).max().unwrap_or(0)
         };
-        let all_work: i64 = actors.clone().map(heaviest).sum();
+        let all_work: i64 = ActorIx::first(snapshot.actors()).map(heaviest).sum();
         let units = 0..snapshot.units();
         Self {
             communication: sum(&mut edges().map(|edge| edge.rate)) * of_classes.max(of_pairs),
