@@ -10,12 +10,14 @@ metric_names! {
     COLLECTOR_STATE = StateSet "cairn_agent_collector_state" ["collector", "state"] "How a collector fares: ok, absent, denied or error.";
     COLLECT_ERRORS = Counter "cairn_agent_collect_errors_total" ["collector", "reason"] "Problems that a collector found, each counted when it appeared.";
     COLLECT_DURATION = Gauge "cairn_agent_collect_duration_seconds" ["collector"] "How long the collector's last look took.";
+    COLLECTOR_LAST_OK = Gauge "cairn_agent_collector_last_ok_timestamp_seconds" ["collector"] "When the collector was well last, in Unix time; what it found then stays.";
+    LAST_LOOK = Gauge "cairn_agent_last_look_timestamp_seconds" [] "When a look at the node came back last, in Unix time.";
     TOPOLOGY_CHANGES = Counter "cairn_agent_topology_changes_total" [] "Changes of a node's topology that were noticed since the start.";
     TOPOLOGY_LAST_CHANGE = Gauge "cairn_agent_topology_last_change_timestamp_seconds" [] "When the last of them was noticed, in Unix time.";
     PUBLISH_ERRORS = Counter "cairn_agent_topology_publish_errors_total" ["reason"] "Attempts to publish a topology that failed.";
     LEASE_RENEWALS = Counter "cairn_agent_lease_renewals_total" [] "Leases renewed.";
     LEASE_ERRORS = Counter "cairn_agent_lease_errors_total" ["reason"] "Attempts to renew a Lease that failed.";
-    SERIES_DROPPED = Gauge "cairn_agent_series_dropped" ["limit"] "Series that this scrape leaves out, because there are more than the limit allows.";
+    SERIES_DROPPED = Gauge "cairn_agent_series_dropped" ["limit"] "What this scrape leaves out, because there is more than the limit allows: links, allocations, pods, or series of one kind.";
     PERF_OPEN_FDS = Gauge "cairn_agent_perf_open_fds" [] "How many descriptors are open to count what pods do.";
     DEVICE_INFO = Info "cairn_device_info" ["node", "device", "kind", "vendor", "model", "pci_bus_id", "uuid", "driver", "numa_node", "parent"] "What is known of a device and does not change.";
     DEVICE_HEALTH = StateSet "cairn_device_health" ["node", "device", "state"] "How well a device is: ok, degraded, lost or unknown.";
