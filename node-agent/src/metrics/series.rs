@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::SERIES_DROPPED;
-use crds::metrics::{Kind, Name};
+use metric_names::agent::SERIES_DROPPED;
+use metric_names::{Kind, Name};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// How many series of one kind one node may have: a device of which there are thousands is a mistake, and the whole of a
@@ -104,7 +104,7 @@ fn family(name: &Name, series: BTreeMap<Vec<String>, f64>) -> MetricFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{COLLECT_DURATION, DEVICE_UTILIZATION};
+    use metric_names::agent::{COLLECT_DURATION, DEVICE_UTILIZATION};
 
     #[test]
     fn a_thousand_of_a_kind_and_node_are_told_and_the_others_counted() {
