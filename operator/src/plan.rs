@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, ClingoJudge, Limits};
 use control::{Decision, Due, Moment, SecondLook, Verdict};
 use crds::{ActorApplication, Placement};
+use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use placement::{Budget, Judge, JudgeError, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy};
+use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
@@ -184,9 +185,7 @@ async fn search(
             let stop = || Instant::now() >= deadline;
             let budget = Budget { effort: None, seed, stop: &stop };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
-            if !plan.unplaced.is_empty() {
-                plan.find_reasons(&world.snapshot, &judge, REASONS_EFFORT);
-            }
+            explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
         })
     });
@@ -208,18 +207,12 @@ fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }
 
-/// The strategy that the policy names.
+/// The strategy that the policy names, which may be one for production alone.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits(policy)))];
-    all.extend(placement::strategies());
-    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
-    let unknown = Error::Policy(format!(
-        "policy {}: policy.yaml, strategy: `{}` is not known; use one of {}",
-        policy.name,
-        policy.strategy,
-        names.join(", ")
-    ));
-    all.into_iter().find(|strategy| strategy.name() == policy.strategy).ok_or(unknown)
+    let refused =
+        |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
+    let entry = portfolio::strategy(&policy.strategy, Use::Production).map_err(refused)?;
+    Ok(entry.make(limits(policy)))
 }
 
 /// What becomes of the plan in the newest world; the commit lock must be held.
@@ -244,7 +237,11 @@ async fn still_stands(
     let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
         // What the policy derives may be another thing in the newest world.
         let snapshot = newest.snapshot.with_derived(of_policy.derive(&newest.snapshot)?)?;
-        Ok(control::still_stands(&before.snapshot, &plan, &snapshot, settle))
+        let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
+        if let Verdict::Stands(plan) | Verdict::Partly(plan) = &mut verdict {
+            plan.moves = explain::moves(&snapshot, &plan.assignment);
+        }
+        Ok(verdict)
     });
     let verdict = task.await.map_err(|e| Error::Search(e.to_string()))??;
     Ok((world, verdict))
