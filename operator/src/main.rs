@@ -14,7 +14,6 @@ mod error;
 mod events;
 mod instances;
 mod leader;
-mod leases;
 mod metrics;
 mod plan;
 mod pods;
@@ -131,7 +130,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(leases::run(context.clone(), config.election.namespace.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(slots.saturating_add(2));
         let queue = wanted.map(Ok::<_, std::convert::Infallible>);

@@ -24,7 +24,7 @@ pub enum Verdict {
 ///
 /// `newest` has what the policy derives of it. A plan that was overtaken is to be made again, unless `settle`: then what
 /// still holds of it is kept, so that somebody who is overtaken again and again comes to a place, and holds up nobody.
-/// An actor without a place is no reason to refuse the others theirs.
+/// An actor without a place is no reason to refuse the others theirs. Why who moves is for the caller to tell anew.
 pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
