@@ -313,7 +313,9 @@ impl<'a> Weighted<'a> {
             items.dedup();
             if items.len() > 1 {
                 let relation = RelationIx::new(self.relations.len());
-                items.iter().for_each(|item| of[*item].push(relation));
+                for item in &items {
+                    of[*item].push(relation);
+                }
                 self.relations.push(ItemRelation { apart: given.apart, scope: given.scope, items });
             }
         }
