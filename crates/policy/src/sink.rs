@@ -62,14 +62,14 @@ pub(crate) struct Sink {
     /// The statement that is being written.
     at: usize,
     pub out: Grounding,
-    /// Atoms of cases of constraints and weak constraints; only looked up in, never walked.
-    cases: HashMap<(usize, Vec<Value>), u32>,
+    /// Atoms of ground instances of constraints and weak constraints; only looked up in, never walked.
+    instances: HashMap<(usize, Vec<Value>), u32>,
 }
 
 impl Sink {
     /// Nothing yet, within a budget.
     pub fn new(terms: Terms, budget: GroundBudget) -> Self {
-        Self { terms, budget, next: 1, at: 0, out: Grounding::default(), cases: HashMap::new() }
+        Self { terms, budget, next: 1, at: 0, out: Grounding::default(), instances: HashMap::new() }
     }
 
     /// What was made, and what it took of `budget`.
@@ -122,10 +122,10 @@ impl Sink {
         self.out.rules.push((head, lower, body.into_iter().map(|literal| (literal, 1)).collect()));
     }
 
-    /// The atom of a case, and whether it is new.
-    pub fn case(&mut self, statement: usize, tuple: &[Value]) -> (u32, bool) {
+    /// The atom of a ground instance, and whether it is new.
+    pub fn instance(&mut self, statement: usize, tuple: &[Value]) -> (u32, bool) {
         let next = self.next;
-        let atom = *self.cases.entry((statement, tuple.to_vec())).or_insert(next);
+        let atom = *self.instances.entry((statement, tuple.to_vec())).or_insert(next);
         self.next += u32::from(atom == next);
         (atom, atom == next)
     }

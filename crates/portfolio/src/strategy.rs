@@ -91,7 +91,7 @@ impl Strategy for Asp {
 
 impl Asp {
     fn search(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let start = start(snapshot, budget)?;
+        let start = start(snapshot, budget);
         let is_cut = start.stopped_by == StoppedBy::Deadline;
         let session = Session::new(&self.executable, self.limits, budget.seed);
         let mut search = Search::new(session, snapshot, budget, start);
@@ -135,17 +135,17 @@ impl Asp {
 }
 
 /// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
-fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
     if choices <= MOST_CHOICES {
-        return Ok(Greedy.construct(snapshot, budget));
+        return Greedy.construct(snapshot, budget);
     }
     let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
-    Ok(Answer { stage: Stage::Construction, ..placed })
+    Answer { stage: Stage::Construction, ..placed }
 }
 
-/// Whether a part of the world can be priced without the rest: not so where a figure of the whole counts that subproblems do
-/// not know.
+/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a cap is on
+/// more than one unit.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
     !INDIVISIBLE.iter().any(|criterion| snapshot.objectives().names(*criterion))

@@ -85,9 +85,11 @@ fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
 fn said(program: &str, assignment: &Assignment) -> [Vec<String>; 2] {
     let snapshot = world(program);
     let snapshot = snapshot.with_derived(judge().derive(&snapshot).unwrap()).unwrap();
-    let of_rules = snapshot.violations(assignment).iter().map(ToString::to_string).collect();
+    let of_rules: Vec<String> = snapshot.violations(assignment).iter().map(ToString::to_string).collect();
     let mut said = [of_rules, judge().judge(&snapshot, assignment).unwrap().violations];
-    said.iter_mut().for_each(|said: &mut Vec<String>| said.sort_unstable());
+    for said in &mut said {
+        said.sort_unstable();
+    }
     said
 }
 

@@ -187,7 +187,7 @@ impl Model {
         tie.rate.saturating_mul(self.exchange[class][class].max(1)).saturating_add(tie.apart)
     }
 
-    /// What everything costs that does not depend on how classes are partition; `classes` are those of the items.
+    /// What everything costs that does not depend on how classes are partitioned; `classes` are those of the items.
     pub fn between(&self, classes: &[usize]) -> i64 {
         let alone = self.items.iter().zip(classes).map(|(item, &class)| item.costs[class]);
         let tied = self.ties.iter().map(|tie| {

@@ -1,4 +1,4 @@
-//! One class whose items are known: to part them into columns, one per unit, so that most is kept within.
+//! One class whose items are known: to partition them into columns, one per unit, so that most is kept within.
 
 use crate::branch::column::Column;
 use crate::branch::exact_cover::ExactCover;
@@ -9,7 +9,7 @@ use crate::branch::prices::price;
 /// More columns than this are not written down.
 const MOST_COLUMNS: usize = 1 << 21;
 
-/// Items to be partition over the units of one class.
+/// Items to be partitioned over the units of one class.
 pub(crate) struct Problem {
     class: usize,
     /// Positions in the model, those that need most of a unit first.
@@ -24,11 +24,11 @@ pub(crate) struct Problem {
     cannot_link: Vec<u64>,
     /// By item: the others with which it must.
     must_link: Vec<u64>,
-    /// What it costs with all apart, must_link left out.
+    /// What it costs with all apart, those that must be together left out.
     base: i64,
 }
 
-/// A class that is partition.
+/// A class that is partitioned.
 pub(crate) struct Partition {
     /// What it costs.
     pub cost: i64,

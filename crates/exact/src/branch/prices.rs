@@ -2,7 +2,7 @@
 //!
 //! The columns of a partition hold every item once, and there are no more of them than units. Whatever prices items
 //! have, a partition keeps at most the sum of the prices, and for each unit what the best column keeps beyond the prices
-//! of its members. The simplex method on columns as columns finds prices for which that is least; Lagrange's bound is
+//! of its members. The simplex method with column generation finds prices for which that is least; Lagrange's bound is
 //! worked out from them in integers (Geoffrion, 1974).
 
 use crate::branch::column::Column;
@@ -28,7 +28,9 @@ pub(crate) struct Prices {
     bound: i64,
 }
 
-/// The best prices that are found for so many items on so many units; `None` as soon as they prove that no partition keeps `target`.
+/// The best prices that are found for so many items on so many units.
+///
+/// `None` as soon as they prove that no partition keeps `target`.
 pub(crate) fn price(
     (items, units): (usize, usize),
     columns: &[Column],
@@ -156,7 +158,7 @@ impl Simplex {
         column.value as f64 / self.scale - prices - duals[self.rows - 1]
     }
 
-    /// Takes in columns as long as one of `active` reduced_costs; returns how many.
+    /// Takes in columns as long as one of `active` has a positive reduced cost; returns how many.
     fn improve(&mut self, columns: &[Column], active: &[usize]) -> u64 {
         let mut steps = 0;
         while self.left > 0 {

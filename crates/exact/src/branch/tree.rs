@@ -1,4 +1,4 @@
-//! The search: which class every item is in, and then how each class is partition.
+//! The search: which class every item is in, and then how each class is partitioned.
 
 use placement::{Assignment, Snapshot};
 
@@ -70,7 +70,7 @@ struct Tree<'a> {
     left: u64,
     limits: &'a Limits<'a>,
     found: &'a mut dyn FnMut(Assignment) -> bool,
-    /// A class was too large to be partition to the end.
+    /// A class was too large to be partitioned to the end.
     is_open: bool,
 }
 

@@ -29,12 +29,12 @@ pub fn graph(src: &Path) -> Graph {
     }
     let mut graph = Graph::new();
     for (module, text) in &texts {
-        let named = uses(text).into_iter().map(|(_, path)| path).chain(inline(text));
+        let paths = uses(text).into_iter().map(|(_, path)| path).chain(inline(text));
         let mut used: BTreeSet<Module> = BTreeSet::new();
-        for path in named {
+        for path in paths {
             let Some((found, names)) = resolve(module, &path, &texts) else { continue };
-            let name = path.get(names);
-            let real = name.and_then(|name| handed_on.get(&found)?.get(name)).unwrap_or(&found);
+            let last = path.get(names);
+            let real = last.and_then(|name| handed_on.get(&found)?.get(name)).unwrap_or(&found);
             used.insert(real.clone());
         }
         used.remove(module);
@@ -165,7 +165,7 @@ fn relative_to(module: &[String], path: &[String]) -> Option<(Module, usize)> {
 /// The module that a path names, or names something in, and how many of its names say so.
 fn resolve(module: &[String], path: &[String], texts: &BTreeMap<Module, String>) -> Option<(Module, usize)> {
     // A path that starts with a child's name is one of ours too.
-    let child = |name: &String| texts.contains_key(&[module, &[name.clone()]].concat());
+    let child = |name: &String| texts.contains_key(&[module, std::slice::from_ref(name)].concat());
     let (mut at, mut names) = match relative_to(module, path) {
         Some(start) => start,
         None if path.first().is_some_and(child) => (module.to_vec(), 0),
