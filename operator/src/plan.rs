@@ -9,7 +9,7 @@ use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use placement::{Budget, Cost, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use placement::{Budget, Cost, Criterion, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
@@ -225,7 +225,7 @@ async fn still_stands(
         return Ok(None);
     }
     let cost = Cost { policy: penalty, ..world.snapshot.cost(&assignment) };
-    if cost.overload > plan.cost.overload || cost.unplaced > 0 {
+    if cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload) || cost.unplaced > 0 {
         return Ok(None);
     }
     // What was proven, was proven of another world.
