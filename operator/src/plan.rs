@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, ClingoJudge, Limits};
 use crds::{ActorApplication, Placement};
 use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use placement::{Budget, Cost, Criterion, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
@@ -182,18 +182,12 @@ fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }
 
-/// The strategy that the policy names.
+/// The strategy that the policy names, which may be one for production alone.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits(policy)))];
-    all.extend(search::strategies());
-    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
-    let unknown = Error::Policy(format!(
-        "policy {}: policy.yaml, strategy: `{}` is not known; use one of {}",
-        policy.name,
-        policy.strategy,
-        names.join(", ")
-    ));
-    all.into_iter().find(|strategy| strategy.name() == policy.strategy).ok_or(unknown)
+    let refused =
+        |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
+    let entry = portfolio::strategy(&policy.strategy, Use::Production).map_err(refused)?;
+    Ok(entry.make(limits(policy)))
 }
 
 /// The plan in the newest world, if it is still lawful there and crowds nobody; the commit lock must be held.

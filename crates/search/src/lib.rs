@@ -24,22 +24,9 @@ mod schedule;
 mod session;
 mod walker;
 
-use placement::Strategy;
-
 pub use greedy::Greedy;
 pub use local::{Local, improve};
 pub use random::Random;
 pub use repair::obeying;
 pub use round_robin::RoundRobin;
 pub use session::{Search, Terrain};
-
-/// Every strategy of this crate and of the model, in the order in which they are listed to people.
-pub fn strategies() -> Vec<Box<dyn Strategy>> {
-    vec![
-        Box::new(Greedy),
-        Box::new(Local),
-        Box::new(RoundRobin),
-        Box::new(Random),
-        Box::new(placement::Exhaustive),
-    ]
-}

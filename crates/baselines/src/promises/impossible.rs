@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use asp::{Asp, Limits};
+use exact::Exhaustive;
 use explain::{Core, Limit, REASONS_EFFORT, WhyNot};
 use fastrand::Rng;
 use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
-use placement::{Assignment, Budget, Exhaustive, LARGEST, NoPolicy, Snapshot, Strategy as _, plan};
+use placement::{Assignment, Budget, LARGEST, NoPolicy, Snapshot, Strategy as _, plan};
+use portfolio::{Asp, Limits};
 use search::Greedy;
 
 use super::{Problem, Promises, Row, milliseconds, percentile};

@@ -5,7 +5,7 @@ use placement::{Assignment, Budget, Cost, Demand, GroundRule, Rules, Snapshot, S
 use proptest::prelude::*;
 use search::Greedy;
 
-use crate::fixture::{any_world, assignment, world};
+use worlds::line::{any_world, assignment, world};
 
 #[test]
 fn alternatives_and_what_binds_are_told_shortly() {

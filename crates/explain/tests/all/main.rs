@@ -3,11 +3,5 @@
 
 mod corpus;
 mod explaining;
-#[path = "../../../placement/tests/all/fixture.rs"]
-#[allow(dead_code, reason = "shared with the tests of other rooms")]
-mod fixture;
-#[path = "../../../placement/tests/all/naive.rs"]
-#[allow(dead_code, reason = "shared with the tests of other rooms")]
-mod naive;
 mod ruled;
 mod why;

@@ -7,8 +7,8 @@ use explain::WhyNot;
 use placement::file::SnapshotFile;
 use placement::{Demand, GroundRule, Rules, Snapshot};
 
-use crate::fixture::world;
 use crate::why::{EFFORT, check_core, most_placed, tell_under, tight_file};
+use worlds::line::world;
 
 /// One case of a rule.
 pub struct Case {

@@ -8,9 +8,9 @@ use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
 
-use crate::fixture::{assignment, file, world};
-use crate::naive::{Placed, lawful};
 use crate::ruled::Case;
+use worlds::line::{assignment, file, world};
+use worlds::naive::{Placed, lawful};
 
 /// More than any question of these tests takes.
 pub const EFFORT: u64 = 50_000_000;

@@ -3,7 +3,5 @@
 
 mod checker;
 mod costs;
-mod fixture;
-mod naive;
 mod reading;
 mod rules;

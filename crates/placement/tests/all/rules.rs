@@ -6,7 +6,7 @@ use fastrand::Rng;
 use placement::{Assignment, Demand, GroundRule, Rules, Ruling, Snapshot};
 use proptest::prelude::*;
 
-use crate::fixture::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
+use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
 fn ground(dice: &mut Rng) -> Vec<GroundRule> {

@@ -8,9 +8,11 @@ use placement::{
     SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
 };
 use proptest::prelude::*;
-use search::{Greedy, Random, strategies};
+use search::{Greedy, Random};
 
-use crate::fixture::{any_world, assignment, at_most_two, world};
+use worlds::line::{any_world, assignment, at_most_two, world};
+
+use crate::strategies;
 
 fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
     plan(snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap()
@@ -242,7 +244,7 @@ impl Judge for Pins {
 fn derived_constraints_reach_every_strategy() {
     let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1 b:cpu=1", "");
     for strategy in strategies() {
-        let plan = plan(&snapshot, &*strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
+        let plan = plan(&snapshot, strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
         assert_eq!(plan.assignment[0], Some(2), "{}", strategy.name());
     }
     insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not lawful: a not on u: the policy says so; this is a defect, report it with the snapshot");
@@ -326,7 +328,7 @@ proptest! {
     fn a_plan_is_lawful_and_never_worse_than_what_runs(snapshot in any_world()) {
         let incumbent = snapshot.incumbent();
         for strategy in strategies() {
-            let plan = by(&*strategy, &snapshot);
+            let plan = by(strategy, &snapshot);
             prop_assert_eq!(snapshot.violations(&plan.assignment), vec![]);
             prop_assert_eq!(plan.cost.policy, snapshot.penalty(&plan.assignment));
             if snapshot.violations(&incumbent).is_empty() {
@@ -343,7 +345,7 @@ proptest! {
     #[test]
     fn no_single_actor_moves_for_nothing(snapshot in any_world()) {
         for strategy in strategies() {
-            let plan = by(&*strategy, &snapshot);
+            let plan = by(strategy, &snapshot);
             for step in &plan.moves {
                 let mut stayed = plan.assignment.clone();
                 stayed[step.actor] = Some(step.from);
