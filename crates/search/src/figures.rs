@@ -72,7 +72,7 @@ impl<'m> Figures<'m> {
         self.concerns[item]
     }
 
-    /// What they come to, in the energy's weights.
+    /// What they come to, in the objective's weights.
     pub fn value(&self) -> i64 {
         let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
         terms + self.ruling.as_ref().map_or(0, |(weight, ruling)| weight * ruling.penalty())
