@@ -7,11 +7,13 @@
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same answer.
 
 mod budget;
+pub mod cost;
 mod error;
 pub mod files;
 mod graph;
 mod kind;
 mod mapping;
+pub mod offline;
 mod platform;
 mod schedule;
 
