@@ -10,12 +10,14 @@ mod budget;
 pub mod cost;
 mod error;
 pub mod files;
+pub mod generate;
 mod graph;
 mod kind;
 mod mapping;
 pub mod offline;
 mod platform;
 mod schedule;
+pub mod table;
 
 pub use budget::{Budget, StoppedBy};
 pub use error::FileError;

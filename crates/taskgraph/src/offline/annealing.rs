@@ -64,7 +64,8 @@ impl Temperatures {
     }
 }
 
-/// Anneals within a budget. Without an effort, once to its end; with one, anew from another start until it is used up.
+/// Anneals within a budget, anew from another start until the effort is used up. Without an effort, once to its end, and
+/// again only while a single piece is not used up: small graphs are annealed in less than that.
 pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget: &Budget) -> Found {
     let quanta = Quanta::new(model);
     let mut search = Search {
@@ -78,7 +79,7 @@ pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget:
     };
     while search.spent.stopped_by.is_none() {
         search.once();
-        if budget.effort.is_none() {
+        if budget.effort.is_none() && search.spent.moves >= PIECE {
             search.spent.stopped_by.get_or_insert(StoppedBy::Converged);
         }
     }

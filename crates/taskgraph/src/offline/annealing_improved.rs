@@ -8,8 +8,8 @@ use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 /// From everything on one random processing element, |V|·T/(T0 - Tf) random tasks at a time, then greedily.
 ///
 /// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced, so that equal efforts of both annealers
-/// are about equal times. Without an effort the search goes once to its end; with one, it begins anew from another
-/// start until the effort is used up.
+/// are about equal times. Without an effort the search goes to its end, and small graphs again until a piece is used
+/// up; with one, it begins anew until the effort is used up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnealingImproved {
     /// Algorithm 1 as it is printed: the current mapping changes only when it is the best so far.

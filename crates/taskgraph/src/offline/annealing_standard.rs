@@ -7,8 +7,8 @@ use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 
 /// From a random start, one random task at a time to another random processing element (Orsila et al., 2006).
 ///
-/// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced. Without an effort the search goes once
-/// to its end; with one, it begins anew from another start until the effort is used up.
+/// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced. Without an effort the search goes to
+/// its end, and small graphs again until a piece is used up; with one, it begins anew until the effort is used up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnealingStandard {
     /// Algorithm 1 as it is printed: the current mapping changes only when it is the best so far.

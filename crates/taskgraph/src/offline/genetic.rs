@@ -135,10 +135,11 @@ struct Precedence {
 
 impl Precedence {
     fn new(model: &ParallelModel) -> Self {
-        let (mut before, mut after) = (vec![Vec::new(); model.tasks()], vec![Vec::new(); model.tasks()]);
-        for task in 0..model.tasks() {
+        let mut before: Vec<Vec<usize>> = vec![Vec::new(); model.tasks()];
+        let mut after: Vec<Vec<usize>> = before.clone();
+        for (task, before) in before.iter_mut().enumerate() {
             for &(from, _) in model.received(task) {
-                before[task].push(from);
+                before.push(from);
                 after[from].push(task);
             }
         }
