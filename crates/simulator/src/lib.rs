@@ -2,4 +2,5 @@
 //!
 //! [`experiments`] is the registry of the papers' experiments. The program `cairn-sim` is the command line.
 
+pub mod dag;
 pub mod experiments;

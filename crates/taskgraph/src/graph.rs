@@ -125,7 +125,7 @@ pub struct Variable {
     pub name: String,
     /// Its size: of a pointer, 8.
     pub bytes: u64,
-    /// Initial bytes, little-endian; shorter than `bytes` is filled with zeros.
+    /// Initial bytes: as many as `bytes`, or none for zeros.
     pub value: Vec<u8>,
     /// Whether it points at memory of its own.
     pub pointer: bool,
@@ -188,6 +188,8 @@ pub struct Parts {
     pub frames: u32,
     /// The file that holds the functions; may be empty.
     pub shared_object: String,
+    /// What CEDR's file says beyond all this, as a merge patch (RFC 7396) to what is written without it.
+    pub cedr: Option<serde_json::Value>,
 }
 
 impl Parts {
@@ -203,6 +205,7 @@ impl Parts {
             streaming: Streaming::None,
             frames: 1,
             shared_object: String::new(),
+            cedr: None,
         }
     }
 }

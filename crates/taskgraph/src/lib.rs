@@ -15,6 +15,7 @@ mod graph;
 mod kind;
 mod mapping;
 pub mod offline;
+pub mod online;
 mod platform;
 mod schedule;
 pub mod table;

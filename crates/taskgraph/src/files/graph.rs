@@ -37,6 +37,8 @@ struct GraphFile {
     variables: Vec<VariableFile>,
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
     parameters: Pairs<RangeFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cedr: Option<serde_json::Value>,
 }
 
 #[derive(Default, Deserialize, Serialize)]
@@ -125,6 +127,7 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
     })?;
     let mut parts = Parts::new(file.name, model, Vec::with_capacity(file.tasks.len()), Vec::new());
     parts.shared_object = file.shared_object;
+    parts.cedr = file.cedr;
     parts.streaming = streaming("streaming", file.streaming.as_deref())?;
     parts.frames = frames("frames", file.frames)?;
     let mut variables = BTreeMap::new();
@@ -165,7 +168,7 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
         let (writers, readers) = (ends("writers", &variable.writers)?, ends("readers", &variable.readers)?);
         let VariableFile { name, bytes, value, pointer, allocated, .. } = variable;
         let variable = Variable { name, bytes, value, pointer, allocated, writers, readers };
-        check_variable(&path, &variable)?;
+        check_variable(&path, "value", &variable)?;
         parts.variables.push(variable);
     }
     for (name, range) in file.parameters.0 {
@@ -194,12 +197,12 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
 }
 
 /// Checks sizes of a variable: of initial bytes, of pointers.
-pub(crate) fn check_variable(path: &str, variable: &Variable) -> Result<(), FileError> {
-    if variable.value.len() as u64 > variable.bytes {
+pub(crate) fn check_variable(path: &str, value: &str, variable: &Variable) -> Result<(), FileError> {
+    if !variable.value.is_empty() && variable.value.len() as u64 != variable.bytes {
         return Err(FileError::new(
-            format!("{path}.value"),
+            format!("{path}.{value}"),
             format!("{} initial bytes for {} bytes", variable.value.len(), variable.bytes),
-            "write as many as the variable has, or fewer",
+            "write as many as the variable has, or none",
         ));
     }
     if variable.pointer && variable.bytes != 8 {
@@ -385,6 +388,7 @@ pub fn write(graph: &Graph) -> String {
                 })
                 .collect(),
         ),
+        cedr: graph.parts().cedr.clone(),
     };
     serde_yaml::to_string(&file).expect("plain data with text keys always serializes")
 }

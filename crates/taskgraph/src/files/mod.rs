@@ -1,10 +1,12 @@
-//! Files: graphs and platforms as YAML; CEDR's graphs as JSON.
+//! Files: graphs, platforms and workloads as YAML; CEDR's graphs as JSON.
 //!
 //! Unknown fields are refused with their path, but in CEDR's own format, where they are kept with a warning.
 
+pub mod cedr;
 pub mod graph;
 mod pairs;
 pub mod platform;
+pub mod workload;
 
 use serde::de::DeserializeOwned;
 
