@@ -10,6 +10,7 @@ mod runtime;
 
 pub use applications::{Application, Applications};
 pub use arrivals::{Arrival, arrivals};
+pub(crate) use gantt::escape;
 pub use gantt::gantt;
 pub use measures::{Measures, Record};
 pub use runtime::{Setting, run};

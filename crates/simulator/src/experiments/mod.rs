@@ -2,6 +2,9 @@
 //!
 //! A new experiment is one module and one line in [`ALL`].
 
+mod cedr;
+mod chart;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +49,16 @@ fn unwritable(path: &Path, source: &std::io::Error) -> Failure {
 }
 
 /// Every experiment, in the order in which they are listed to people.
-pub const ALL: &[Experiment] = &[];
+pub const ALL: &[Experiment] = &[
+    cedr::SWEEP,
+    cedr::SLICES,
+    cedr::UTILISATION,
+    cedr::GANTT,
+    cedr::CACHE,
+    cedr::QUEUES,
+    cedr::STREAMING,
+    cedr::GPU,
+];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
