@@ -87,7 +87,8 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
     assert_eq!(theirs().await, before);
     wait_for("nothing of the chart is left but the definitions", SOON, async || {
         let here = cluster.kubectl(["get", ALL, "-n", NAMESPACE, "-oname"]).await?.stdout;
-        let all = "namespaces,clusterroles,clusterrolebindings";
+        let all = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
+                   validatingadmissionpolicybindings";
         let all = cluster.kubectl(["get", all, "-oname"]).await?.stdout;
         let everybodys = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
         let mut left = here.lines().filter(|name| !everybodys.contains(name)).collect::<Vec<_>>();

@@ -79,7 +79,10 @@ fn start_log(config: &Config) {
 }
 
 async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let client = Client::try_default().await?;
+    // A call that fails is not repeated by the client: by then the lease may be another's.
+    let mut connection = kube::Config::infer().await?;
+    connection.default_retry = false;
+    let client = Client::try_from(connection)?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
     let policies = Arc::new(policies::Policies::default());
     let (requests, wanted) = mpsc::unbounded();
@@ -161,6 +164,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         () = stopped => {
             leadership.close();
+            leadership.idle().await;
             if config.election.leader_elect {
                 Campaign::release(client, &config.election).await;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
+use placement::{Assignment, Cost, Criterion, Plan, Snapshot, Unplaced};
 
 use crate::nouns::{Decision, Seen};
 
@@ -35,7 +35,8 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
     let all_there = !(0..newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
     if all_there && newest.violations(&places).is_empty() {
         let cost = price(newest, &places);
-        let crowded = cost.overload > plan.cost.overload || cost.unplaced > plan.cost.unplaced;
+        let crowded = cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload)
+            || cost.unplaced > plan.cost.unplaced;
         let worse =
             newest.violations(&runs).is_empty() && cost.vector(newest) > price(newest, &runs).vector(newest);
         if !worse && (settle || !crowded) {
