@@ -105,6 +105,7 @@ $(DONE)/planning: | bench-programs
 $(DONE)/kernels: | bench-programs
 	$(call say,kernels)
 	@cargo bench --locked --profile dev -p search
+	@cargo bench --locked --profile dev -p taskgraph
 	$(done)
 
 $(DONE)/strategies: | bench-programs

@@ -102,8 +102,8 @@ pub struct SourceArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Leases")]
 pub struct ClusterArgs {
-    /// The namespace of the Leases cairn-agent-NODE.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-system",
+    /// The namespace of the Leases cairn-agent-NODE: one of their own, so that agents reach nobody else's.
+    #[arg(long, env = "CAIRN_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-agents",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub lease_namespace: String,
 

@@ -25,10 +25,9 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    account,
     agent::Agent,
     failure::{Failure, in_time},
-    publish::apply,
+    publish::{apply, owner},
 };
 
 /// How many renewals are under way at once, at most.
@@ -67,7 +66,6 @@ struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
 
 /// Renews the Lease of each node that is described and exists, and of no other. Ends never.
 pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
-    let owner = account::owner(&api.clone().into_client(), &settings.namespace).await;
     let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
     let mut running = BTreeMap::<String, (String, AbortHandle)>::new();
@@ -88,7 +86,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
         for ((node, uid), first) in new.into_iter().zip((0..).map(|nth| now + spacing * nth)) {
             let holder = Holder {
                 node: node.clone(),
-                owner: owner.clone(),
+                owner: Some(owner(&node, &uid)),
                 api: api.clone(),
                 settings: settings.clone(),
                 turns: Arc::clone(&turns),
@@ -191,7 +189,7 @@ fn first_wait(node: &str, renew_every: Duration) -> Duration {
 
 /// The Lease that says: the agent of `node` was alive at `now`.
 ///
-/// It goes with its owner. That is not the Node: an uninstalled agent would leave it behind.
+/// It goes with its owner, which is the Node, and with its namespace when the chart goes.
 fn lease(
     node: &str,
     owner: Option<&OwnerReference>,
@@ -229,17 +227,10 @@ mod tests {
 
     #[test]
     fn a_lease_says_who_is_alive_since_when() {
-        let settings = Settings { namespace: "cairn-system".into(), seconds: 60, renew_every: PERIOD };
+        let settings = Settings { namespace: "cairn-agents".into(), seconds: 60, renew_every: PERIOD };
         let since = Timestamp::UNIX_EPOCH;
         let now = since + Duration::from_millis(90_500);
-        let owner = OwnerReference {
-            api_version: "v1".into(),
-            kind: "ServiceAccount".into(),
-            name: "cairn-node-agent".into(),
-            uid: "uid-1".into(),
-            ..OwnerReference::default()
-        };
-        let lease = lease("node-a", Some(&owner), &settings, since, now);
+        let lease = lease("node-a", Some(&owner("node-a", "uid-1")), &settings, since, now);
         insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
     }
 

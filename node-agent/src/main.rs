@@ -3,7 +3,6 @@
 //! A [`source::Source`] says what each node has; the [`agent`] compares that with what the API server holds
 //! and writes the difference; [`leases`] say that the agent lives. One process serves one node or hundreds.
 
-mod account;
 mod agent;
 mod allocations;
 mod args;

@@ -14,7 +14,6 @@ mod error;
 mod events;
 mod instances;
 mod leader;
-mod leases;
 mod metrics;
 mod plan;
 mod pods;
@@ -80,7 +79,10 @@ fn start_log(config: &Config) {
 }
 
 async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let client = Client::try_default().await?;
+    // A call that fails is not repeated by the client: by then the lease may be another's.
+    let mut connection = kube::Config::infer().await?;
+    connection.default_retry = false;
+    let client = Client::try_from(connection)?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
     let policies = Arc::new(policies::Policies::default());
     let (requests, wanted) = mpsc::unbounded();
@@ -131,7 +133,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(leases::run(context.clone(), config.election.namespace.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(slots.saturating_add(2));
         let queue = wanted.map(Ok::<_, std::convert::Infallible>);
@@ -163,6 +164,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         () = stopped => {
             leadership.close();
+            leadership.idle().await;
             if config.election.leader_elect {
                 Campaign::release(client, &config.election).await;
             }

@@ -237,10 +237,14 @@ async fn still_stands(
     let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
         // What the policy derives may be another thing in the newest world.
         let snapshot = newest.snapshot.with_derived(of_policy.derive(&newest.snapshot)?)?;
-        Ok(control::still_stands(&before.snapshot, &plan, &snapshot, settle))
+        let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
+        if let Verdict::Stands(plan) | Verdict::Partly(plan) = &mut verdict {
+            plan.moves = explain::moves(&snapshot, &plan.assignment);
+        }
+        Ok(verdict)
     });
-use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
-use portfolio::{ClingoJudge, Limits, Use};
+    let verdict = task.await.map_err(|e| Error::Search(e.to_string()))??;
+    Ok((world, verdict))
 }
 
 /// Writes the decision, if it says anything new, and tells people.

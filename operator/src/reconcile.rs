@@ -293,8 +293,12 @@ async fn report_instances(
     });
     let work = changed.map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {
-            // It went while its status was written.
-            Err(Error::Apply { source: kube::Error::Api(answer), .. }) if answer.code == 404 => Ok(()),
+            // It went while its status was written, and may be another one by now.
+            Err(Error::Apply { source: kube::Error::Api(answer), .. })
+                if matches!(answer.code, 404 | 409) =>
+            {
+                Ok(())
+            }
             other => other.map(|_| ()),
         }
     });

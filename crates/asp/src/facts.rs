@@ -6,7 +6,7 @@ use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
 use policy::{actor, string};
 
-use crate::criteria::Extras;
+use crate::criteria::{Extras, INDIVISIBLE};
 use crate::room::{Room, Rooms};
 use crate::ruled;
 use crate::symmetry::Symmetry;
@@ -110,19 +110,11 @@ fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
     let of_rules = snapshot.rules().map_or(0, |rules| rules.penalty(&alone));
     let policy = snapshot.penalty(&alone) - of_rules;
     let of = |criterion| extras.settled(snapshot, criterion);
-    let cost = Cost {
-        policy,
-        unplaced: 0,
-        overload: 0,
-        migration: 0,
-        bottleneck: 0,
-        consolidate: of(Criterion::Consolidate),
-        energy: of(Criterion::Energy),
-        spread: of(Criterion::Spread),
-        latency: 0,
-        ..snapshot.cost(&alone)
-    };
-    cost.vector(snapshot)
+    let mut cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
+    for criterion in INDIVISIBLE {
+        cost = cost.with(criterion, of(criterion));
+    }
+    cost.with(Criterion::Overload, 0).with(Criterion::Migration, 0).vector(snapshot)
 }
 
 impl Writer<'_> {

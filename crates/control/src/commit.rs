@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
+use placement::{Assignment, Cost, Criterion, Plan, Snapshot, Unplaced};
 
 use crate::nouns::{Decision, Seen};
 
@@ -24,7 +24,7 @@ pub enum Verdict {
 ///
 /// `newest` has what the policy derives of it. A plan that was overtaken is to be made again, unless `settle`: then what
 /// still holds of it is kept, so that somebody who is overtaken again and again comes to a place, and holds up nobody.
-/// An actor without a place is no reason to refuse the others theirs.
+/// An actor without a place is no reason to refuse the others theirs. Why who moves is for the caller to tell anew.
 pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
@@ -35,7 +35,8 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
     let all_there = !(0..newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
     if all_there && newest.violations(&places).is_empty() {
         let cost = price(newest, &places);
-        let crowded = cost.overload > plan.cost.overload || cost.unplaced > plan.cost.unplaced;
+        let crowded = cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload)
+            || cost.unplaced > plan.cost.unplaced;
         let worse =
             newest.violations(&runs).is_empty() && cost.vector(newest) > price(newest, &runs).vector(newest);
         if !worse && (settle || !crowded) {

@@ -15,6 +15,7 @@ mod nouns;
 mod refusals;
 mod room;
 mod steps;
+mod wait;
 
 pub use commit::{Verdict, infeasible, still_stands};
 pub use due::{Considered, Due, LOOK_AGAIN, Openings, SecondLook, due, look_again, openings};
@@ -22,4 +23,5 @@ pub use nouns::{
     Actor, Amounts, Decision, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit, Wanted,
 };
 pub use refusals::{Refused, active, remember};
-pub use steps::{Step, Todo, Wait, steps};
+pub use steps::{Step, Todo, steps};
+pub use wait::Wait;

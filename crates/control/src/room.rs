@@ -1,7 +1,7 @@
 //! Taking room: a successor starts only when its place is free.
 
 use crate::nouns::{Amounts, Left, Wanted};
-use crate::steps::Wait;
+use crate::wait::Wait;
 
 /// What is left while the starts of one look are counted.
 pub(crate) struct Room<'a> {

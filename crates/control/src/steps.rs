@@ -4,11 +4,11 @@
 //! cluster itself, so whoever comes after a crash goes on where it was.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use crate::nouns::{Decision, Id, Instance, Pod, Seen, State, Taken, Wanted};
+use crate::nouns::{Decision, Id, Instance, Pod, Seen, State, Wanted};
 use crate::refusals::Refused;
 use crate::room::Room;
+use crate::wait::Wait;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,46 +39,6 @@ pub enum Step {
         /// At once: its node is gone and nobody will ever confirm.
         at_once: bool,
     },
-}
-
-/// What an actor waits for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wait {
-    /// Another's object has the name that it needs.
-    Name(String),
-    /// What is left over from an owner that is gone has the name that it needs.
-    Leaving(String),
-    /// Its pool has as many instances as it may.
-    Pool(String),
-    /// The unit has no free slot.
-    Unit(String),
-    /// The node has not enough left of a resource.
-    Resource {
-        /// The resource.
-        resource: String,
-        /// The node.
-        node: String,
-    },
-    /// The unit is not offered.
-    NotOffered(String),
-    /// The unit is none that it may be started on now.
-    Infeasible(String),
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(what) => write!(f, "its name is taken by {what}; remove or rename one of the two"),
-            Self::Leaving(what) => write!(f, "{what} is still being removed"),
-            Self::Pool(pool) => {
-                write!(f, "pool {pool} has as many instances as its spec.instances.max allows")
-            }
-            Self::Unit(unit) => write!(f, "{unit} is still in use"),
-            Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
-            Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
-            Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
-        }
-    }
 }
 
 /// Steps, refusals, and what is waited for.
@@ -142,15 +102,6 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
 
 fn start(actor: &str, instance: &Instance, unit: &str) -> Step {
     Step::Start { actor: actor.to_owned(), instance: instance.id.clone(), unit: unit.to_owned() }
-}
-
-impl From<&Taken> for Wait {
-    fn from(taken: &Taken) -> Self {
-        match taken {
-            Taken::ByAnother(what) => Self::Name(what.clone()),
-            Taken::Leaving(what) => Self::Leaving(what.clone()),
-        }
-    }
 }
 
 /// Where a pod should be.

@@ -4,6 +4,7 @@
 mod worlds;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, still_stands};
 use placement::{Plan, Snapshot};
@@ -149,7 +150,7 @@ prop_compose! {
         let own: Vec<String> = (0..own).map(|i| format!("a-{i}")).collect();
         let mut text = format!("units={} own={} apart=a-0+a-1", units.join(","), own.join(","));
         for (i, unit) in others.iter().enumerate() {
-            text += &format!(" others=x-{i}@n{}/gpu{unit}", unit / 2);
+            write!(text, " others=x-{i}@n{}/gpu{unit}", unit / 2).unwrap();
         }
         if own.len() < 2 { text.replace(" apart=a-0+a-1", "") } else { text }
     }

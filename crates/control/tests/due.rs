@@ -161,7 +161,7 @@ fn an_unfinished_search_is_taken_up_three_times() {
     let mut waits = Vec::new();
     while let Some(next) = SecondLook::after(look, at) {
         assert!(!next.is_due(at) && next.is_due(next.at));
-        waits.push((next.at - at).as_secs());
+        waits.push(next.at.saturating_sub(at).as_secs());
         (at, look) = (next.at, Some(next));
     }
     assert_eq!(waits, [30, 120, 600]);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own words")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use control::{
     Actor, Decision, Id, Instance, Left, Pod, Refused, Seen, State, Step, Taken, Todo, Unit, Wanted, steps,
@@ -332,15 +333,17 @@ prop_compose! {
         for index in 0..6 {
             text += &places[index].map_or(format!(" unplaced={index}"), |unit| format!(" decided={index}:{}", units[unit]));
             if taken.contains(&index) {
-                text += &format!(" taken={index}:by");
+                write!(text, " taken={index}:by").unwrap();
             } else {
-                text += &format!(" instances={index}");
+                write!(text, " instances={index}").unwrap();
                 if let Some((unit, state)) = pods[index] {
-                    text += &format!(" pods={index}:{}:{}", units[unit], states[state]);
+                    write!(text, " pods={index}:{}:{}", units[unit], states[state]).unwrap();
                 }
             }
         }
-        bad.iter().for_each(|index| text += &format!(" infeasible={index}"));
+        for index in &bad {
+            write!(text, " infeasible={index}").unwrap();
+        }
         World::of(&text)
     }
 }

@@ -103,7 +103,9 @@ impl Reading {
                 }
                 Constraint::Prefer { .. } | Constraint::PowerCap { .. } => continue,
             };
-            about.iter().for_each(|actor| reading.about[actors[actor.as_str()]].push(position));
+            for actor in about {
+                reading.about[actors[actor.as_str()]].push(position);
+            }
             reading.named.insert(position, named);
         }
         reading

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::criteria::latency::Paths;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
-use crate::latency::Paths;
 use crate::power::PowerCap;
 use crate::{Criterion, Objectives};
 

@@ -4,40 +4,48 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::Scope;
-use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, RelationIx, ResourceIx, UnitIx};
-use crate::weighted::preferences;
+use crate::criteria::{Class, Figure, Measure, PairSums, Step};
+use crate::ix::{ActorIx, IxVec, NodeIx, PlaceIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
-
-/// What a placed actor adds to the criteria of its ties.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ties {
-    communication: i64,
-    annoyance: i64,
-    interference: i64,
-}
 
 /// An assignment with loads, remaining resources and overloads kept up to date.
 pub struct State<'a> {
     snapshot: &'a Snapshot,
-    /// Whether a level names it.
-    bottleneck: bool,
     /// Where everybody is.
     pub assignment: Assignment,
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u64>,
     unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
-    overloads: Counts,
-    /// All 0 where no level names `bottleneck`.
-    fullness: Counts,
     /// By cap and place: watts.
     drawn: Vec<IxVec<PlaceIx, i64>>,
-    /// By group: how many of its actors are in each zone.
-    group_zones: IxVec<GroupIx, BTreeMap<PlaceIx, i64>>,
     /// By relation and place: how many of its actors are there.
     relation_places: IxVec<RelationIx, BTreeMap<PlaceIx, usize>>,
-    preferences: BTreeMap<ActorIx, Vec<(UnitIx, i64)>>,
+    /// The levels' criteria with what each needs to be priced.
+    levels: Vec<Vec<Term>>,
+}
+
+/// A criterion of a level.
+struct Term {
+    criterion: Criterion,
+    measure: &'static dyn Measure,
+    /// By actor: where it would cost nothing, and what it costs elsewhere. Empty where the criterion has no such.
+    homes: IxVec<ActorIx, Vec<(UnitIx, i64)>>,
+    figure: Option<Box<dyn Figure>>,
+}
+
+impl Term {
+    fn new(snapshot: &Snapshot, criterion: Criterion) -> Self {
+        let measure = criterion.measure();
+        let mut homes = IxVec::new();
+        if measure.class() == Class::Actors {
+            homes = IxVec::of(Vec::new(), snapshot.actors());
+            for home in measure.homes(snapshot) {
+                homes[home.actor].push((home.unit, home.price));
+            }
+        }
+        Self { criterion, measure, homes, figure: measure.figure(snapshot) }
+    }
 }
 
 impl<'a> State<'a> {
@@ -46,22 +54,20 @@ impl<'a> State<'a> {
         let units = snapshot.units();
         let mut state = Self {
             snapshot,
-            bottleneck: snapshot.objectives().names(Criterion::Bottleneck),
             assignment: vec![None; snapshot.actors()],
             load: IxVec::of(0, units),
             hosted: IxVec::of(0, units),
             unit_left: snapshot.problem.unit_provides.clone(),
             node_left: snapshot.problem.node_provides.clone(),
-            overloads: Counts::of(units),
-            fullness: Counts::of(units),
             drawn: snapshot.problem.caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
-            group_zones: IxVec::of(BTreeMap::new(), snapshot.groups()),
             relation_places: IxVec::of(BTreeMap::new(), snapshot.problem.relations.len()),
-            preferences: BTreeMap::new(),
+            levels: snapshot
+                .objectives()
+                .levels()
+                .iter()
+                .map(|level| level.iter().map(|criterion| Term::new(snapshot, *criterion)).collect())
+                .collect(),
         };
-        for (actor, unit, weight) in preferences(snapshot) {
-            state.preferences.entry(actor).or_default().push((unit, weight));
-        }
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
             let home =
                 snapshot.problem.current[actor].expect("a fixed actor without a place is refused on input");
@@ -192,12 +198,12 @@ impl<'a> State<'a> {
     fn change(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
         let problem = &self.snapshot.problem;
         let power = self.power(unit);
+        let step = self.step(actor, unit, sign > 0);
+        for figure in self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut()) {
+            figure.count(self.snapshot, &step);
+        }
         if let Some(needs) = self.snapshot.problem.implementation(actor, unit) {
-            let before = (self.overload(unit), self.full(unit));
             self.load[unit] += sign * needs.work;
-            let after = (self.overload(unit), self.full(unit));
-            self.overloads.change(before.0, after.0);
-            self.fullness.change(before.1, after.1);
             for &(resource, quantity) in &needs.requires {
                 self.unit_left[unit][resource] -= sign * quantity;
             }
@@ -210,9 +216,6 @@ impl<'a> State<'a> {
         for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
             drawn[cap.place[unit]] += more;
         }
-        if let Some(group) = self.snapshot.problem.group[actor] {
-            *self.group_zones[group].entry(problem.place(Scope::Zone, unit)).or_default() += sign;
-        }
         for &relation in &problem.relations_of[actor] {
             let place = problem.place(problem.relations[relation].scope, unit);
             let count = self.relation_places[relation].entry(place).or_default();
@@ -223,42 +226,25 @@ impl<'a> State<'a> {
         }
     }
 
-    fn overload(&self, unit: UnitIx) -> i64 {
-        (self.load[unit] - self.snapshot.problem.capacity[unit]).max(0)
-    }
-
-    fn full(&self, unit: UnitIx) -> i64 {
-        if self.bottleneck { self.snapshot.fullness(unit.at(), self.load[unit]) } else { 0 }
-    }
-
-    /// The value of a criterion that is a figure of the whole.
-    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
-        match criterion {
-            Criterion::Overload => self.overloads.most() - self.overloads.least(),
-            Criterion::Bottleneck => self.fullness.most(),
-            Criterion::Latency => self.snapshot.latency(&self.assignment),
-            _ => 0,
+    /// What a unit becomes when the actor comes to it or leaves it.
+    fn step(&self, actor: ActorIx, unit: UnitIx, comes: bool) -> Step {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+        let (load, hosted) = (self.load[unit], self.hosted[unit]);
+        let sign = if comes { 1 } else { -1 };
+        Step {
+            actor,
+            unit,
+            comes,
+            load: (load, load + sign * work),
+            hosted: (hosted, hosted.saturating_add_signed(sign)),
         }
     }
 
-    /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
-    fn overload_with(&self, unit: UnitIx, work: i64) -> i64 {
-        let after = (self.load[unit] + work - self.snapshot.problem.capacity[unit]).max(0);
-        let (least, most) = self.overloads.extremes_with(self.overload(unit), after);
-        most - least
-    }
-
-    fn bottleneck_with(&self, unit: UnitIx, work: i64) -> i64 {
-        let after = self.snapshot.fullness(unit.at(), self.load[unit] + work);
-        self.fullness.extremes_with(self.full(unit), after).1
-    }
-
-    /// How many more of the actor's group would be in the zone that has the most of them.
-    fn spread_with(&self, actor: ActorIx, unit: UnitIx) -> i64 {
-        let Some(group) = self.snapshot.problem.group[actor] else { return 0 };
-        let zones = &self.group_zones[group];
-        let here = zones.get(&self.snapshot.problem.place(Scope::Zone, unit)).copied().unwrap_or(0);
-        i64::from(zones.values().all(|count| *count <= here))
+    /// The value of a criterion that is a figure of the whole; 0 where no level names it.
+    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
+        let mut terms = self.levels.iter().flatten();
+        let figure = terms.find(|term| term.criterion == criterion).and_then(|term| term.figure.as_ref());
+        figure.map_or(0, |figure| figure.value(self.snapshot))
     }
 
     /// The vector's levels that the actor decides if it were on `unit`: figures of the whole, the rest its own.
@@ -270,46 +256,37 @@ impl<'a> State<'a> {
 
     /// The price with some criteria left out.
     pub fn price_if(&self, actor: ActorIx, unit: UnitIx, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
-        let ties = self.ties(actor, unit);
-        let snapshot = self.snapshot;
-        let moved = snapshot.problem.current[actor].is_some_and(|current| current != unit);
-        let work = snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
-        let of = |criterion: &Criterion| match criterion {
-            Criterion::Overload => self.overload_with(unit, work),
-            Criterion::Communication => ties.communication,
-            Criterion::Annoyance => ties.annoyance,
-            Criterion::Interference => ties.interference,
-            Criterion::Migration => i64::from(moved) * snapshot.move_cost(actor.at()),
-            Criterion::Policy => self.preferences.get(&actor).map_or(0, |wishes| {
-                wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
-            }),
-            Criterion::Bottleneck => self.bottleneck_with(unit, work),
-            Criterion::Consolidate => i64::from(self.hosted[unit] == 0),
-            Criterion::Energy => self.more_power(actor, unit),
-            Criterion::Spread => self.spread_with(actor, unit),
-            Criterion::Latency => {
-                let place =
-                    |other: usize| if other == actor.at() { Some(unit.at()) } else { self.assignment[other] };
-                snapshot.latency_where(place)
+        let pairs = self.pairs(actor, unit);
+        let step = self.step(actor, unit, true);
+        let of = |term: &Term| match term.measure.class() {
+            Class::Pairs => term.measure.of_pairs(&pairs),
+            Class::Actors => {
+                let missed = term.homes[actor].iter().filter(|(home, _)| *home != unit);
+                missed.map(|(_, price)| price).sum()
             }
+            Class::Places => {
+                let figure = term.figure.as_ref();
+                figure.map_or(0, |figure| figure.with(self.snapshot, &step) - figure.value(self.snapshot))
+            }
+            Class::Whole => term.figure.as_ref().map_or(0, |figure| figure.with(self.snapshot, &step)),
         };
-        let level =
-            |level: &Vec<Criterion>| level.iter().filter(|criterion| counts(**criterion)).map(of).sum();
-        snapshot.objectives().levels().iter().map(level).collect()
+        let level = |level: &Vec<Term>| level.iter().filter(|term| counts(term.criterion)).map(of).sum();
+        self.levels.iter().map(level).collect()
     }
 
-    fn ties(&self, actor: ActorIx, unit: UnitIx) -> Ties {
-        let mut ties = Ties::default();
+    /// What the actor's pairs would come to with it on the unit.
+    fn pairs(&self, actor: ActorIx, unit: UnitIx) -> PairSums {
+        let mut pairs = PairSums::default();
         for edge in &self.snapshot.problem.edges[actor] {
             let Some(other) = self.place(edge.peer) else { continue };
             if other == unit {
-                ties.interference += edge.interference;
+                pairs.together += edge.interference;
             } else {
-                ties.communication += edge.rate * self.snapshot.problem.exchange_cost(unit, other);
-                ties.annoyance += edge.annoyance;
+                pairs.exchanged += edge.rate * self.snapshot.problem.exchange_cost(unit, other);
+                pairs.apart += edge.annoyance;
             }
         }
-        ties
+        pairs
     }
 
     /// Work of the unit over its capacity, in thousandths: for choosing among equals.
@@ -356,7 +333,7 @@ impl Counts {
     }
 
     /// The smallest and the largest value if one unit's changed.
-    fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
+    pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
         let alone = self.0.get(&before) == Some(&1);
         // With the unit's own value taken out when it was the only one, and its new value put in.
         let stays = |value: &&i64| !(alone && **value == before);

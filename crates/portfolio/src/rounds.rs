@@ -82,10 +82,10 @@ fn alternate<'a>(
     mut search: Search<'a>,
     after_each: &mut dyn FnMut(&Search<'a>),
 ) -> Result<(Search<'a>, StoppedBy), SolveError> {
-    let terrain = search::Terrain::new(search.snapshot);
+    let instance = search::Instance::new(search.snapshot);
     // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
     let start = search.snapshot.incumbent();
-    let mut native = search::Search::new(&terrain, &start, search.seed());
+    let mut native = search::Search::new(&instance, &start, search.seed());
     native.offer(&search.best.assignment);
     let (mut neighbourhoods, mut repairs) = (Neighbourhoods::new(&search), DestroyRepair::new(&search));
     let (least, actors) = FIRST;

@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_says_of_the_freed_what_the_whole_says() {
+    fn a_subproblem_says_of_the_freed_what_the_whole_says() {
         assert_eq!(holds_for(&published("P-24x6-s1"), 1).1, 0);
         // With limits and relations of every kind that the instances have.
         let clusters = holds_for(&published("C-1000x200-s1"), 2);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_under_a_price_of_moves_counts_what_can_be_kept() {
+    fn a_subproblem_under_a_price_of_moves_counts_what_can_be_kept() {
         let mut file = published("P-24x6-s1").file().clone();
         let unit = |actor: usize| Some(file.units[actor % file.units.len()].id.clone());
         let homes: Vec<Option<String>> = (0..file.actors.len()).map(unit).collect();

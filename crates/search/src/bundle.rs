@@ -56,7 +56,7 @@ impl<'a> Bundles<'a> {
         }
         let mut found = Self { snapshot, list: Vec::new(), bundle_of: IxVec::of(None, snapshot.actors()) };
         for (head, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
-            members.sort_by_key(|&actor| (lawful_units(snapshot, actor), actor));
+            members.sort_by_key(|&actor| (feasible_units(snapshot, actor), actor));
             for &actor in &members {
                 found.bundle_of[actor] = Some(found.list.len());
             }
@@ -118,14 +118,14 @@ impl<'a> Bundles<'a> {
     fn try_place(&self, waiting: &[ActorIx], units: &[UnitIx], state: &mut State) -> Settlement {
         let mut built = Build::new(self.snapshot);
         for &actor in waiting {
-            let lawful = units.iter().copied().filter(|&unit| state.admits(actor, unit));
+            let feasible = units.iter().copied().filter(|&unit| state.admits(actor, unit));
             // Without the price of moves: from one state the same ways are tried wherever the actors come from, so
             // that a plan which was carried out is not found wanting by a way that was not seen before.
             let cost = |unit: &UnitIx| {
                 let price = state.price_if(actor, *unit, |criterion| criterion != Criterion::Migration);
                 (price, state.fullness_with(actor, *unit))
             };
-            let place = lawful.min_by_key(cost);
+            let place = feasible.min_by_key(cost);
             built.put(state, actor, place);
         }
         built.undo(state)
@@ -134,7 +134,7 @@ impl<'a> Bundles<'a> {
 
 /// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,
 /// and the order of a bundle is the same when a plan was carried out.
-fn lawful_units(snapshot: &Snapshot, actor: ActorIx) -> usize {
+fn feasible_units(snapshot: &Snapshot, actor: ActorIx) -> usize {
     let problem = snapshot.problem();
     let allows = |unit: UnitIx| problem.rules_of[actor].iter().all(|&rule| problem.rules[rule].allows[unit]);
     let runs_on = |unit: UnitIx| problem.implementation(actor, unit).is_some();

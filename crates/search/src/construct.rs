@@ -5,31 +5,31 @@ use std::collections::BinaryHeap;
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 
-use crate::layout::Layout;
 use crate::model::Model;
+use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
 /// Places away from all ties that are looked at for each item.
 const LOOKED_AT: usize = 48;
 
 /// Gives a place to every item that has none, as far as hard limits let it. Stays within capacities where it can.
-pub(crate) fn place_the_rest(layout: &mut Layout) {
-    let mut order = Order::new(layout);
+pub(crate) fn place_the_rest(solution: &mut Solution) {
+    let mut order = Order::new(solution);
     let mut turn = 0usize;
-    while let Some(item) = order.next(layout) {
-        if let Some(unit) = place_for(layout, item, &mut turn) {
-            layout.put(item, unit);
+    while let Some(item) = order.next(solution) {
+        if let Some(unit) = place_for(solution, item, &mut turn) {
+            solution.put(item, unit);
         }
     }
 }
 
 /// The cheapest of the places near the item's ties and some others; if those are full, any that takes it.
-fn place_for(layout: &mut Layout, item: ItemIx, turn: &mut usize) -> Option<UnitIx> {
-    let model = layout.model;
+fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<UnitIx> {
+    let model = solution.model;
     let candidates = model.candidates(item);
     let mut seen: Vec<UnitIx> = model.wishes(item).iter().map(|(unit, _)| *unit).collect();
     for tie in model.ties(item) {
-        let at = layout.place[tie.peer];
+        let at = solution.place[tie.peer];
         if at != NOWHERE {
             seen.extend(&model.units_of_node[model.node_of[at]]);
         }
@@ -38,21 +38,21 @@ fn place_for(layout: &mut Layout, item: ItemIx, turn: &mut usize) -> Option<Unit
         *turn += 1;
         seen.push(candidates[*turn % candidates.len()]);
     }
-    seen.retain(|unit| layout.admits(item, *unit) && layout.keeps_rules(&[(item, NOWHERE, *unit)]));
+    seen.retain(|unit| solution.admits(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)]));
     let best = seen
         .into_iter()
-        .min_by_key(|unit| (layout.gain(item, *unit), -layout.left[unit.at() * model.dims], *unit));
+        .min_by_key(|unit| (solution.delta(item, *unit), -solution.left[unit.at() * model.dims], *unit));
     if best.is_some() {
         return best;
     }
     // Nothing seen has room: anywhere, with as little overload as can be.
-    let mut lawful = candidates.to_vec();
-    lawful.retain(|unit| {
-        layout.admits_overloaded(item, *unit) && layout.keeps_rules(&[(item, NOWHERE, *unit)])
+    let mut feasible = candidates.to_vec();
+    feasible.retain(|unit| {
+        solution.admits_overloaded(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)])
     });
-    lawful.into_iter().min_by_key(|unit| {
-        let over = model.needs(item, *unit)[0] - layout.left[unit.at() * model.dims];
-        (over.max(0), layout.gain(item, *unit), *unit)
+    feasible.into_iter().min_by_key(|unit| {
+        let over = model.needs(item, *unit)[0] - solution.left[unit.at() * model.dims];
+        (over.max(0), solution.delta(item, *unit), *unit)
     })
 }
 
@@ -64,15 +64,15 @@ struct Order {
 }
 
 impl Order {
-    fn new(layout: &Layout) -> Self {
-        let model = layout.model;
+    fn new(solution: &Solution) -> Self {
+        let model = solution.model;
         let pull = |item: ItemIx| {
-            let placed = model.ties(item).iter().filter(|tie| layout.place[tie.peer] != NOWHERE);
+            let placed = model.ties(item).iter().filter(|tie| solution.place[tie.peer] != NOWHERE);
             placed.map(|tie| tie.rate + tie.apart).sum()
         };
         let mut order =
             Self { waiting: BinaryHeap::new(), pull: ItemIx::first(model.free).map(pull).collect() };
-        let without = ItemIx::first(model.free).filter(|item| layout.place[*item] == NOWHERE);
+        let without = ItemIx::first(model.free).filter(|item| solution.place[*item] == NOWHERE);
         without.for_each(|item| order.queue(model, item));
         order
     }
@@ -84,18 +84,18 @@ impl Order {
         self.waiting.push((candidates.len() <= 1, bound, self.pull[item], heaviest, Reverse(item)));
     }
 
-    fn next(&mut self, layout: &Layout) -> Option<ItemIx> {
-        let model = layout.model;
+    fn next(&mut self, solution: &Solution) -> Option<ItemIx> {
+        let model = solution.model;
         loop {
             let (_, _, pull, _, Reverse(item)) = self.waiting.pop()?;
-            if layout.place[item] != NOWHERE || pull != self.pull[item] {
+            if solution.place[item] != NOWHERE || pull != self.pull[item] {
                 continue;
             }
             // Not to be taken again, also where it found no place.
             self.pull[item] = -1;
             for tie in model.ties(item) {
                 let peer = tie.peer;
-                if peer.at() < model.free && layout.place[peer] == NOWHERE && self.pull[peer] >= 0 {
+                if peer.at() < model.free && solution.place[peer] == NOWHERE && self.pull[peer] >= 0 {
                     self.pull[peer] += tie.rate + tie.apart;
                     self.queue(model, tie.peer);
                 }

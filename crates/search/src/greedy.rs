@@ -7,7 +7,7 @@ use crate::repair::obeying;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
-/// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors, and
+/// Keeps what runs where that is feasible, places the rest one by one where the vector grows least, then moves single actors, and
 /// whole bundles of actors that must be together, as long as that makes the vector smaller.
 ///
 /// A piece of effort is one actor, or one bundle, looked at.
@@ -143,10 +143,10 @@ fn price(state: &State, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> Pr
     (state.price(actor, unit), leaves)
 }
 
-/// The lawful unit with the smallest price; among equals the emptiest.
+/// The feasible unit with the smallest price; among equals the emptiest.
 fn cheapest(state: &State, snapshot: &Snapshot, actor: ActorIx) -> Option<(Price, UnitIx)> {
-    let lawful = snapshot.problem().candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
-    lawful
+    let feasible = snapshot.problem().candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
+    feasible
         .map(|&unit| (price(state, snapshot, actor, unit), (state.fullness_with(actor, unit), unit)))
         .min()
         .map(|(price, (_, unit))| (price, unit))

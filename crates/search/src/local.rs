@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::schedule::STEPS;
-use crate::session::{Search, Terrain};
+use crate::session::{Instance, Search};
 use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
-/// Starts from what runs, or a quick placement of what does not, and anneals: coolings that grow longer and longer,
-/// with polishes of the best between them, on two walks; small worlds with uneven losses by walks at steady temperatures
+/// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer,
+/// with greedy runs of the best between them, on two chains; small worlds with uneven losses by chains at steady temperatures
 /// that change places.
 ///
 /// A piece of effort is a thousand steps tried on each of two threads; placing everything, and bringing loads within capacities,
@@ -31,11 +31,11 @@ impl Strategy for Local {
 
 /// Looks for a placement that is better than `start`, whose actors without a place are given one first.
 ///
-/// The answer is lawful. It is never worse than `start` where that is lawful; where it is not, whoever stands against
+/// The answer is feasible. It is never worse than `start` where that is feasible; where it is not, whoever stands against
 /// a limit there is placed anew. [`Search`] is the same step by step.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
-    let terrain = Terrain::new(snapshot);
-    let mut search = Search::new(&terrain, start, budget.seed);
+    let instance = Instance::new(snapshot);
+    let mut search = Search::new(&instance, start, budget.seed);
     let pieces = budget.effort.unwrap_or_else(|| enough(snapshot.actors()));
     let effort = search.run(pieces, budget.stop);
     Answer {

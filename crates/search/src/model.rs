@@ -9,7 +9,7 @@ use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 use crate::regions::Regions;
 
 /// Pairs of an item and a unit up to which what everything would cost everywhere is kept: it is asked far more often
-/// than changed only where walks are cold most of the time.
+/// than changed only where chains are cold most of the time.
 const MOST_IN_COST_TABLE: usize = 1 << 13;
 
 /// A problem and what compound moves go by.

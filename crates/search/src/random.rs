@@ -4,7 +4,7 @@ use crate::repair::obeying;
 use crate::round_robin::one_by_one;
 use placement::{Answer, Budget, Snapshot, SolveError, Strategy};
 
-/// Puts each actor on a unit drawn from those that may lawfully take it. Looks at no cost.
+/// Puts each actor on a unit drawn from those that may take it. Looks at no cost.
 ///
 /// The seed of the budget decides; a piece of effort is one actor, and it always finishes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,8 +20,8 @@ impl Strategy for Random {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let mut dice = fastrand::Rng::with_seed(budget.seed);
-        let answer = one_by_one(snapshot, |lawful| lawful[dice.usize(..lawful.len())]);
+        let mut rng = fastrand::Rng::with_seed(budget.seed);
+        let answer = one_by_one(snapshot, |feasible| feasible[rng.usize(..feasible.len())]);
         Ok(obeying(snapshot, answer, budget))
     }
 }

@@ -7,15 +7,18 @@
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same answer.
 
 mod budget;
+pub mod cost;
 mod error;
 pub mod files;
 pub mod generate;
 mod graph;
 mod kind;
 mod mapping;
+pub mod offline;
 pub mod online;
 mod platform;
 mod schedule;
+pub mod table;
 
 pub use budget::{Budget, StoppedBy};
 pub use error::FileError;

@@ -14,10 +14,9 @@ use sha2::{Digest, Sha256};
 use crate::Policy;
 use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
-use crate::nouns::asks;
-use crate::numbers::{Exact, floor};
+use crate::numbers::floor;
 use crate::objects::{ApplicationKey, Objects};
-use crate::pods::Amounts;
+use crate::pods::{Amounts, asks, resource_unit};
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_nodes, offer};
 
 /// The most actors that one application may have.
@@ -350,18 +349,6 @@ fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
 
 fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
     RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
-}
-
-/// A resource's name in a snapshot, and what its amounts are multiplied by there.
-pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
-    let mebibytes = Exact::new(1, 1 << 20);
-    match resource {
-        "cpu" => ("cpuMilli".to_owned(), Exact::from(1000)),
-        "memory" => ("memoryMiB".to_owned(), mebibytes),
-        "ephemeral-storage" => ("ephemeralStorageMiB".to_owned(), mebibytes),
-        huge if huge.starts_with("hugepages-") => (format!("{huge}MiB"), mebibytes),
-        other => (other.to_owned(), Exact::from(1)),
-    }
 }
 
 /// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.

@@ -9,11 +9,10 @@ use kube::ResourceExt;
 
 use crate::Objects;
 use crate::application::{ActorName, actors_of};
-use crate::assemble::resource_unit;
-use crate::numbers::{Exact, ceil, floor};
+use crate::numbers::{Exact, floor};
 use crate::objects::namespace_of;
 use crate::ownership::{Ownership, Whose};
-use crate::pods::{Amounts as ExactAmounts, is_over, requests};
+use crate::pods::{Amounts as ExactAmounts, asks, is_over, requests, resource_unit};
 use crate::units::{Unit, allocatable};
 
 /// Reasons of a failed pod that mean that the node did not take it.
@@ -54,16 +53,6 @@ pub fn wanted(application: &ActorApplication, policy: &str) -> Wanted {
         actors: actors_of(application).iter().map(actor).collect(),
         asks: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
     }
-}
-
-/// What a pod with these requests takes of its node, itself included, in a snapshot's amounts.
-pub(crate) fn asks(requests: &ExactAmounts) -> Amounts {
-    let mut asks = Amounts::from([("pods".to_owned(), 1)]);
-    for (resource, amount) in requests {
-        let (name, scale) = resource_unit(resource);
-        asks.insert(name, ceil(*amount * scale));
-    }
-    asks
 }
 
 /// What a Placement says.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ownership::is_decision_for;
+use crate::owner::is_decision_for;
 
 /// The objects that a snapshot is made from; the order does not matter.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Instance, Placement};
+use crds::{ActorApplication, Instance};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
 use crate::Objects;
+use crate::owner::{controller, uid};
 
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,26 +61,4 @@ impl<'a> Ownership<'a> {
             Whose::Of(_) | Whose::Another => Whose::Another,
         }
     }
-}
-
-/// Whether a Placement is the decision for an application: it has its name, and the application is its controller.
-pub fn is_decision_for(placement: &Placement, application: &ActorApplication) -> bool {
-    let owner = controller(placement, "ActorApplication").map(|owner| owner.uid.as_str());
-    placement.name_any() == application.name_any()
-        && placement.namespace() == application.namespace()
-        && owner == uid(application)
-}
-
-/// The controller of an object, where it is of this kind of ours.
-pub fn controller<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'a OwnerReference> {
-    let is_ours = |owner: &&OwnerReference| {
-        owner.controller == Some(true)
-            && owner.kind == kind
-            && owner.api_version.split_once('/').is_some_and(|(group, _)| group == crds::GROUP)
-    };
-    object.owner_references().iter().find(is_ours)
-}
-
-fn uid(object: &impl ResourceExt) -> Option<&str> {
-    object.meta().uid.as_deref()
 }

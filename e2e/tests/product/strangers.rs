@@ -3,21 +3,26 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use crds::Instance;
+use crds::{Instance, Placement};
 use e2e::SimulatedNode;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::{
+    Resource as _, ResourceExt as _,
+    api::{Patch, PatchParams},
+    core::Request,
+};
 use serde_json::{Value, json};
 
 use crate::stage::{Seen, Stage, application, cpus, gpus};
 
-/// A pod of somebody else that says all that a pod of ours would say, but for whose it is.
-fn foreign(name: &str, unit: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name,
-        "labels": {"cairn.dev/application": "stranger", "cairn.dev/instance": name, "cairn.dev/actor": "server-0"},
-        "annotations": {"cairn.dev/unit": unit}},
+/// A pod of somebody else.
+fn foreign(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
         "spec": {"containers": [{"name": "main", "image": "none"}]}})
 }
+
+/// The operator, as whom an administrator can act.
+const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
 
 /// The uid of an object that must still be there, and must not be going.
 async fn kept<K>(stage: &Stage, name: &str) -> String
@@ -45,7 +50,7 @@ fn one_waits(seen: &Seen, what: &str) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_pod_of_somebody_else_that_has_our_name_is_left_alone() {
     let stage = Stage::set("foreign-pod", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&foreign("web-server-0", "one/cpus-0")).await;
+    stage.apply(&foreign("web-server-0")).await;
     let before = kept::<Pod>(&stage, "web-server-0").await;
     stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
     stage.seen("web", |seen| one_waits(seen, "Pod")).await;
@@ -77,13 +82,25 @@ async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
     stage.settled("web", Seen::all_placed).await;
 }
 
-/// One GPU, and a pod that claims it without having asked for it.
+/// One GPU, and a pod that claims it without having asked for it: refused; and where nothing refuses it, without effect.
 #[tokio::test]
 async fn a_forged_annotation_takes_no_unit() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
     let stage = Stage::set("forged-annotation", [node], [gpus()]).await;
     stage.machine("one", &[("gpu-0", "GPU")]);
-    stage.apply(&foreign("stranger-server-0", "one/gpus-0")).await;
+    let mut forged = foreign("stranger-server-0");
+    forged["metadata"]["annotations"] = json!({"cairn.dev/unit": "one/gpus-0"});
+    let refused =
+        |claim: &str| format!("Cairn's operator alone sets {claim} cairn.dev/* of pods; leave them out");
+    let said = stage.namespace.apply(&forged.to_string()).await.unwrap_err().to_string();
+    assert!(said.contains(&refused("annotations")), "{said}");
+    forged["metadata"]["labels"] =
+        json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
+    let said = stage.namespace.apply(&forged.to_string()).await.unwrap_err().to_string();
+    assert!(said.contains(&refused("labels")), "{said}");
+    let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
+    stage.namespace.kubectl_with(create, &forged.to_string()).await.unwrap();
+
     stage.apply(&application("web", &[("server", 1, &[("gpu", "1ms")])])).await;
     let seen = stage.settled("web", Seen::all_placed).await;
     assert_eq!(seen.places(), BTreeMap::from([("server-0", "one/gpus-0")]));
@@ -104,11 +121,15 @@ async fn a_forged_placement_moves_nothing() {
     let forged = json!({"spec": {"assignments": [
         {"actor": "server-0", "unit": places["server-0"], "node": "one", "pool": "gpus"},
         {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
-    stage
-        .namespace
-        .kubectl(["patch", "placement", "web", "--type=merge", "-p", &forged.to_string()])
-        .await
-        .unwrap();
+    let patch = ["patch", "placement", "web", "--type=merge", "-p", &forged.to_string()];
+    let said = stage.namespace.kubectl(patch).await.unwrap_err().to_string();
+    assert!(said.contains("Cairn's operator alone writes Placements"), "{said}");
+    // With the operator's name, whose rights are for no more than the patch itself.
+    let url = Placement::url_path(&(), Some(stage.namespace.name()));
+    let request = Request::new(url).patch("web", &PatchParams::default(), &Patch::Merge(&forged));
+    let mut request = request.unwrap();
+    request.headers_mut().insert("Impersonate-User", OPERATOR_USER.parse().unwrap());
+    stage.client.request::<Placement>(request).await.unwrap();
     let written = before.decision.as_ref().unwrap().metadata.generation.unwrap();
     let seen = stage
         .settled("web", |seen| {

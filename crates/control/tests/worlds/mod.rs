@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use placement::file::{Actor, Constraint, ExchangeCost, Message, RunsOn, Scope, SnapshotFile, Unit, VERSION};
-use placement::{Budget, Greedy, NoPolicy, Plan, Snapshot, plan};
+use placement::{Budget, NoPolicy, Plan, Snapshot, plan};
+use search::Greedy;
 
 /// `units=NODE/NAME:slots[:capacity]` `own=NAME[@UNIT]` `others=NAME@UNIT` `apart=A+B` `talk=A+B:count`.
 ///

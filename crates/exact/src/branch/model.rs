@@ -135,7 +135,8 @@ impl Model {
             });
         }
         model.tie_up(snapshot, &movable, &weights, &relations);
-        let is_whole = start.iter().all(Option::is_some) && (!is_full || snapshot.cost(start).overload == 0);
+        let is_whole = start.iter().all(Option::is_some)
+            && (!is_full || snapshot.cost(start).of(Criterion::Overload) == 0);
         model.start = is_whole.then(|| model.value(snapshot, start));
         Some(model)
     }

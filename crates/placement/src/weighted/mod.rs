@@ -6,7 +6,10 @@ mod weights;
 
 use std::collections::BTreeMap;
 
-use crate::file::{Constraint, Scope};
+use strum::IntoEnumIterator as _;
+
+use crate::criteria::{Home, Measure, PairSums};
+use crate::file::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 
@@ -248,13 +251,25 @@ impl<'a> Weighted<'a> {
                 item_of[*actor] = item;
             }
         }
-        let of = |criterion| self.weights.of(criterion);
-        let (rate, apart) = (of(Criterion::Communication), of(Criterion::Annoyance));
-        let (shared, moving, missing) =
-            (of(Criterion::Interference), of(Criterion::Migration), of(Criterion::Policy));
-        let mut preferred: BTreeMap<ActorIx, Vec<(UnitIx, i64)>> = BTreeMap::new();
-        for (actor, unit, weight) in preferences(snapshot) {
-            preferred.entry(actor).or_default().push((unit, weight));
+        let weighed: Vec<(&dyn Measure, i64)> = Criterion::iter()
+            .map(|criterion| (criterion.measure(), self.weights.of(criterion)))
+            .filter(|(_, weight)| *weight > 0)
+            .collect();
+        let of_pairs = |pairs: PairSums| -> i64 {
+            weighed.iter().map(|(measure, weight)| weight * measure.of_pairs(&pairs)).sum()
+        };
+        let rate = of_pairs(PairSums { exchanged: 1, ..PairSums::default() });
+        let apart = of_pairs(PairSums { apart: 1, ..PairSums::default() });
+        let shared = of_pairs(PairSums { together: 1, ..PairSums::default() });
+        let leaving = problem.current.enumerate().filter_map(|(actor, unit)| {
+            Some(Home { actor, unit: (*unit)?, price: self.weights.leaving, without_place: true })
+        });
+        let mut homes: IxVec<ActorIx, Vec<Home>> = IxVec::of(Vec::new(), snapshot.actors());
+        leaving.for_each(|home| homes[home.actor].push(home));
+        for (measure, weight) in &weighed {
+            for home in measure.homes(snapshot) {
+                homes[home.actor].push(Home { price: weight * home.price, ..home });
+            }
         }
         self.tie_start.push(0);
         self.wish_start.push(0);
@@ -274,15 +289,10 @@ impl<'a> Weighted<'a> {
                     tie.apart += apart * edge.annoyance;
                     tie.shared += shared * edge.interference;
                 }
-                if let Some(home) = problem.current[actor] {
-                    let price = moving * snapshot.move_cost(actor.at()) + self.weights.leaving;
-                    placed += price;
-                    without += price;
-                    *wishes.entry(home).or_default() += price;
-                }
-                for (unit, weight) in preferred.get(&actor).into_iter().flatten() {
-                    placed += missing * weight;
-                    *wishes.entry(*unit).or_default() += missing * weight;
+                for home in &homes[actor] {
+                    placed += home.price;
+                    without += if home.without_place { home.price } else { 0 };
+                    *wishes.entry(home.unit).or_default() += home.price;
                 }
             }
             self.ties.extend(ties.into_values().filter(|tie| tie.rate + tie.apart + tie.shared > 0));
@@ -313,7 +323,9 @@ impl<'a> Weighted<'a> {
             items.dedup();
             if items.len() > 1 {
                 let relation = RelationIx::new(self.relations.len());
-                items.iter().for_each(|item| of[*item].push(relation));
+                for item in &items {
+                    of[*item].push(relation);
+                }
                 self.relations.push(ItemRelation { apart: given.apart, scope: given.scope, items });
             }
         }
@@ -440,18 +452,6 @@ fn overload_is_a_limit(snapshot: &Snapshot) -> bool {
         ways.map(|needs| needs.work).min().unwrap_or(0)
     };
     is_first && ActorIx::first(snapshot.actors()).map(lightest).sum::<i64>() <= capacity
-}
-
-/// Every `prefer`: its actor, its unit, its weight.
-pub(crate) fn preferences(snapshot: &Snapshot) -> impl Iterator<Item = (ActorIx, UnitIx, i64)> {
-    snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
-        Constraint::Prefer { actor, unit, weight } => Some((
-            ActorIx::new(snapshot.actor(actor)?),
-            UnitIx::new(snapshot.unit(unit)?),
-            i64::try_from(*weight).expect("numbers above 2^53 are refused on input"),
-        )),
-        _ => None,
-    })
 }
 
 fn bits(set: &[UnitIx], units: usize) -> Vec<u64> {

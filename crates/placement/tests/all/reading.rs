@@ -1,7 +1,7 @@
 //! The snapshot file: what is read, what is written, what is refused and in which words.
 
 use placement::file::{Levels, SnapshotFile};
-use placement::{LARGEST, Snapshot};
+use placement::{Criterion, LARGEST, Snapshot};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -222,7 +222,7 @@ fn an_edge_of_the_range_is_inside_it() {
     let world = json!({"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": LARGEST}],
         "actors": [{"id": "a", "runsOn": {"cpu": LARGEST}}], "exchangeCost": {"otherKind": 1}, "objectives": ["overload"]});
     let snapshot = Snapshot::read(&world.to_string()).unwrap();
-    assert_eq!(snapshot.cost(&vec![Some(0)]).overload, 0);
+    assert_eq!(snapshot.cost(&vec![Some(0)]).of(Criterion::Overload), 0);
 }
 
 proptest! {

@@ -4,12 +4,9 @@
 
 mod cedr;
 mod chart;
+mod setting;
 
-use std::error::Error;
-use std::path::{Path, PathBuf};
-
-/// What goes wrong in an experiment; people read it, nobody matches on it.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub use setting::{Failure, Setting};
 
 /// One experiment.
 #[derive(Clone, Copy)]
@@ -22,42 +19,28 @@ pub struct Experiment {
     pub run: fn(&Setting) -> Result<(), Failure>,
 }
 
-/// Where an experiment writes and how much it may do.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The folder of its files; it exists.
-    pub out: PathBuf,
-    /// How many seeds are tried where chance plays a part.
-    pub seeds: u64,
-    /// Whether progress is shown on standard error.
-    pub progress: bool,
-}
-
-impl Setting {
-    /// Writes one file of the results.
-    ///
-    /// # Errors
-    /// When the folder cannot be written to.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let path = self.out.join(name);
-        std::fs::write(&path, text).map_err(|source| unwritable(&path, &source))
-    }
-}
-
-fn unwritable(path: &Path, source: &std::io::Error) -> Failure {
-    format!("{}: {source}; name a folder that can be written to with --out", path.display()).into()
-}
-
 /// Every experiment, in the order in which they are listed to people.
 pub const ALL: &[Experiment] = &[
-    cedr::SWEEP,
-    cedr::SLICES,
-    cedr::UTILISATION,
-    cedr::GANTT,
-    cedr::CACHE,
-    cedr::QUEUES,
-    cedr::STREAMING,
-    cedr::GPU,
+    Experiment { name: "cedr-sweep", summary: "CEDR, Figures 3, 4, 6: 3,480 runs", run: cedr::sweep },
+    Experiment {
+        name: "cedr-slices",
+        summary: "CEDR, Figures 5, 7, 10: over rates, on the full pool",
+        run: cedr::slices,
+    },
+    Experiment {
+        name: "cedr-utilisation",
+        summary: "CEDR, Figure 8: how busy the full pool is",
+        run: cedr::utilisation,
+    },
+    Experiment {
+        name: "cedr-gantt",
+        summary: "CEDR, Figures 9, 15: who ran when and where",
+        run: cedr::charts,
+    },
+    Experiment { name: "cedr-cache", summary: "CEDR, Figure 11: schedule caching", run: cedr::cache },
+    Experiment { name: "cedr-queues", summary: "CEDR, Figure 13: work queues", run: cedr::queues },
+    Experiment { name: "cedr-streaming", summary: "CEDR, Table 6: streaming", run: cedr::streaming },
+    Experiment { name: "cedr-gpu", summary: "CEDR, Figure 16: a board with a GPU", run: cedr::gpu },
 ];
 
 /// The experiment of this name.

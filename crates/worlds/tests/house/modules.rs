@@ -21,12 +21,10 @@ pub fn graph(src: &Path) -> Graph {
     let mut handed_on: BTreeMap<Module, BTreeMap<String, Module>> = BTreeMap::new();
     for (module, text) in &texts {
         for (is_handed_on, path) in uses(text) {
-            let Some((name, found)) =
-                path.last().zip(resolve(module, &path, &texts)).filter(|_| is_handed_on)
-            else {
-                continue;
-            };
-            handed_on.entry(module.clone()).or_default().insert(name.clone(), found);
+            let found = resolve(module, &path, &texts).filter(|_| is_handed_on);
+            if let Some(((found, _), name)) = found.zip(path.last()) {
+                handed_on.entry(module.clone()).or_default().insert(name.clone(), found);
+            }
         }
     }
     let mut graph = Graph::new();
@@ -34,8 +32,8 @@ pub fn graph(src: &Path) -> Graph {
         let named = uses(text).into_iter().map(|(_, path)| path).chain(inline(text));
         let mut used: BTreeSet<Module> = BTreeSet::new();
         for path in named {
-            let Some(found) = resolve(module, &path, &texts) else { continue };
-            let name = path.get(relative_to(module, &path).map_or(0, |(_, skipped)| skipped + found.len()));
+            let Some((found, names)) = resolve(module, &path, &texts) else { continue };
+            let name = path.get(names);
             let real = name.and_then(|name| handed_on.get(&found)?.get(name)).unwrap_or(&found);
             used.insert(real.clone());
         }
@@ -164,23 +162,24 @@ fn relative_to(module: &[String], path: &[String]) -> Option<(Module, usize)> {
     }
 }
 
-/// The module that a path names, or names something in.
-fn resolve(module: &[String], path: &[String], texts: &BTreeMap<Module, String>) -> Option<Module> {
+/// The module that a path names, or names something in, and how many of its names say so.
+fn resolve(module: &[String], path: &[String], texts: &BTreeMap<Module, String>) -> Option<(Module, usize)> {
     // A path that starts with a child's name is one of ours too.
     let child = |name: &String| texts.contains_key(&[module, &[name.clone()]].concat());
-    let (mut at, skipped) = match relative_to(module, path) {
+    let (mut at, mut names) = match relative_to(module, path) {
         Some(start) => start,
         None if path.first().is_some_and(child) => (module.to_vec(), 0),
         None => return None,
     };
-    for name in &path[skipped..] {
+    for name in &path[names..] {
         at.push(name.clone());
         if !texts.contains_key(&at) {
             at.pop();
             break;
         }
+        names += 1;
     }
-    Some(at)
+    Some((at, names))
 }
 
 #[test]

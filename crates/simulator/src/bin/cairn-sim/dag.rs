@@ -2,9 +2,13 @@
 
 mod check;
 mod convert;
+mod evaluate;
 mod generate;
+mod map;
+mod mapping;
 mod read;
 mod run;
+mod table;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -27,6 +31,12 @@ enum Command {
     Convert(convert::Arguments),
     /// Write one of the papers' graphs.
     Generate(generate::Arguments),
+    /// Map a graph before it runs.
+    Map(map::Arguments),
+    /// Say what a mapping costs.
+    Evaluate(evaluate::Arguments),
+    /// Map every region of a graph's parameters before it runs, and look mappings up while it runs.
+    Table(table::Arguments),
     /// Schedule a workload while it runs, in simulated time.
     Run(run::Arguments),
 }
@@ -45,6 +55,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Check(arguments) => check::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
+        Command::Map(arguments) => map::run(arguments),
+        Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Table(arguments) => table::run(arguments),
         Command::Run(arguments) => run::run(arguments),
     }
 }

@@ -3,27 +3,60 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use taskgraph::files;
-use taskgraph::generate::cedr;
+use taskgraph::generate::{annealing, cedr, semi_static};
+use taskgraph::{FileError, Graph, Platform, files};
 
 use crate::{Failure, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// pulse-doppler, wifi-tx, radar-correlator or temporal-mitigation.
+    /// pulse-doppler, wifi-tx, radar-correlator, temporal-mitigation (CEDR); binomial, convolution, gram-schmidt,
+    /// gauss-seidel, jacobi (annealing); ten-node, random, in-tree, out-tree, fork-join (semi-static).
     kind: String,
-    /// The folder for KIND.json; made if it does not exist.
+    /// Tasks of a random, in-tree, out-tree or fork-join graph.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    size: usize,
+    /// Into how many strips the annealing paper's vectors are cut.
+    #[arg(long, value_name = "S", default_value_t = 10)]
+    strip: usize,
+    /// Decides the weights, and annealing's platform.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The folder for KIND.json or KIND.yaml, and platform.yaml; made if it does not exist.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let kind = &arguments.kind;
-    let Some(graph) = cedr::application(kind) else {
-        return Err(format!("there is no graph {kind}; there are {}", cedr::APPLICATIONS.join(", ")).into());
+    if let Some(graph) = cedr::application(kind) {
+        let text = files::cedr::write(&graph)?;
+        return write(&arguments.out, &format!("{kind}.json"), &text);
+    }
+    let Some((graph, platform)) = yaml(arguments)? else {
+        let ours = "binomial, convolution, gram-schmidt, gauss-seidel, jacobi, ten-node, random, in-tree, out-tree, \
+                    fork-join";
+        return Err(
+            format!("there is no graph {kind}; there are {}, {ours}", cedr::APPLICATIONS.join(", ")).into()
+        );
     };
-    let text = files::cedr::write(&graph)?;
-    write(&arguments.out, &format!("{kind}.json"), &text)
+    write(&arguments.out, &format!("{kind}.yaml"), &files::graph::write(&graph))?;
+    write(&arguments.out, "platform.yaml", &files::platform::write(&platform))
+}
+
+/// A graph of the annealing or of the semi-static paper, and its platform.
+fn yaml(arguments: &Arguments) -> Result<Option<(Graph, Platform)>, FileError> {
+    let Arguments { kind, size, strip, seed, .. } = arguments;
+    if kind == "ten-node" {
+        return Ok(Some((semi_static::ten_node(), semi_static::platform())));
+    }
+    if let Ok(shape) = kind.parse() {
+        return Ok(Some((semi_static::shaped(shape, *size, *seed)?, semi_static::platform())));
+    }
+    if let Ok(family) = kind.parse() {
+        return Ok(Some((annealing::graph(family, *strip, *seed)?, annealing::platform(*seed))));
+    }
+    Ok(None)
 }
 
 /// Writes one file, and says so.

@@ -2,7 +2,7 @@
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 
-use crate::layout::{Change, Layout};
+use crate::solution::{Change, Solution};
 use placement::weighted::NOWHERE;
 
 /// What is noted while changes are judged; empty in between.
@@ -21,28 +21,28 @@ impl Notes {
     }
 }
 
-impl Layout<'_> {
-    /// How energy and excess would change if items with a place went elsewhere all at once; `None` where a limit or a
+impl Solution<'_> {
+    /// How the objective and excess would change if items with a place went elsewhere all at once; `None` where a limit or a
     /// relation is against it. All may be where they would go; figures are left out.
-    pub fn gain_of_all(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
+    pub fn delta_of_all(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
         let more = self.more_excess(changes)?;
         for (item, from, to) in changes {
             self.notes.was[*item] = *from;
             self.place[*item] = *to;
         }
-        let gain = changes.iter().try_fold(0, |sum, change| Some(sum + self.share_of_gain(change)?));
+        let delta = changes.iter().try_fold(0, |sum, change| Some(sum + self.share_of_delta(change)?));
         for (item, from, _) in changes {
             self.notes.was[*item] = NOWHERE;
             self.place[*item] = *from;
         }
-        Some((gain?, more))
+        Some((delta?, more))
     }
 
     /// Makes changes that have been judged; figures have followed.
-    pub fn rearrange(&mut self, changes: &[Change]) {
+    pub fn make_all(&mut self, changes: &[Change]) {
         for (item, _, to) in changes {
-            let gain = self.gain(*item, *to);
-            self.shift(*item, *to, gain);
+            let delta = self.delta(*item, *to);
+            self.shift(*item, *to, delta);
         }
     }
 
@@ -78,24 +78,24 @@ impl Layout<'_> {
         suffices.then_some(after - before)
     }
 
-    /// What one of the changes adds to the gain, with all of them made; pairs that change at both ends count at the
+    /// What one of the changes adds to the delta, with all of them made; pairs that change at both ends count at the
     /// first. `None` where a relation is against it.
     #[inline]
-    fn share_of_gain(&self, (item, from, to): &Change) -> Option<i64> {
+    fn share_of_delta(&self, (item, from, to): &Change) -> Option<i64> {
         let model = self.model;
         if !self.relates(*item, *to) {
             return None;
         }
-        let mut gain = model.cost_alone(*item, *to) - self.here[*item];
+        let mut delta = model.cost_alone(*item, *to) - self.here[*item];
         for tie in model.ties(*item) {
             let cost = model.tie_cost(tie, *to, self.place[tie.peer]);
-            gain += cost;
+            delta += cost;
             let was = self.notes.was.get(tie.peer).copied().unwrap_or(NOWHERE);
             if was != NOWHERE && *item < tie.peer {
-                gain -= cost - model.tie_cost(tie, *from, was);
+                delta -= cost - model.tie_cost(tie, *from, was);
             }
         }
-        Some(gain)
+        Some(delta)
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) mod tests {
     use placement::Snapshot;
 
     /// Four nodes in two zones, with memory on units and licences on nodes; 16 actors, most of which talk to others.
-    pub fn world(dice: &mut fastrand::Rng, objectives: &str) -> Snapshot {
+    pub fn world(rng: &mut fastrand::Rng, objectives: &str) -> Snapshot {
         let list = |items: Vec<String>| items.join(",");
         let nodes =
             |node: u32| format!(r#"{{"id":"n{node}","zone":"z{}","provides":{{"licence":3}}}}"#, node / 2);
@@ -119,8 +119,8 @@ pub(crate) mod tests {
             )
         };
         let mut actor = |id: u32| {
-            let (cpu, gpu, memory) = (dice.u32(1..12), dice.u32(1..9), dice.u32(0..5));
-            let licence = dice.u32(0..2);
+            let (cpu, gpu, memory) = (rng.u32(1..12), rng.u32(1..9), rng.u32(0..5));
+            let licence = rng.u32(0..2);
             format!(
                 r#"{{"id":"a{id}","group":"g{}","runsOn":{{"cpu":{cpu},"gpu":{{"work":{gpu},"nodeRequires":{{"licence":{licence}}}}}}},
                 "requires":{{"memory":{memory}}}}}"#,
@@ -129,11 +129,11 @@ pub(crate) mod tests {
         };
         let actors = list((0..16).map(&mut actor).collect());
         let mut pair = |rest: &str| {
-            let (a, b) = (dice.u32(0..16), dice.u32(0..15));
+            let (a, b) = (rng.u32(0..16), rng.u32(0..15));
             let b = if b >= a { b + 1 } else { b };
             rest.replace("$a", &format!("a{a}"))
                 .replace("$b", &format!("a{b}"))
-                .replace('#', &dice.u32(1..50).to_string())
+                .replace('#', &rng.u32(1..50).to_string())
         };
         let messages = list((0..30).map(|_| pair(r#"{"from":"$a","to":"$b","count":#}"#)).collect());
         let annoyance = list((0..8).map(|_| pair(r#"{"a":"$a","b":"$b","drag":#}"#)).collect());
@@ -154,41 +154,46 @@ pub(crate) mod tests {
 
     #[test]
     fn changes_of_all_at_once_cost_what_the_new_placement_costs() {
-        let (mut lawful, mut unlawful) = (0, 0);
+        let (mut feasible, mut infeasible) = (0, 0);
         for seed in 0..400 {
-            let mut dice = fastrand::Rng::with_seed(seed);
-            let snapshot = world(&mut dice, r#""overload","communication","annoyance","policy""#);
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let snapshot = world(&mut rng, r#""overload","communication","annoyance","policy""#);
             let model = Model::new(&snapshot);
-            let mut layout = Layout::new(&model);
-            place_the_rest(&mut layout);
+            let mut solution = Solution::new(&model);
+            place_the_rest(&mut solution);
             for _ in 0..20 {
                 let mut changes: Vec<Change> = Vec::new();
                 for item in ItemIx::first(model.free) {
                     let candidates = model.candidates(item);
-                    let to = candidates[dice.usize(..candidates.len())];
-                    if layout.place[item] != NOWHERE && dice.u32(..4) == 0 {
-                        changes.push((item, layout.place[item], to));
+                    let to = candidates[rng.usize(..candidates.len())];
+                    if solution.place[item] != NOWHERE && rng.u32(..4) == 0 {
+                        changes.push((item, solution.place[item], to));
                     }
                 }
-                let mut places = layout.place.clone();
+                let mut places = solution.place.clone();
                 for (item, _, to) in &changes {
                     places[*item] = *to;
                 }
-                let mut after = Layout::new(&model);
+                let mut after = Solution::new(&model);
                 after.adopt(&places);
-                let expected = (after.place == places)
-                    .then(|| (after.energy - layout.energy, after.total_excess() - layout.total_excess()));
-                assert_eq!(layout.gain_of_all(&changes), expected, "seed {seed}");
-                if let Some((gain, _)) = expected {
-                    let energy = layout.energy;
-                    layout.rearrange(&changes);
-                    assert_eq!((&layout.place, layout.energy), (&places, energy + gain), "seed {seed}");
-                    lawful += 1;
+                let expected = (after.place == places).then(|| {
+                    (after.objective - solution.objective, after.total_excess() - solution.total_excess())
+                });
+                assert_eq!(solution.delta_of_all(&changes), expected, "seed {seed}");
+                if let Some((delta, _)) = expected {
+                    let objective = solution.objective;
+                    solution.make_all(&changes);
+                    assert_eq!(
+                        (&solution.place, solution.objective),
+                        (&places, objective + delta),
+                        "seed {seed}"
+                    );
+                    feasible += 1;
                 } else {
-                    unlawful += 1;
+                    infeasible += 1;
                 }
             }
         }
-        assert!(lawful > 500 && unlawful > 500, "{lawful} lawful, {unlawful} not");
+        assert!(feasible > 500 && infeasible > 500, "{feasible} feasible, {infeasible} not");
     }
 }

@@ -2,9 +2,9 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
+use crate::changes::Notes;
 use crate::figures::Figures;
 use crate::model::Model;
-use crate::rearrange::Notes;
 use placement::weighted::NOWHERE;
 
 /// An item, where it is, and where it goes.
@@ -15,7 +15,7 @@ pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
 
 /// Where every item is. Hard limits hold at every moment; the load of a unit is kept to as a limit too.
 #[derive(Clone)]
-pub(crate) struct Layout<'m> {
+pub(crate) struct Solution<'m> {
     pub model: &'m Model<'m>,
     /// By item.
     pub place: IxVec<ItemIx, UnitIx>,
@@ -36,12 +36,12 @@ pub(crate) struct Layout<'m> {
     figures: Option<Box<Figures<'m>>>,
     pub notes: Notes,
     /// Everything that is weighed.
-    pub energy: i64,
+    pub objective: i64,
     /// Free actors without a place.
     pub unplaced: usize,
 }
 
-impl<'m> Layout<'m> {
+impl<'m> Solution<'m> {
     /// The fixed actors at home, nobody else anywhere.
     pub fn new(model: &'m Model<'m>) -> Self {
         let mut place = IxVec::of(NOWHERE, model.free);
@@ -58,7 +58,7 @@ impl<'m> Layout<'m> {
             slack: 0,
             here: model.base.iter().map(|(_, without)| *without).collect(),
             costs: model.has_cost_table().then(|| model.first_costs()),
-            energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
+            objective: start + figures.as_ref().map_or(0, |figures| figures.value()),
             unplaced: model.members.raw()[..model.free].iter().map(Vec::len).sum(),
             figures,
             notes: Notes::new(model.free, model.units),
@@ -88,7 +88,7 @@ impl<'m> Layout<'m> {
         self.figures.as_ref().map_or(Some(0), |figures| figures.value_at_stake())
     }
 
-    /// Has the figures follow changes of place: item, from, to. Says how energy and what is broken change.
+    /// Has the figures follow changes of place: item, from, to. Says how the objective and what is broken change.
     pub fn try_figures(&mut self, changes: &[Change]) -> (i64, i64) {
         let Some(figures) = &mut self.figures else { return (0, 0) };
         let before = (figures.value(), figures.broken());
@@ -119,15 +119,15 @@ impl<'m> Layout<'m> {
 
     /// Moves an item whatever that costs.
     pub fn move_to(&mut self, item: ItemIx, unit: UnitIx) {
-        let gain = self.gain(item, unit) + self.try_figures(&[(item, self.place[item], unit)]).0;
-        self.shift(item, unit, gain);
+        let delta = self.delta(item, unit) + self.try_figures(&[(item, self.place[item], unit)]).0;
+        self.shift(item, unit, delta);
     }
 
     /// Has two items change places whatever that costs.
-    pub fn exchange(&mut self, a: ItemIx, b: ItemIx) {
+    pub fn swap_regardless(&mut self, a: ItemIx, b: ItemIx) {
         let (at_a, at_b) = (self.place[a], self.place[b]);
-        let gain = self.gain_of_swap(a, b) + self.try_figures(&[(a, at_a, at_b), (b, at_b, at_a)]).0;
-        self.swap(a, b, gain);
+        let delta = self.delta_of_swap(a, b) + self.try_figures(&[(a, at_a, at_b), (b, at_b, at_a)]).0;
+        self.swap(a, b, delta);
     }
 
     /// Takes over places, one item after the other, as far as hard limits let it; loads may pass capacities.
@@ -180,7 +180,7 @@ impl<'m> Layout<'m> {
         overloads.fold((0, i64::MAX), |(most, least), o| (most.max(o), least.min(o)))
     }
 
-    /// Whether an item without a place, or one that is elsewhere, may lawfully come to the unit.
+    /// Whether an item without a place, or one that is elsewhere, may come to the unit.
     #[inline]
     pub fn admits(&self, item: ItemIx, unit: UnitIx) -> bool {
         self.model.allows(item, unit) && self.has_room(item, unit, 0) && self.relates(item, unit)
@@ -323,15 +323,15 @@ impl<'m> Layout<'m> {
         (cost, left_out)
     }
 
-    /// How the energy changes when the item goes to the unit.
+    /// How the objective changes when the item goes to the unit.
     #[inline]
-    pub fn gain(&self, item: ItemIx, unit: UnitIx) -> i64 {
+    pub fn delta(&self, item: ItemIx, unit: UnitIx) -> i64 {
         self.cost_at(item, unit, ItemIx::NONE).0 - self.here[item]
     }
 
-    /// How the energy changes when two items that are not on one unit change places.
+    /// How the objective changes when two items that are not on one unit change places.
     #[inline]
-    pub fn gain_of_swap(&self, a: ItemIx, b: ItemIx) -> i64 {
+    pub fn delta_of_swap(&self, a: ItemIx, b: ItemIx) -> i64 {
         let (at_a, at_b) = (self.place[a], self.place[b]);
         let (of_a, between) = self.cost_at(a, at_b, b);
         let (of_b, _) = self.cost_at(b, at_a, a);
@@ -341,25 +341,25 @@ impl<'m> Layout<'m> {
 
     /// Puts an item without a place on a unit.
     pub fn put(&mut self, item: ItemIx, unit: UnitIx) {
-        self.energy += self.gain(item, unit) + self.try_figures(&[(item, NOWHERE, unit)]).0;
+        self.objective += self.delta(item, unit) + self.try_figures(&[(item, NOWHERE, unit)]).0;
         self.unplaced -= self.model.members[item].len();
         self.occupy(item, unit);
         self.follow(item, NOWHERE, unit);
     }
 
-    /// Moves an item to another unit, at a gain that has been worked out; figures have followed.
-    pub fn shift(&mut self, item: ItemIx, unit: UnitIx, gain: i64) {
+    /// Moves an item to another unit, at a delta that has been worked out; figures have followed.
+    pub fn shift(&mut self, item: ItemIx, unit: UnitIx, delta: i64) {
         let from = self.place[item];
-        self.energy += gain;
+        self.objective += delta;
         self.vacate(item, from);
         self.occupy(item, unit);
         self.follow(item, from, unit);
     }
 
-    /// Has two items change places, at a gain that has been worked out; figures have followed.
-    pub fn swap(&mut self, a: ItemIx, b: ItemIx, gain: i64) {
+    /// Has two items change places, at a delta that has been worked out; figures have followed.
+    pub fn swap(&mut self, a: ItemIx, b: ItemIx, delta: i64) {
         let (at_a, at_b) = (self.place[a], self.place[b]);
-        self.energy += gain;
+        self.objective += delta;
         if at_a != NOWHERE {
             self.vacate(a, at_a);
         }

@@ -1,0 +1,124 @@
+//! List schedules: the schedule that a mapping of model `work` leads to.
+//!
+//! Tasks are taken by upward rank (own time + the largest of transfer and the successor's rank), the highest of those
+//! whose predecessors are done first, ties to the first; each starts when its processing element is free and its data
+//! are there. Gaps are not filled. A task holds its processing element while it computes and then while it sends, edge
+//! after edge: so no load fits into less than its sum, and the makespan is never below the objective.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::cost::WorkModel;
+use crate::{CostModel, Schedule, Slot};
+
+/// What a mapping leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// When each task, and each data-store, runs: computing and sending.
+    pub schedule: Schedule,
+    /// When the last of them ends.
+    pub makespan: f64,
+}
+
+/// A task that may run, by its rank.
+#[derive(PartialEq)]
+struct Ready {
+    rank: f64,
+    task: usize,
+}
+
+impl Eq for Ready {}
+
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ready {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank.total_cmp(&other.rank).then(other.task.cmp(&self.task))
+    }
+}
+
+/// The list schedule of a mapping.
+pub fn schedule(model: &WorkModel, mapping: &[usize]) -> Listed {
+    let tasks = model.tasks();
+    let ranks = upward_ranks(model, mapping);
+    let mut waits: Vec<usize> =
+        (0..tasks).map(|task| ordering(model, model.incoming(task)).count()).collect();
+    let mut data_at = vec![0.0_f64; tasks];
+    let mut free_at = vec![0.0_f64; model.pes()];
+    let mut ready: BinaryHeap<Ready> =
+        (0..tasks).filter(|task| waits[*task] == 0).map(|task| Ready { rank: ranks[task], task }).collect();
+    let mut slots = Vec::with_capacity(tasks);
+    while let Some(Ready { task, .. }) = ready.pop() {
+        let pe = mapping[task];
+        let start = free_at[pe].max(data_at[task]);
+        let mut now = start + model.own(task, pe);
+        for &edge in model.outgoing(task) {
+            now += model.transfer(edge, mapping);
+            let to = model.edges()[edge].to;
+            if !model.edges()[edge].ordering {
+                continue;
+            }
+            data_at[to] = data_at[to].max(now);
+            waits[to] -= 1;
+            if waits[to] == 0 {
+                ready.push(Ready { rank: ranks[to], task: to });
+            }
+        }
+        free_at[pe] = now;
+        slots.push(Slot { task, pes: vec![pe], start, end: now });
+    }
+    // A load and a chain of the same summands may differ in the last bit, added in another order.
+    let last = free_at.into_iter().fold(0.0, f64::max);
+    Listed { schedule: Schedule { slots }, makespan: last.max(model.objective(mapping)) }
+}
+
+/// Own time and the longest way to the end, by task.
+fn upward_ranks(model: &WorkModel, mapping: &[usize]) -> Vec<f64> {
+    let tasks = model.tasks();
+    let mut ranks = vec![0.0; tasks];
+    let mut waits: Vec<usize> =
+        (0..tasks).map(|task| ordering(model, model.outgoing(task)).count()).collect();
+    let mut free: Vec<usize> = (0..tasks).filter(|task| waits[*task] == 0).collect();
+    while let Some(task) = free.pop() {
+        let ways = ordering(model, model.outgoing(task));
+        let longest = ways.map(|edge| model.transfer(edge, mapping) + ranks[model.edges()[edge].to]);
+        ranks[task] = model.own(task, mapping[task]) + longest.fold(0.0, f64::max);
+        for edge in ordering(model, model.incoming(task)) {
+            let from = model.edges()[edge].from;
+            waits[from] -= 1;
+            if waits[from] == 0 {
+                free.push(from);
+            }
+        }
+    }
+    ranks
+}
+
+fn ordering<'a>(model: &'a WorkModel, edges: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+    edges.iter().copied().filter(|&edge| model.edges()[edge].ordering)
+}
+
+/// What a schedule of a mapping has to respect: tasks last as long as they compute and send, and an edge is there
+/// when it was sent, which may be before its sender has sent everything.
+pub struct Sending<'a> {
+    /// The model.
+    pub model: &'a WorkModel,
+    /// The mapping.
+    pub mapping: &'a [usize],
+}
+
+impl CostModel for Sending<'_> {
+    fn duration(&self, task: usize, pes: &[usize]) -> Option<f64> {
+        (pes == [self.mapping[task]]).then(|| self.model.latency(task, self.mapping))
+    }
+
+    fn delay(&self, edge: usize, _: &[usize], _: &[usize]) -> f64 {
+        let from = self.model.edges()[edge].from;
+        let later = self.model.outgoing(from).iter().skip_while(|other| **other != edge).skip(1);
+        -later.map(|&other| self.model.transfer(other, self.mapping)).sum::<f64>()
+    }
+}

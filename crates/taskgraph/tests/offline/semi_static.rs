@@ -1,0 +1,163 @@
+//! The model `parallel`: what the semi-static paper prints, and tables.
+
+use taskgraph::cost::{ParallelModel, Vector};
+use taskgraph::generate::published::{PROFILE_A, PROFILE_B, Row, Run, TABLE_3, TABLE_4, TABLE_5};
+use taskgraph::generate::semi_static::{Shape, platform, profile, shaped, ten_node};
+use taskgraph::offline::{Settings, ect, evolve, makespan};
+use taskgraph::table::online::{Candidate, Stored, replay, with_table, worthwhile};
+use taskgraph::table::{Build, build, build_region, read, write};
+use taskgraph::{Budget, Graph, Parts, Range};
+
+fn model(vector: [f64; 4]) -> ParallelModel {
+    ParallelModel::new("test", &ten_node(), &platform(), &Vector::new(vector)).unwrap()
+}
+
+#[test]
+fn all_times_and_messages_of_table_4_within_a_unit() {
+    let model = model(PROFILE_A[5]);
+    let mut compared = (0, 0);
+    for (tasks, messages) in TABLE_4 {
+        for (task, (kind, processors, printed)) in tasks.into_iter().enumerate() {
+            let ours = model.time(task, kind, processors);
+            assert!((ours - printed).abs() <= 1.0, "s{task}: {ours} instead of {printed}");
+            compared.0 += 1;
+        }
+        for (edge, printed) in messages.into_iter().enumerate() {
+            let ends = &ten_node().edges()[edge].clone();
+            let ours = model.message(edge, tasks[ends.from].0, tasks[ends.to].0);
+            assert!((ours - printed).abs() <= 1.0, "edge {edge}: {ours} instead of {printed}");
+            compared.1 += 1;
+        }
+    }
+    assert_eq!(compared, (40, 48));
+}
+
+#[test]
+fn the_worked_examples() {
+    let model5 = model([3090.0, 13.0, 258.0, 67.0]);
+    assert_eq!(model5.time(0, 1, 10).floor(), 11_217.0);
+    assert_eq!(makespan(&model5, &ect(&model5)).floor(), 39_455.0);
+    // s3 at (3228, 11): 17 processors would be best, and there are 16.
+    assert_eq!(model([3228.0, 11.0, 273.0, 71.0]).optimum(3, 0), 16);
+}
+
+/// 76 of 76 decisions and 4 of 4 totals; the total of ECT on A is printed as 1,688,705, a misprint.
+#[test]
+fn the_rule_decides_as_tables_3_and_5() {
+    let runs: [(&[Row; 21], fn(&Row) -> Run, f64); 4] = [
+        (&TABLE_3, |row| row.on_off, 1_115_545.0),
+        (&TABLE_3, |row| row.ect, 1_668_705.0),
+        (&TABLE_5, |row| row.on_off, 995_987.0),
+        (&TABLE_5, |row| row.ect, 1_447_666.0),
+    ];
+    let mut decisions = 0;
+    for (rows, of, printed) in runs {
+        for row in &rows[1..20] {
+            let Run { time, stored, remapped } = of(row);
+            assert_eq!(worthwhile(stored, 1000.0, time), remapped, "{row:?}");
+            decisions += 1;
+        }
+        let total: f64 =
+            rows.iter().map(|row| of(row).time + if of(row).remapped { 1000.0 } else { 0.0 }).sum();
+        assert_eq!(total, printed);
+    }
+    assert_eq!(decisions, 76);
+}
+
+#[test]
+fn ect_while_it_runs() {
+    for (profile, printed) in [(PROFILE_A, 868_398.0), (PROFILE_B, 788_032.0)] {
+        let models: Vec<ParallelModel> = profile.iter().map(|vector| model(*vector)).collect();
+        let replay = replay(&models, 1000.0, |_, model, _| {
+            let plan = ect(model);
+            Candidate { stored: makespan(model, &plan), plan }
+        });
+        assert!((replay.total - printed).abs() < 1.0, "{} instead of {printed}", replay.total);
+    }
+}
+
+/// The ten-node graph with two intervals in α and one in the others.
+fn two_regions() -> Graph {
+    let graph = ten_node();
+    let Parts { parameters, .. } = graph.parts().clone();
+    let coarse = parameters
+        .into_iter()
+        .map(|(name, range)| {
+            let intervals = if name == "alpha" { 2 } else { 1 };
+            (name, Range { intervals, ..range })
+        })
+        .collect();
+    Graph::new(Parts { parameters: coarse, ..graph.into_parts() }).unwrap()
+}
+
+fn quick() -> Build {
+    let genetic = Settings { runs: 2, generations: 40, ..Settings::default() };
+    Build { samples: 4, seed: 7, divisions: 1, genetic }
+}
+
+#[test]
+fn a_region_built_alone_is_the_tables_whatever_the_threads() {
+    let (graph, platform) = (two_regions(), platform());
+    let table = build(&graph, &platform, &quick(), 1, &|_| {}).unwrap();
+    assert_eq!(table, build(&graph, &platform, &quick(), 2, &|_| {}).unwrap());
+    for (number, region) in table.regions.iter().enumerate() {
+        let (alone, mappings) = build_region(&graph, &platform, &quick(), [number, 0, 0, 0]).unwrap();
+        assert_eq!((alone.mean, &mappings[alone.plan]), (region.mean, &table.mappings[region.plan]));
+        assert_eq!(alone.parts.len(), region.parts.len());
+    }
+    assert_eq!(read(&write(&table)).unwrap(), table);
+}
+
+#[test]
+fn regions_are_half_open_and_clamped() {
+    let settings = Build {
+        samples: 1,
+        divisions: 0,
+        genetic: Settings { runs: 1, generations: 0, ..Settings::default() },
+        ..quick()
+    };
+    let table = build(&ten_node(), &platform(), &settings, 2, &|_| {}).unwrap();
+    let index = |text: &str| table.lookup(&text.parse().unwrap()).path[0];
+    assert_eq!(index("3090,13,258,67"), [2, 1, 1, 2]);
+    assert_eq!(index("1000,10,200,40"), [0, 1, 1, 1]);
+    assert_eq!(index("5000,25,500,100"), [3, 3, 3, 3]);
+    assert_eq!(index("0,1e9,0,1e9"), [0, 3, 0, 3]);
+    let profile: Vec<Vector> = PROFILE_A.map(Vector::new).to_vec();
+    for stored in [Stored::Table, Stored::Observed] {
+        let replay = with_table(&ten_node(), &platform(), &table, &profile, 1000.0, stored).unwrap();
+        let times: f64 = replay.iterations.iter().filter_map(|iteration| iteration.time).sum();
+        assert!((replay.total - times - 1000.0 * replay.remaps as f64).abs() < 1e-6);
+        assert!(replay.iterations[0].remapped && replay.iterations[0].time.is_none());
+    }
+}
+
+#[test]
+fn the_genetic_algorithm_is_never_worse_than_what_it_starts_with() {
+    let settings = Settings { runs: 1, generations: 20, ..Settings::default() };
+    for shape in [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin] {
+        for size in [1, 2, 10, 33] {
+            let graph = shaped(shape, size, 3).unwrap();
+            assert_eq!(graph.tasks().len(), size);
+            let model = ParallelModel::new("test", &graph, &platform(), &Vector::new(PROFILE_A[0])).unwrap();
+            let found = evolve(&model, &settings, &[], &Budget::effort(None, 1));
+            assert_eq!(found, evolve(&model, &settings, &[], &Budget::effort(None, 1)));
+            assert!(found.makespan <= makespan(&model, &ect(&model)));
+            assert_eq!(found.makespan, makespan(&model, &found.plan));
+        }
+    }
+}
+
+#[test]
+fn profiles_stay_in_their_ranges_and_change_by_delta() {
+    for delta in [0.05, 0.4] {
+        let profile = profile(200, delta, 9);
+        assert_eq!(profile.len(), 201);
+        for pair in profile.windows(2) {
+            let [alpha, beta, gamma, mu] = pair[1].values();
+            assert!((1000.0..=5000.0).contains(&alpha) && (5.0..=25.0).contains(&beta));
+            assert!((100.0..=500.0).contains(&gamma) && (20.0..=100.0).contains(&mu));
+            let change = (alpha / pair[0].alpha - 1.0).abs();
+            assert!(change <= 1.5 * delta + 1e-9, "{change}");
+        }
+    }
+}
