@@ -130,7 +130,7 @@ fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
     );
     let instead = File::new("fast.yaml", "strategy: local\nwindow: 10s\n");
     let how = ["-f", file.path(), "--policy", instead.path(), "--effort", "40"];
-    let given = plan(&[&how, &only[..]].concat()).json();
+    let given = plan(&[&how[..], &only[..]].concat()).json();
     assert_eq!(given["strategy"], "local");
     let drawn = File::new("policy.yaml", &policy.replace("greedy", "random"));
     assert_eq!(
