@@ -2,8 +2,10 @@
 //!
 //! A new experiment is one module and one line in [`ALL`].
 
+mod annealing;
 mod cedr;
 mod chart;
+mod semi_static;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -58,9 +60,29 @@ pub const ALL: &[Experiment] = &[
     cedr::QUEUES,
     cedr::STREAMING,
     cedr::GPU,
+    annealing::TABLES,
+    semi_static::EXAMPLE,
+    semi_static::SAMPLING,
+    semi_static::GRAPHS,
+    semi_static::COST,
+    semi_static::SINGLE,
+    semi_static::TIME,
 ];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
+}
+
+/// The mean, and the half width of its 95 % interval by the normal distribution; 0 for fewer than two values.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let count = real(values.len());
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if values.len() < 2 { 0.0 } else { 1.96 * (squares / (count - 1.0) / count).sqrt() })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+fn real(count: usize) -> f64 {
+    count as f64
 }
