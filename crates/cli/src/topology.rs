@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crds::{Device, Health, NodeTopology, hicr};
+use crds::{Device, Health, NodeTopology};
 use kube::ResourceExt;
 
 use crate::arguments::{TopologyArguments, TopologyOutput};

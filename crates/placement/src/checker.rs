@@ -460,16 +460,17 @@ mod tests {
     /// What a search would overlook if its bookkeeping were wrong in one way, the checker finds all the same.
     #[test]
     fn what_the_bookkeeping_of_searches_hides_is_found() {
+        type Mutation = (&'static str, fn(&mut Problem));
         let whole = Snapshot::read(WORLD).expect("the world is sound");
         let none_is_hidden = |_: &mut Problem| {};
-        let mutations: [(&str, fn(&mut Problem)); 9] = [
+        let mutations: [Mutation; 9] = [
             ("rules of single actors", |p| p.rules_of.iter_mut().for_each(Vec::clear)),
             ("one rule", |p| {
-                p.rules.iter_mut().take(1).for_each(|rule| rule.allows.iter_mut().for_each(|a| *a = true))
+                p.rules.iter_mut().take(1).for_each(|rule| rule.allows.iter_mut().for_each(|a| *a = true));
             }),
             ("relations", |p| p.relations_of.iter_mut().for_each(Vec::clear)),
             ("the scope of relations", |p| {
-                p.relations.iter_mut().for_each(|given| given.scope = Scope::Unit)
+                p.relations.iter_mut().for_each(|given| given.scope = Scope::Unit);
             }),
             ("caps", |p| p.caps.clear()),
             ("what is reserved", |p| p.unit_provides.iter_mut().flatten().for_each(|left| *left += 1)),

@@ -1,6 +1,7 @@
 //! `plan -f` and `topology -f`: manifests, without any cluster.
 
-use crds::{NodeTopologySpec, hicr::Topology};
+use crds::NodeTopologySpec;
+use hicr::Topology;
 
 use crate::{File, cairn, cairn_fed, root};
 

@@ -197,7 +197,7 @@ fn tell(snapshot: &Snapshot, places: &str, actor: &str) -> String {
 pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str) -> String {
     let assignment = assignment(snapshot, places);
     assert_eq!(snapshot.violations(&assignment), []);
-    match explain::why_not(&snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
+    match explain::why_not(snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
         WhyNot::Room(moves) => {
             let told =
                 moves.iter().map(|(a, u)| format!("{} on {}", snapshot.actor_id(*a), snapshot.unit_id(*u)));

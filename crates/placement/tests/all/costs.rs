@@ -13,8 +13,8 @@ use worlds::naive;
 
 /// Overload, communication, annoyance, interference, migration.
 fn cost(snapshot: &Snapshot, places: &str) -> [i64; 5] {
-    let cost = snapshot.cost(&assignment(snapshot, places));
     use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
+    let cost = snapshot.cost(&assignment(snapshot, places));
     [Overload, Communication, Annoyance, Interference, Migration].map(|criterion| cost.of(criterion))
 }
 
