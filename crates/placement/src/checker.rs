@@ -419,13 +419,14 @@ mod tests {
             {"id":"w","kind":"cpu","node":"n","zone":"west","capacity":9,"provides":{"memory":4},"powerWatts":90}],
         "actors":[
             {"id":"a","runsOn":{"cpu":{"work":3,"nodeRequires":{"licence":1}}},"requires":{"memory":2}},
-            {"id":"b","runsOn":{"cpu":{"work":3,"nodeRequires":{"licence":1}},"gpu":3},"requires":{"memory":3}},
-            {"id":"c","runsOn":{"cpu":3,"gpu":3}},
+            {"id":"b","runsOn":{"cpu":3,"gpu":3},"requires":{"memory":3}},
+            {"id":"c","runsOn":{"cpu":{"work":3,"nodeRequires":{"licence":1}},"gpu":3}},
             {"id":"d","runsOn":{"cpu":3,"gpu":3}},
-            {"id":"e","runsOn":{"cpu":1},"fixed":true,"current":"w"}],
+            {"id":"e","runsOn":{"cpu":1},"fixed":true,"current":"w"},
+            {"id":"f","runsOn":{"cpu":1,"gpu":1}}],
         "exchangeCost":{"otherKind":1},
         "constraints":[
-            {"type":"apart","on":"node","actors":["c","d"]},
+            {"type":"apart","on":"node","actors":["c","f"]},
             {"type":"together","on":"zone","actors":["a","c"]},
             {"type":"pin","actor":"d","unit":"w"},
             {"type":"only","actors":["c"],"units":["u","v"]},
@@ -439,7 +440,10 @@ mod tests {
         let all = 0..choices.pow(u32::try_from(snapshot.actors()).unwrap_or(u32::MAX));
         let digit =
             |number: usize, actor: usize| number / choices.pow(u32::try_from(actor).unwrap_or(0)) % choices;
-        let place = |number, actor| digit(number, actor).checked_sub(1);
+        let place = |number, actor| {
+            let home = snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+            home.or_else(|| digit(number, actor).checked_sub(1))
+        };
         all.map(|number| (0..snapshot.actors()).map(|actor| place(number, actor)).collect()).collect()
     }
 
@@ -473,7 +477,7 @@ mod tests {
                 p.relations.iter_mut().for_each(|given| given.scope = Scope::Unit);
             }),
             ("caps", |p| p.caps.clear()),
-            ("what is reserved", |p| p.unit_provides.iter_mut().flatten().for_each(|left| *left += 1)),
+            ("what is reserved", |p| p.unit_provides.iter_mut().flatten().for_each(|left| *left += 2)),
             ("nodes' resources", |p| p.node_provides.iter_mut().flatten().for_each(|left| *left += 9)),
             ("kinds", |p| {
                 p.unit_kind = IxVec::of(p.unit_kind[UnitIx::new(0)], p.unit_kind.len());
