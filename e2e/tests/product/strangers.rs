@@ -42,7 +42,7 @@ fn one_waits(seen: &Seen, what: &str) -> anyhow::Result<()> {
     let message = seen.message("NameTaken", "True")?;
     ensure!(message.starts_with(&format!("server-0: its name is taken by {what} web-server-0")), "{message}");
     let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-    let running: Vec<_> = seen.pods.iter().filter(|pod| runs(pod)).map(|pod| pod.name_any()).collect();
+    let running: Vec<_> = seen.pods.iter().filter(|pod| runs(pod)).map(kube::ResourceExt::name_any).collect();
     ensure!(running == ["web-server-1"], "{running:?} run");
     Ok(())
 }
