@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use placement::Snapshot;
+use placement::ix::ResourceIx;
 
 use crate::nouns::{Decision, Moment, Refusal, Wanted};
 
@@ -175,10 +176,11 @@ impl Resources {
 
     fn has_room(&self, snapshot: &Snapshot, actor: usize, unit: usize) -> bool {
         let Some(implementation) = snapshot.implementation(actor, unit) else { return false };
-        let (on_unit, on_node) = (&self.units[unit], &self.nodes[snapshot.node_of(unit)]);
+        let fits =
+            |left: &[i64], asks: &[(ResourceIx, i64)]| asks.iter().all(|&(r, amount)| left[r.at()] >= amount);
         snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
-            && implementation.requires.iter().all(|(resource, amount)| on_unit[resource.at()] >= *amount)
-            && implementation.node_requires.iter().all(|(resource, amount)| on_node[resource.at()] >= *amount)
+            && fits(&self.units[unit], &implementation.requires)
+            && fits(&self.nodes[snapshot.node_of(unit)], &implementation.node_requires)
     }
 }
 

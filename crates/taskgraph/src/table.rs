@@ -84,25 +84,25 @@ pub struct Entry<'a> {
 impl Table {
     /// What the table says for a vector; what is outside the ranges counts as at their ends.
     pub fn lookup(&self, vector: &Vector) -> Entry<'_> {
-        let values = vector.values();
-        let mut index = [0; 4];
-        for (at, range) in self.ranges.iter().enumerate() {
-            index[at] = interval(range, values[at]);
-        }
+        let mut index = index_of(&self.ranges, vector);
         let mut bounds = region_of(&self.ranges, index);
         let mut region = &self.regions[flat(&self.ranges, index)];
         let mut path = vec![index];
         while !region.parts.is_empty() {
             let halves = bounds.map(|(min, max)| Range { min, max, intervals: 2 });
-            for (at, range) in halves.iter().enumerate() {
-                index[at] = interval(range, values[at]);
-            }
+            index = index_of(&halves, vector);
             bounds = region_of(&halves, index);
             region = &region.parts[flat(&halves, index)];
             path.push(index);
         }
         Entry { path, number: region.plan, mapping: &self.mappings[region.plan], mean: region.mean }
     }
+}
+
+/// The region that a vector is in: the interval of each parameter.
+pub fn index_of(ranges: &[Range; 4], vector: &Vector) -> [usize; 4] {
+    let values = vector.values();
+    std::array::from_fn(|at| interval(&ranges[at], values[at]))
 }
 
 /// The interval of a range that a value is in.
@@ -115,7 +115,7 @@ fn interval(range: &Range, value: f64) -> usize {
 }
 
 /// From and to of a region, by parameter.
-fn region_of(ranges: &[Range; 4], index: [usize; 4]) -> [(f64, f64); 4] {
+pub fn region_of(ranges: &[Range; 4], index: [usize; 4]) -> [(f64, f64); 4] {
     std::array::from_fn(|at| {
         let Range { min, max, intervals } = ranges[at];
         #[expect(clippy::cast_precision_loss, reason = "intervals are few")]

@@ -2,22 +2,14 @@
 //!
 //! A new experiment is one module and one line in [`ALL`].
 
+mod annealing;
 mod cedr;
 mod chart;
+mod semi_static;
 mod setting;
+mod statistics;
 
-pub use setting::{Failure, Setting};
-
-/// One experiment.
-#[derive(Clone, Copy)]
-pub struct Experiment {
-    /// The name on the command line and the stem of the files that it writes.
-    pub name: &'static str,
-    /// One line for people who choose.
-    pub summary: &'static str,
-    /// Runs it.
-    pub run: fn(&Setting) -> Result<(), Failure>,
-}
+pub use setting::{Experiment, Failure, Setting};
 
 /// Every experiment, in the order in which they are listed to people.
 pub const ALL: &[Experiment] = &[
@@ -41,6 +33,13 @@ pub const ALL: &[Experiment] = &[
     Experiment { name: "cedr-queues", summary: "CEDR, Figure 13: work queues", run: cedr::queues },
     Experiment { name: "cedr-streaming", summary: "CEDR, Table 6: streaming", run: cedr::streaming },
     Experiment { name: "cedr-gpu", summary: "CEDR, Figure 16: a board with a GPU", run: cedr::gpu },
+    annealing::TABLES,
+    semi_static::EXAMPLE,
+    semi_static::SAMPLING,
+    semi_static::GRAPHS,
+    semi_static::COST,
+    semi_static::SINGLE,
+    semi_static::TIME,
 ];
 
 /// The experiment of this name.

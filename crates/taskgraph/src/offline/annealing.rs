@@ -75,22 +75,18 @@ pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget:
         temperatures: Temperatures::of(model),
         rng: fastrand::Rng::with_seed(budget.seed),
         best: None,
-        spent: Spent { budget, moves: 0, evaluations: 0, stopped_by: None },
+        spent: Spent { budget, moves: 0, evaluations: 0, ended: None },
     };
-    while search.spent.stopped_by.is_none() {
+    while search.spent.ended.is_none() {
         search.once();
         if budget.effort.is_none() && search.spent.moves >= PIECE {
-            search.spent.stopped_by.get_or_insert(StoppedBy::Converged);
+            search.spent.end(StoppedBy::Converged);
         }
     }
     let (_, mapping) = search.best.expect("a start is priced before anything can stop the search");
-    let Spent { moves, evaluations, stopped_by, .. } = search.spent;
-    Found {
-        mapping,
-        evaluations,
-        effort: moves / PIECE,
-        stopped_by: stopped_by.expect("the loop above ends with a reason"),
-    }
+    let Spent { evaluations, ended, .. } = search.spent;
+    let End { stopped_by, effort, .. } = ended.expect("the loop above ends with a reason");
+    Found { mapping, evaluations, effort, stopped_by }
 }
 
 /// What was spent, and whether that is all.
@@ -98,24 +94,42 @@ struct Spent<'a, 'b> {
     budget: &'a Budget<'b>,
     moves: u64,
     evaluations: u64,
-    stopped_by: Option<StoppedBy>,
+    ended: Option<End>,
+}
+
+/// The end of the budget.
+#[derive(Clone, Copy)]
+struct End {
+    stopped_by: StoppedBy,
+    /// The pieces that were finished.
+    effort: u64,
+    /// How many moves the greedy phase of an annealing that was cut short may go up to: a tenth more.
+    most: u64,
 }
 
 impl Spent<'_, '_> {
-    /// Counts a candidate of so many moves; false at the end of the budget.
+    fn end(&mut self, stopped_by: StoppedBy) {
+        let (effort, most) = (self.moves / PIECE, self.moves + self.moves / 10);
+        self.ended.get_or_insert(End { stopped_by, effort, most });
+    }
+
+    /// Counts a candidate of so many moves; false at the end of the budget, or of what is granted beyond it.
     fn count(&mut self, moves: usize) -> bool {
         self.evaluations += 1;
         let before = self.moves / PIECE;
         self.moves += moves as u64;
+        if let Some(end) = self.ended {
+            return self.moves < end.most;
+        }
         let pieces = self.moves / PIECE;
         if pieces > before {
             if self.budget.effort.is_some_and(|most| pieces >= most) {
-                self.stopped_by = Some(StoppedBy::Effort);
+                self.end(StoppedBy::Effort);
             } else if (self.budget.stop)() {
-                self.stopped_by = Some(StoppedBy::Deadline);
+                self.end(StoppedBy::Deadline);
             }
         }
-        self.stopped_by.is_none()
+        self.ended.is_none()
     }
 }
 
@@ -142,13 +156,13 @@ impl Search<'_, '_, '_> {
         self.spent.evaluations += 1;
         if pes > 1 {
             self.cool(&mut loads, &mut best);
-            if self.variant == Variant::Improved && self.spent.stopped_by.is_none() {
+            if self.variant == Variant::Improved {
                 let mut loads = Loads::new(self.quanta, best.mapping.clone());
                 self.descend(&mut loads);
                 best = Best { objective: loads.objective(), mapping: loads.mapping().to_vec() };
             }
         } else {
-            self.spent.stopped_by = Some(StoppedBy::Converged);
+            self.spent.end(StoppedBy::Converged);
         }
         if self.best.as_ref().is_none_or(|(least, _)| best.objective < *least) {
             self.best = Some((best.objective, best.mapping));

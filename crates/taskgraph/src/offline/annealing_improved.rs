@@ -9,7 +9,8 @@ use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 ///
 /// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced, so that equal efforts of both annealers
 /// are about equal times. Without an effort the search goes to its end, and small graphs again until a piece is used
-/// up; with one, it begins anew until the effort is used up.
+/// up; with one, it begins anew until the effort is used up. An annealing that is cut short is followed by its greedy
+/// phase too, for a tenth of what was spent at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnealingImproved {
     /// Algorithm 1 as it is printed: the current mapping changes only when it is the best so far.

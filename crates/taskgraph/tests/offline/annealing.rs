@@ -182,6 +182,30 @@ fn the_same_seed_and_effort_give_the_same_answer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Numbers as extreme as files may have them: an answer or an error, never a panic, never worse than it says.
+    #[test]
+    fn extreme_numbers_are_mapped(exponents in proptest::collection::vec(-15_i32..=15, 10), seed in 0_u64..100) {
+        let at = |number: usize| 10_f64.powi(exponents[number]);
+        let graph = format!(
+            "{{version: 1, model: work, tasks: [{{id: a, work: {}, vector: {}}}, {{id: b, work: {}, vector: 0}}, {{id: c, work: 0}}], edges: [{{from: a, to: b, bytes: {}}}, {{from: b, to: c, bytes: 0.3}}], variables: [{{name: v, bytes: 7, writers: [a], readers: [a, c]}}]}}",
+            at(0), at(1), at(2), at(3)
+        );
+        let platform = format!(
+            "{{pes: [{{kind: x, work: {}, vector: {}}}, {{kind: y, work: {}, vector: {}}}], links: {{bandwidth: {}}}}}",
+            at(4), at(5), at(6), at(7), at(8)
+        );
+        let (Ok(graph), Ok(platform)) = (files::graph::read(&graph), files::platform::read(&platform)) else {
+            return Ok(());
+        };
+        for mapper in [&AnnealingImproved::default() as &dyn Mapper, &AnnealingStandard::default(), &BinPacking::default()] {
+            if let Ok(found) = mapper.map(&graph, &platform, &Budget::effort(Some(1), seed)) {
+                prop_assert!(found.makespan >= found.objective);
+                let Mapping::Single(pes) = &found.mapping else { panic!("one each") };
+                prop_assert_eq!(found.objective, model(&graph, &platform).objective(pes));
+            }
+        }
+    }
+
     /// Senders wait until they have sent: no load fits into less than its sum, and every schedule is feasible.
     #[test]
     fn makespans_are_never_below_objectives(seed in 0_u64..10_000, draws in proptest::collection::vec(0_usize..4, 8)) {

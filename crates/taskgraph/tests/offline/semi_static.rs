@@ -1,12 +1,13 @@
 //! The model `parallel`: what the semi-static paper prints, and tables.
 
+use proptest::prelude::*;
 use taskgraph::cost::{ParallelModel, Vector};
 use taskgraph::generate::published::{PROFILE_A, PROFILE_B, Row, Run, TABLE_3, TABLE_4, TABLE_5};
 use taskgraph::generate::semi_static::{Shape, platform, profile, shaped, ten_node};
-use taskgraph::offline::{Settings, ect, evolve, makespan};
+use taskgraph::offline::{Plan, Settings, ect, evolve, makespan, schedule};
 use taskgraph::table::online::{Candidate, Stored, replay, with_table, worthwhile};
 use taskgraph::table::{Build, build, build_region, read, write};
-use taskgraph::{Budget, Graph, Parts, Range};
+use taskgraph::{Budget, Graph, Mapping, Parts, Range};
 
 fn model(vector: [f64; 4]) -> ParallelModel {
     ParallelModel::new("test", &ten_node(), &platform(), &Vector::new(vector)).unwrap()
@@ -159,5 +160,61 @@ fn profiles_stay_in_their_ranges_and_change_by_delta() {
             let change = (alpha / pair[0].alpha - 1.0).abs();
             assert!(change <= 1.5 * delta + 1e-9, "{change}");
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever bytes a table has, it is read or refused.
+    #[test]
+    fn any_table_is_read_or_refused(at in 0_usize..400, byte in 32_u8..127, until in 0_usize..2000) {
+        let genetic = Settings { runs: 1, generations: 0, population: 2, ..Settings::default() };
+        let settings = Build { samples: 1, genetic, ..quick() };
+        let mut text = write(&build(&two_regions(), &platform(), &settings, 1, &|_| {}).unwrap()).into_bytes();
+        let place = at % text.len();
+        text[place] = byte;
+        text.truncate(until.max(place + 1));
+        if let Ok(table) = read(&String::from_utf8(text).unwrap()) {
+            table.lookup(&Vector::new(PROFILE_A[0]));
+            let _ = with_table(&ten_node(), &platform(), &table, &[Vector::new(PROFILE_A[0])], 1000.0, Stored::Table);
+        }
+    }
+
+    /// Schedules of random plans are feasible, and as long as the quick evaluation says.
+    #[test]
+    fn schedules_of_plans_are_feasible(shape in 0_usize..4, size in 1_usize..40, seed in 0_u64..1000) {
+        let shape = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin][shape];
+        let (graph, platform) = (shaped(shape, size, seed).unwrap(), platform());
+        let model = ParallelModel::new("test", &graph, &platform, &Vector::new(PROFILE_B[3])).unwrap();
+        let settings = Settings { runs: 1, generations: 0, population: 2, seeded: false, ..Settings::default() };
+        let plan = evolve(&model, &settings, &[], &Budget::effort(None, seed)).plan;
+        let schedule = schedule(&model, &plan);
+        prop_assert_eq!(schedule.makespan(), makespan(&model, &plan));
+        let costs = Costs(&model, &graph, &platform);
+        prop_assert_eq!(schedule.violations(&graph, &platform, &costs), vec![]);
+        let Mapping::Parallel(allotments) = plan.mapping(&model) else { panic!("parallel") };
+        prop_assert_eq!(Plan::new(&model, &allotments, |task| task.to_string()).unwrap(), plan);
+    }
+}
+
+/// Times and messages as the checker asks for them.
+struct Costs<'a>(&'a ParallelModel, &'a Graph, &'a taskgraph::Platform);
+
+impl Costs<'_> {
+    fn kind(&self, pes: &[usize]) -> usize {
+        self.0.kinds().iter().position(|(kind, _)| *kind == self.2.pes()[pes[0]].kind).unwrap()
+    }
+}
+
+impl taskgraph::CostModel for Costs<'_> {
+    fn duration(&self, task: usize, pes: &[usize]) -> Option<f64> {
+        let alike = pes.iter().all(|pe| self.2.pes()[*pe].kind == self.2.pes()[pes[0]].kind);
+        alike.then(|| self.0.time(task, self.kind(pes), pes.len())).filter(|time| time.is_finite())
+    }
+
+    fn delay(&self, edge: usize, from: &[usize], to: &[usize]) -> f64 {
+        assert!(edge < self.1.edges().len());
+        self.0.message(edge, self.kind(from), self.kind(to))
     }
 }

@@ -1,0 +1,221 @@
+//! Larger graphs: sampling, shapes and sizes, costs of reconfiguration, the best single mapping.
+
+use std::fmt::Write as _;
+
+use taskgraph::cost::Vector;
+use taskgraph::generate::published::{PROFILE_A, PROFILE_B};
+use taskgraph::generate::semi_static::{Shape, platform, profile, shaped};
+use taskgraph::offline::{Settings, makespan};
+use taskgraph::table::online::{Stored, models, plans};
+use taskgraph::table::{Build, build, region_of};
+
+use super::super::chart::{Labels, Panel, Series, lines};
+use super::super::setting::{Failure, Setting};
+use super::super::statistics::{mean, real};
+use super::{RECONFIGURATION, Scheme, World, sum};
+
+const SHAPES: [Shape; 4] = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin];
+/// Sizes of graphs; the paper also has 100 and 200.
+const SIZES: [usize; 2] = [10, 50];
+
+/// A quarter of the paper's effort: five vectors in a region, two runs for each, one of them with ECT's mapping.
+fn quarter(seed: u64) -> Build {
+    Build { samples: 5, seed, divisions: 0, genetic: Settings { runs: 2, ..Settings::default() } }
+}
+
+/// Section 5.4: schemes 1 to 4 on random graphs of 50 nodes, profile A.
+pub fn sampling(setting: &Setting) -> Result<(), Failure> {
+    let platform = platform();
+    let profile = PROFILE_A.map(Vector::new);
+    let mut totals = vec![Vec::new(); 4];
+    for seed in 1..=setting.seeds {
+        let graph = shaped(Shape::Random, 50, seed)?;
+        let four = Build { samples: 10, ..quarter(seed) };
+        let unseeded = Settings { seeded: false, ..four.genetic };
+        let schemes = [
+            (Scheme::Middle, four),
+            (Scheme::Samples, Build { samples: 1, ..four }),
+            (Scheme::Samples, Build { genetic: unseeded, ..four }),
+            (Scheme::Samples, four),
+        ];
+        for ((scheme, build), totals) in schemes.into_iter().zip(&mut totals) {
+            let mut world = World::new(&graph, &platform, build, scheme)?;
+            totals.push(world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total);
+        }
+        progress(setting, &format!("graph {seed}"));
+    }
+    let mut text = String::from("| scheme | total : scheme 4, ± 95 % | paper |\n|---|---|---|\n");
+    let names =
+        ["1, the middle", "2, one random vector", "3, ten vectors, without ECT", "4, ten vectors, with ECT"];
+    for ((name, paper), of) in names.iter().zip([1.23, 1.19, 1.16, 1.00]).zip(&totals) {
+        let ratios: Vec<f64> = of.iter().zip(&totals[3]).map(|(total, best)| total / best).collect();
+        let (mean, half) = mean(&ratios);
+        writeln!(text, "| {name} | {mean:.3} ± {half:.3} | {paper} |")?;
+    }
+    setting.write("semi-static-sampling.md", &text)
+}
+
+/// Figures 7, 8 and 9.
+pub fn graphs(setting: &Setting) -> Result<(), Failure> {
+    let platform = platform();
+    let mut csv = String::from("shape,size,seed,profile,on_off,ect,genetic,ideal\n");
+    let mut text = String::from(
+        "| shape | profile | GA on-line : ideal, ± 95 % | On-Off : GA on-line | On-Off : ideal | ECT : ideal |\n|---|---|---|---|---|---|\n",
+    );
+    let mut panels = Vec::new();
+    for shape in SHAPES {
+        for (name, printed) in [("A", PROFILE_A), ("B", PROFILE_B)] {
+            let profile = printed.map(Vector::new);
+            let mut rows: Vec<(usize, [f64; 4])> = Vec::new();
+            for size in SIZES {
+                for seed in 1..=setting.seeds {
+                    let graph = shaped(shape, size, seed)?;
+                    let mut world = World::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
+                    let table = world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
+                    let quick = world.ect(&profile, RECONFIGURATION)?.total;
+                    let (online, ideal) = world.genetic(&profile, &quarter(seed).genetic, seed)?;
+                    let all = [table, quick, sum(&online), sum(&ideal)];
+                    writeln!(
+                        csv,
+                        "{shape},{size},{seed},{name},{}",
+                        all.map(|total| format!("{total:.0}")).join(",")
+                    )?;
+                    rows.push((size, all));
+                }
+                progress(setting, &format!("{shape} {size} {name}"));
+            }
+            let ratio = |a: usize, b: usize| {
+                let ratios: Vec<f64> = rows.iter().map(|(_, all)| all[a] / all[b]).collect();
+                let (mean, half) = mean(&ratios);
+                format!("{mean:.3} ± {half:.3}")
+            };
+            writeln!(
+                text,
+                "| {shape} | {name} | {} | {} | {} | {} |",
+                ratio(2, 3),
+                ratio(0, 2),
+                ratio(0, 3),
+                ratio(1, 3)
+            )?;
+            panels.push(panel(&format!("{shape}, profile {name}"), &rows));
+        }
+    }
+    let labels = Labels { title: "Total times, the ideal's being 1", x: "tasks", y: "ratio", log: false };
+    setting.write("figure-7.svg", &lines(&labels, &panels))?;
+    setting.write("semi-static-graphs.csv", &csv)?;
+    setting.write("semi-static-graphs.md", &text)
+}
+
+fn panel(title: &str, rows: &[(usize, [f64; 4])]) -> Panel {
+    let line = |(at, name): (usize, &str)| Series {
+        name: name.to_owned(),
+        points: SIZES
+            .iter()
+            .map(|size| {
+                let of = rows.iter().filter(|(of, _)| of == size).map(|(_, all)| all[at] / all[3]);
+                (real(*size), mean(&of.collect::<Vec<f64>>()).0)
+            })
+            .collect(),
+    };
+    let series = ["On-Off", "ECT", "GA on-line"].into_iter().enumerate().map(line).collect();
+    Panel { title: title.to_owned(), series }
+}
+
+/// Table 6: random graphs of 50 nodes, profile B.
+pub fn cost(setting: &Setting) -> Result<(), Failure> {
+    let platform = platform();
+    let paper = [(1000.0, 12), (5000.0, 10), (25_000.0, 8), (50_000.0, 7), (100_000.0, 7)];
+    let mut rows = vec![(Vec::new(), Vec::new(), Vec::new(), Vec::new()); paper.len()];
+    for seed in 1..=setting.seeds {
+        let graph = shaped(Shape::Random, 50, seed)?;
+        let mut world = World::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
+        let profile = PROFILE_B.map(Vector::new);
+        for ((cost, _), row) in paper.iter().zip(&mut rows) {
+            let (table, quick) = (world.on_off(&profile, *cost, Stored::Table)?, world.ect(&profile, *cost)?);
+            row.0.push(table.total);
+            row.1.push(real(table.remaps));
+            row.2.push(quick.total);
+            row.3.push(real(quick.remaps));
+        }
+        progress(setting, &format!("graph {seed}"));
+    }
+    let mut text = String::from(
+        "| reconfiguration | On-Off : at 1000 | paper | remaps | paper | ECT : at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
+    );
+    let printed = [11_124_981.0, 11_370_890.0, 11_691_931.0, 12_017_445.0, 12_529_694.0];
+    let base = (mean(&rows[0].0).0, mean(&rows[0].2).0);
+    for (((cost, remaps), total), row) in paper.iter().zip(printed).zip(&rows) {
+        writeln!(
+            text,
+            "| {cost} | {:.3} | {:.3} | {:.1} | {remaps} | {:.3} | {:.1} |",
+            mean(&row.0).0 / base.0,
+            total / printed[0],
+            mean(&row.1).0,
+            mean(&row.2).0 / base.1,
+            mean(&row.3).0
+        )?;
+    }
+    setting.write("semi-static-cost.md", &text)
+}
+
+/// Figure 10: graphs of 10 nodes of every shape, profiles of 200 iterations.
+pub fn single(setting: &Setting) -> Result<(), Failure> {
+    let platform = platform();
+    let genetic = Settings { runs: 1, ..Settings::default() };
+    let settings = Build { samples: 2, genetic, ..Build::default() };
+    let deltas = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5];
+    let mut ratios = vec![[Vec::new(), Vec::new(), Vec::new(), Vec::new()]; deltas.len()];
+    for shape in SHAPES {
+        for seed in 1..=setting.seeds {
+            let graph = shaped(shape, 10, seed)?;
+            let table = build(&graph, &platform, &Build { seed, ..settings }, 1, &|_| {})?;
+            let middles: Vec<Vector> = (0..256)
+                .map(|number| {
+                    let index = [number / 64, number / 16 % 4, number / 4 % 4, number % 4];
+                    Vector::new(region_of(&table.ranges, index).map(|(from, to)| f64::midpoint(from, to)))
+                })
+                .collect();
+            let middles = models(&graph, &platform, &middles)?;
+            let plans = plans(&table, &middles[0])?;
+            let total = |plan: &taskgraph::offline::Plan| {
+                middles.iter().map(|model| makespan(model, plan)).sum::<f64>()
+            };
+            let best =
+                plans.iter().min_by(|a, b| total(a).total_cmp(&total(b))).expect("a table has mappings");
+            for (delta, ratios) in deltas.iter().zip(&mut ratios) {
+                let profile = profile(200, *delta, seed);
+                let mut world = World::new(&graph, &platform, Build { seed, ..settings }, Scheme::Samples)?;
+                let table = world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
+                let quick = world.ect(&profile, RECONFIGURATION)?.total;
+                let (online, ideal) = world.genetic(&profile, &genetic, seed)?;
+                let fixed: f64 =
+                    models(&graph, &platform, &profile[1..])?.iter().map(|model| makespan(model, best)).sum();
+                let ideal = sum(&ideal);
+                for (value, into) in [table, quick, sum(&online), fixed].into_iter().zip(ratios) {
+                    into.push(value / ideal);
+                }
+            }
+            progress(setting, &format!("{shape} {seed}"));
+        }
+    }
+    let names = ["On-Off", "ECT", "GA on-line", "best single mapping"];
+    let mut text = format!("| Δ, % | {} |\n|---|---|---|---|---|\n", names.join(" | "));
+    for (delta, of) in deltas.iter().zip(&ratios) {
+        let shown = of.each_ref().map(|values| format!("{:.3} ± {:.3}", mean(values).0, mean(values).1));
+        writeln!(text, "| {:.0} | {} |", 100.0 * delta, shown.join(" | "))?;
+    }
+    let line = |(at, name): (usize, &&str)| Series {
+        name: (*name).to_owned(),
+        points: deltas.iter().zip(&ratios).map(|(delta, of)| (100.0 * delta, mean(&of[at]).0)).collect(),
+    };
+    let panel = Panel { title: String::new(), series: names.iter().enumerate().map(line).collect() };
+    let labels = Labels { title: "Total times, the ideal's being 1", x: "Δ, %", y: "ratio", log: false };
+    setting.write("figure-10.svg", &lines(&labels, &[panel]))?;
+    setting.write("semi-static-single.md", &text)
+}
+
+fn progress(setting: &Setting, what: &str) {
+    if setting.progress {
+        eprintln!("{what}");
+    }
+}
