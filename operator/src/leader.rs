@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use tokio::sync::watch;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use crate::config::Election;
 use crate::error::Error;
@@ -17,6 +17,8 @@ use crate::metrics::Metrics;
 
 /// The name of the Lease.
 const LEASE: &str = "cairn-operator";
+/// How long the last writes get before the lease is given back.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 /// Whether this operator may write, asked before every write.
 #[derive(Clone)]
@@ -24,13 +26,44 @@ pub struct Leadership {
     valid_until: watch::Receiver<Option<Instant>>,
     /// Set when the process is to end: from then on nothing is written.
     closed: Arc<AtomicBool>,
+    /// Held by every write that is under way.
+    under_way: Arc<RwLock<()>>,
+}
+
+/// A write that may begin, and by when it must have ended; dropped when it has.
+pub struct Turn {
+    until: Instant,
+    _under_way: OwnedRwLockReadGuard<()>,
+}
+
+impl Turn {
+    /// The answer of a call, which is given up before anybody else can lead.
+    pub async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, kube::Error> {
+        let late = || kube::Error::Service("no answer while the lease was sure to be held".into());
+        tokio::time::timeout_at(self.until.into(), call).await.unwrap_or_else(|_| Err(late()))
+    }
 }
 
 impl Leadership {
     /// An error unless the lease was renewed recently enough that nobody else can hold it.
     pub fn check(&self) -> Result<(), Error> {
-        let valid = self.valid_until.borrow().is_some_and(|until| Instant::now() < until);
-        if valid && !self.closed.load(Ordering::Acquire) { Ok(()) } else { Err(Error::NotLeading) }
+        self.until().map(drop)
+    }
+
+    /// Until when nobody else can hold the lease.
+    fn until(&self) -> Result<Instant, Error> {
+        let until = self.valid_until.borrow().filter(|until| Instant::now() < *until);
+        until.filter(|_| !self.closed.load(Ordering::Acquire)).ok_or(Error::NotLeading)
+    }
+
+    /// Lets a write begin.
+    pub fn begin(&self) -> Result<Turn, Error> {
+        // Nobody waits here: it is taken for good when the process ends.
+        let under_way = self.under_way.clone().try_read_owned().map_err(|_| Error::NotLeading)?;
+        Ok(Turn { until: self.until()?, _under_way: under_way })
     }
 
     /// Waits until this operator leads.
@@ -42,6 +75,13 @@ impl Leadership {
     /// Ends all writing for good.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Waits a moment until nothing is under way; call it after [`close`](Self::close).
+    pub async fn idle(&self) {
+        if tokio::time::timeout(LAST_WRITES, self.under_way.write()).await.is_err() {
+            tracing::warn!("a write is still under way");
+        }
     }
 }
 
@@ -60,7 +100,8 @@ impl Campaign {
     pub fn new(client: Client, election: Election, metrics: Metrics) -> (Self, Leadership) {
         let (valid_until, receiver) = watch::channel(None);
         let leases = Api::namespaced(client, &election.namespace);
-        let leadership = Leadership { valid_until: receiver, closed: Arc::new(AtomicBool::new(false)) };
+        let leadership =
+            Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
         (Self { leases, election, metrics, valid_until, seen: None }, leadership)
     }
 
@@ -75,7 +116,9 @@ impl Campaign {
         loop {
             // Counted from before the request, so that our deadline passes before the lease's.
             let asked = Instant::now();
-            match self.try_hold().await {
+            let answer = tokio::time::timeout(self.election.deadline(), self.try_hold()).await;
+            let late = || kube::Error::Service("no answer in time".into());
+            match answer.unwrap_or_else(|_| Err(late())) {
                 Ok(true) => {
                     self.metrics.leading.set(1);
                     let before = self.valid_until.send_replace(Some(asked + self.election.deadline()));

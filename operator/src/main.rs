@@ -1,22 +1,20 @@
 //! The Cairn operator: it decides where actors run, and makes it so.
 //!
 //! Watches fill [`caches`]; [`reconcile`] goes the five steps for one application: observe (caches), validate and
-//! plan ([`plan`], which asks `world` and `placement`), apply ([`carry`] says what, [`writes`] does it), report
-//! ([`report`]). Nothing is written without the lease ([`leader`]).
+//! plan ([`plan`], which asks `world`, `control` and `placement`), apply (`control` says what, [`writes`] does it),
+//! report ([`report`]). Nothing is written without the lease ([`leader`]).
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
 mod caches;
-mod carry;
 mod config;
 mod decision;
 mod devices;
 mod error;
 mod events;
+mod instances;
 mod leader;
-mod leases;
 mod metrics;
-mod names;
 mod plan;
 mod pods;
 mod policies;
@@ -52,7 +50,7 @@ use crate::reconcile::{Context, after_error, reconcile};
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    asp::run_child_if_asked();
+    portfolio::run_child_if_asked();
     let config = Config::parse();
     start_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -81,7 +79,10 @@ fn start_log(config: &Config) {
 }
 
 async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let client = Client::try_default().await?;
+    // A call that fails is not repeated by the client: by then the lease may be another's.
+    let mut connection = kube::Config::infer().await?;
+    connection.default_retry = false;
+    let client = Client::try_from(connection)?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
     let policies = Arc::new(policies::Policies::default());
     let (requests, wanted) = mpsc::unbounded();
@@ -132,7 +133,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(leases::run(context.clone(), config.election.namespace.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(slots.saturating_add(2));
         let queue = wanted.map(Ok::<_, std::convert::Infallible>);
@@ -164,6 +164,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         () = stopped => {
             leadership.close();
+            leadership.idle().await;
             if config.election.leader_elect {
                 Campaign::release(client, &config.election).await;
             }

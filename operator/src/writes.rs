@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::leader::Leadership;
+use crate::leader::{Leadership, Turn};
 use crate::metrics::Metrics;
 
 /// The name under which the operator owns fields.
@@ -34,34 +34,47 @@ pub enum Created {
 }
 
 impl Writer {
-    fn begin(&self, kind: &str, verb: &str) -> Result<(), Error> {
-        self.leadership.check()?;
+    fn begin(&self, kind: &str, verb: &str) -> Result<Turn, Error> {
+        let turn = self.leadership.begin()?;
         self.metrics.writes.with_label_values(&[kind, verb]).inc();
-        Ok(())
+        Ok(turn)
     }
 
-    /// Server-side apply of a decision; answers what the API server made of it.
-    pub async fn apply_placement(&self, placement: &Placement) -> Result<Placement, Error> {
-        self.begin("Placement", "apply")?;
+    /// Writes a decision: a new object where it has no uid, else server-side apply of exactly that one.
+    ///
+    /// Answers what the API server made of it; another object of its name is never met.
+    pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
         let name = placement.name_any();
         let api: Api<Placement> =
             Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
-        let written =
-            api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(placement)).await;
-        written.map_err(|source| Error::Apply { what: format!("Placement {name}"), source })
+        let written = if placement.uid().is_none() {
+            let turn = self.begin("Placement", "create")?;
+            let parameters =
+                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            turn.within(api.create(&parameters, placement)).await
+        } else {
+            let turn = self.begin("Placement", "apply")?;
+            let parameters = PatchParams::apply(FIELD_MANAGER).force();
+            turn.within(api.patch(&name, &parameters, &Patch::Apply(placement))).await
+        };
+        written.map_err(|source| match source {
+            // It is there by now, or it is another one: the watch will say which.
+            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+            source => Error::Apply { what: format!("Placement {name}"), source },
+        })
     }
 
-    /// Server-side apply of a status.
+    /// Server-side apply of a status, to exactly the object of this uid.
     pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<K, Error>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
         S: Serialize,
     {
         let kind = K::kind(&());
-        self.begin(&kind, "apply-status")?;
+        let turn = self.begin(&kind, "apply-status")?;
         let name = object.name_any();
         let url = K::url_path(&(), object.namespace().as_deref());
-        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "metadata": {"name": name}, "status": status});
+        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "metadata": {"name": name, "uid": object.uid()}, "status": status});
         let request = kube::core::Request::new(url).patch_subresource(
             "status",
             &name,
@@ -70,31 +83,27 @@ impl Writer {
         );
         let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
         let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
-        self.client.request::<K>(request).await.map_err(failed)
+        turn.within(self.client.request::<K>(request)).await.map_err(failed)
     }
 
     /// Makes an Instance.
     pub async fn create_instance(&self, instance: &Instance) -> Result<Created, Error> {
-        self.begin("Instance", "create")?;
+        let turn = self.begin("Instance", "create")?;
         let api: Api<Instance> =
             Api::namespaced(self.client.clone(), &instance.namespace().unwrap_or_default());
-        let created = api
-            .create(
-                &PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() },
-                instance,
-            )
-            .await;
-        existing_is_fine(created)
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        existing_is_fine(turn.within(api.create(&parameters, instance)).await)
             .map_err(|source| Error::Apply { what: format!("Instance {}", instance.name_any()), source })
     }
 
     /// Starts a pod; what the API server says against it is told apart from failures.
     pub async fn create_pod(&self, pod: &Pod) -> Result<Result<Created, String>, Error> {
-        self.begin("Pod", "create")?;
+        let turn = self.begin("Pod", "create")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match existing_is_fine(api.create(&parameters, pod).await) {
+        match existing_is_fine(turn.within(api.create(&parameters, pod)).await) {
             Ok(created) => Ok(Ok(created)),
             // Quota, admission policies, an invalid template: a fact about this pod, not about the connection.
             Err(kube::Error::Api(status))
@@ -108,17 +117,17 @@ impl Writer {
 
     /// Writes a new event.
     pub async fn create_event(&self, event: &Event) -> Result<Event, Error> {
-        self.begin("Event", "create")?;
-        let written = self.events(event).create(&PostParams::default(), event).await;
+        let turn = self.begin("Event", "create")?;
+        let written = turn.within(self.events(event).create(&PostParams::default(), event)).await;
         written.map_err(|source| Error::Apply { what: format!("Event {}", event.name_any()), source })
     }
 
     /// Writes how often an event has been said.
     pub async fn count_event(&self, event: &Event) -> Result<Event, Error> {
-        self.begin("Event", "patch")?;
+        let turn = self.begin("Event", "patch")?;
         let name = event.name_any();
         let patch = Patch::Merge(serde_json::json!({"series": event.series}));
-        let written = self.events(event).patch(&name, &PatchParams::default(), &patch).await;
+        let written = turn.within(self.events(event).patch(&name, &PatchParams::default(), &patch)).await;
         written.map_err(|source| Error::Apply { what: format!("Event {name}"), source })
     }
 
@@ -127,13 +136,7 @@ impl Writer {
     }
 
     /// Deletes exactly the object of this uid; that it is gone already is fine.
-    pub async fn delete<K>(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: Option<String>,
-        at_once: bool,
-    ) -> Result<(), Error>
+    pub async fn delete<K>(&self, namespace: &str, name: &str, uid: &str, at_once: bool) -> Result<(), Error>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -141,14 +144,14 @@ impl Writer {
             + DeserializeOwned,
     {
         let kind = K::kind(&());
-        self.begin(&kind, "delete")?;
+        let turn = self.begin(&kind, "delete")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let parameters = DeleteParams {
             grace_period_seconds: at_once.then_some(0),
-            preconditions: Some(Preconditions { resource_version: None, uid }),
+            preconditions: Some(Preconditions { resource_version: None, uid: Some(uid.to_owned()) }),
             ..DeleteParams::background()
         };
-        match api.delete(name, &parameters).await {
+        match turn.within(api.delete(name, &parameters)).await {
             Ok(_) => Ok(()),
             // Gone, or another one of that name: either way the one that was meant is not there any more.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

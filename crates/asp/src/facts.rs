@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
+use policy::{actor, string};
 
-use crate::criteria::Extras;
+use crate::criteria::{Extras, INDIVISIBLE};
 use crate::room::{Room, Rooms};
 use crate::ruled;
-use crate::symbols::{actor, string};
-use crate::twins::Twins;
+use crate::symmetry::Symmetry;
+use crate::writer::Writer;
 
 /// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
 /// atom for each actor and unit.
@@ -37,8 +38,11 @@ impl<'a> Encoded<'a> {
         let rooms = Rooms::new(snapshot);
         let extras = Extras::new(snapshot, &rooms);
         // A policy's rules can tell any unit from any other.
-        let twins =
-            if snapshot.rules().is_some() { Twins::none() } else { Twins::new(snapshot, &rooms, &movable) };
+        let symmetry = if snapshot.rules().is_some() {
+            Symmetry::none()
+        } else {
+            Symmetry::new(snapshot, &rooms, &movable)
+        };
         let mut writer = Writer {
             snapshot,
             actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
@@ -47,9 +51,9 @@ impl<'a> Encoded<'a> {
         };
         writer.levels();
         writer.units();
-        writer.actors(&movable, &twins.spare());
-        writer.twins(&movable, &twins);
-        writer.start(&movable, &twins.ordered(start));
+        writer.actors(&movable, &symmetry.spare());
+        writer.symmetry(&movable, &symmetry);
+        writer.start(&movable, &symmetry.ordered(start));
         writer.edges();
         writer.exchange_costs();
         writer.limits(&rooms, &extras);
@@ -93,7 +97,7 @@ impl<'a> Encoded<'a> {
 }
 
 /// The exact vector of an assignment, the penalties of `prefer` included.
-pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
@@ -106,39 +110,14 @@ fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
     let of_rules = snapshot.rules().map_or(0, |rules| rules.penalty(&alone));
     let policy = snapshot.penalty(&alone) - of_rules;
     let of = |criterion| extras.settled(snapshot, criterion);
-    let cost = Cost {
-        policy,
-        unplaced: 0,
-        overload: 0,
-        migration: 0,
-        bottleneck: 0,
-        consolidate: of(Criterion::Consolidate),
-        energy: of(Criterion::Energy),
-        spread: of(Criterion::Spread),
-        latency: 0,
-        ..snapshot.cost(&alone)
-    };
-    cost.vector(snapshot)
-}
-
-/// Facts in the making.
-pub(crate) struct Writer<'a> {
-    pub snapshot: &'a Snapshot,
-    pub actors: Vec<String>,
-    pub units: Vec<String>,
-    lines: Vec<String>,
+    let mut cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
+    for criterion in INDIVISIBLE {
+        cost = cost.with(criterion, of(criterion));
+    }
+    cost.with(Criterion::Overload, 0).with(Criterion::Migration, 0).vector(snapshot)
 }
 
 impl Writer<'_> {
-    pub fn fact(&mut self, name: &str, terms: &[&dyn std::fmt::Display]) {
-        let terms: Vec<String> = terms.iter().map(ToString::to_string).collect();
-        self.lines.push(format!("{name}({}).\n", terms.join(",")));
-    }
-
-    pub fn aims_at(&self, criterion: Criterion) -> bool {
-        self.snapshot.objectives().names(criterion)
-    }
-
     fn levels(&mut self) {
         let levels = self.snapshot.objectives().levels().to_vec();
         self.fact("level", &[&"unplaced", &(levels.len() + 1)]);
@@ -188,12 +167,12 @@ impl Writer<'_> {
         }
     }
 
-    fn twins(&mut self, movable: &[usize], twins: &Twins) {
+    fn symmetry(&mut self, movable: &[usize], symmetry: &Symmetry) {
         if movable.len() > MOST_RANKED {
             return;
         }
         let mut any = false;
-        for (before, after) in twins.in_order() {
+        for (before, after) in symmetry.in_order() {
             self.fact("next", &[&self.units[before].clone(), &self.units[after].clone()]);
             any = true;
         }
@@ -216,8 +195,8 @@ impl Writer<'_> {
     fn edges(&mut self) {
         let snapshot = self.snapshot;
         for actor in 0..snapshot.actors() {
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer > actor) {
-                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer) {
+            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
+                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer.at()) {
                     continue;
                 }
                 let ties = [
@@ -228,21 +207,12 @@ impl Writer<'_> {
                 for (criterion, name, value) in ties {
                     if value > 0 && self.aims_at(criterion) {
                         self.resident(actor);
-                        self.resident(edge.peer);
-                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer].clone());
+                        self.resident(edge.peer.at());
+                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer.at()].clone());
                         self.fact(name, &[&a, &b, &value]);
                     }
                 }
             }
-        }
-    }
-
-    /// Says where a fixed actor is.
-    pub fn resident(&mut self, actor: usize) {
-        if let Some(home) = self.snapshot.current(actor).filter(|_| self.snapshot.is_fixed(actor)) {
-            let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
-            self.fact("actor", &[&symbol]);
-            self.fact("fixed", &[&symbol, &home]);
         }
     }
 
@@ -322,8 +292,8 @@ impl Writer<'_> {
             let lists =
                 [("requires", &needs.requires, of_units), ("node_requires", &needs.node_requires, of_nodes)];
             for (name, list, short) in lists {
-                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[*resource]) {
-                    let resource = string(&snapshot.resources()[resource]);
+                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[resource.at()]) {
+                    let resource = string(&snapshot.resources()[resource.at()]);
                     self.fact(name, &[&symbol, &string(kind), &resource, &quantity]);
                 }
             }
@@ -407,7 +377,8 @@ fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
 
 #[cfg(test)]
 mod tests {
-    use placement::{Budget, Greedy, Strategy};
+    use ::search::Greedy;
+    use placement::{Budget, Strategy};
     use proptest::prelude::*;
 
     use super::*;

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
-use strum::IntoEnumIterator;
-
+use crate::Criterion;
 use crate::file::{Constraint, Levels, SnapshotFile};
 
 /// The word that leaves the order to the facts.
@@ -16,78 +14,6 @@ pub(crate) const ADAPTIVE: &str = "adaptive";
 /// What a pair of actors must exchange, or annoy, on average to be relevant under `adaptive`: the value of the authors
 /// of the APO paper (III-B, "according to the relevance evaluated from the facts").
 const RELEVANT: u128 = 1000;
-
-/// One thing that a placement is judged by; less is better.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    strum::Display,
-    strum::EnumIter,
-    strum::IntoStaticStr,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum Criterion {
-    /// Largest minus smallest overload of the units (APO III-B, M1).
-    Overload,
-    /// Messages between units, each times its exchange cost (APO III-B, M2).
-    Communication,
-    /// Drag of pairs that are apart (APO III-C, M3).
-    Annoyance,
-    /// Drag of pairs that share a unit.
-    Interference,
-    /// The price of what leaves its unit.
-    Migration,
-    /// Penalties of the policy: its own, and those of `prefer`.
-    Policy,
-    /// The fullest unit: work over capacity, in thousandths.
-    Bottleneck,
-    /// Units that host anything.
-    Consolidate,
-    /// Watts.
-    Energy,
-    /// Actors of one group in one zone.
-    Spread,
-    /// The dearest path that messages take.
-    Latency,
-}
-
-impl Criterion {
-    /// Whether it is told of every placement; the others are worked out only where a level names them.
-    pub fn is_always_told(self) -> bool {
-        use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
-        matches!(self, Overload | Communication | Annoyance | Interference | Migration)
-    }
-
-    /// Whether it is a figure of the whole, no sum of what single actors add to it.
-    pub fn is_of_the_whole(self) -> bool {
-        matches!(self, Criterion::Overload | Criterion::Bottleneck | Criterion::Latency)
-    }
-}
-
-impl FromStr for Criterion {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
-            let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
-            format!("`{name}` is no criterion; use one of {}", known.join(", "))
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Criterion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
 
 /// Levels of criteria, compared lexicographically, the most important first.
 ///

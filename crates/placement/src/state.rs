@@ -4,37 +4,48 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::Scope;
+use crate::criteria::{Class, Figure, Measure, PairSums, Step};
+use crate::ix::{ActorIx, IxVec, NodeIx, PlaceIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 
-/// What a placed actor adds to the criteria of its ties.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ties {
-    communication: i64,
-    annoyance: i64,
-    interference: i64,
+/// An assignment with loads, remaining resources and overloads kept up to date.
+pub struct State<'a> {
+    snapshot: &'a Snapshot,
+    /// Where everybody is.
+    pub assignment: Assignment,
+    load: IxVec<UnitIx, i64>,
+    hosted: IxVec<UnitIx, u64>,
+    unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
+    node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
+    /// By cap and place: watts.
+    drawn: Vec<IxVec<PlaceIx, i64>>,
+    /// By relation and place: how many of its actors are there.
+    relation_places: IxVec<RelationIx, BTreeMap<PlaceIx, usize>>,
+    /// The levels' criteria with what each needs to be priced.
+    levels: Vec<Vec<Term>>,
 }
 
-/// An assignment with loads, remaining resources and overloads kept up to date.
-pub(crate) struct State<'a> {
-    snapshot: &'a Snapshot,
-    /// Whether a level names it.
-    bottleneck: bool,
-    pub assignment: Assignment,
-    load: Vec<i64>,
-    hosted: Vec<u64>,
-    unit_left: Vec<Vec<i64>>,
-    node_left: Vec<Vec<i64>>,
-    overloads: Counts,
-    /// All 0 where no level names `bottleneck`.
-    fullness: Counts,
-    /// By cap and place: watts.
-    drawn: Vec<Vec<i64>>,
-    /// By group: how many of its actors are in each zone.
-    group_zones: Vec<BTreeMap<usize, i64>>,
-    /// By relation and place: how many of its actors are there.
-    relation_places: Vec<BTreeMap<usize, usize>>,
-    preferences: BTreeMap<usize, Vec<(usize, i64)>>,
+/// A criterion of a level.
+struct Term {
+    criterion: Criterion,
+    measure: &'static dyn Measure,
+    /// By actor: where it would cost nothing, and what it costs elsewhere. Empty where the criterion has no such.
+    homes: IxVec<ActorIx, Vec<(UnitIx, i64)>>,
+    figure: Option<Box<dyn Figure>>,
+}
+
+impl Term {
+    fn new(snapshot: &Snapshot, criterion: Criterion) -> Self {
+        let measure = criterion.measure();
+        let mut homes = IxVec::new();
+        if measure.class() == Class::Actors {
+            homes = IxVec::of(Vec::new(), snapshot.actors());
+            for home in measure.homes(snapshot) {
+                homes[home.actor].push((home.unit, home.price));
+            }
+        }
+        Self { criterion, measure, homes, figure: measure.figure(snapshot) }
+    }
 }
 
 impl<'a> State<'a> {
@@ -43,21 +54,23 @@ impl<'a> State<'a> {
         let units = snapshot.units();
         let mut state = Self {
             snapshot,
-            bottleneck: snapshot.objectives().names(Criterion::Bottleneck),
             assignment: vec![None; snapshot.actors()],
-            load: vec![0; units],
-            hosted: vec![0; units],
-            unit_left: snapshot.index.unit_provides.clone(),
-            node_left: snapshot.index.node_provides.clone(),
-            overloads: Counts::of(units),
-            fullness: Counts::of(units),
-            drawn: snapshot.index.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
-            group_zones: vec![BTreeMap::new(); snapshot.groups()],
-            relation_places: vec![BTreeMap::new(); snapshot.index.relations.len()],
-            preferences: preferences(snapshot),
+            load: IxVec::of(0, units),
+            hosted: IxVec::of(0, units),
+            unit_left: snapshot.problem.unit_provides.clone(),
+            node_left: snapshot.problem.node_provides.clone(),
+            drawn: snapshot.problem.caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
+            relation_places: IxVec::of(BTreeMap::new(), snapshot.problem.relations.len()),
+            levels: snapshot
+                .objectives()
+                .levels()
+                .iter()
+                .map(|level| level.iter().map(|criterion| Term::new(snapshot, *criterion)).collect())
+                .collect(),
         };
-        for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
-            let home = snapshot.current(actor).expect("a fixed actor without a place is refused on input");
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
+            let home =
+                snapshot.problem.current[actor].expect("a fixed actor without a place is refused on input");
             state.put(actor, home);
         }
         state
@@ -68,26 +81,32 @@ impl<'a> State<'a> {
         let mut state = Self::new(snapshot);
         for (actor, place) in assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
             if let Some(unit) = *place {
-                state.put(actor, unit);
+                state.put(ActorIx::new(actor), UnitIx::new(unit));
             }
         }
         state
     }
 
+    /// Where an actor is.
+    #[inline]
+    pub fn place(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.assignment[actor.at()].map(UnitIx::new)
+    }
+
     /// Whether the actor, which has no place now, may lawfully be put on the unit.
-    pub fn admits(&self, actor: usize, unit: usize) -> bool {
-        let index = &self.snapshot.index;
-        self.snapshot.implementation(actor, unit).is_some()
+    pub fn admits(&self, actor: ActorIx, unit: UnitIx) -> bool {
+        let problem = &self.snapshot.problem;
+        self.snapshot.problem.implementation(actor, unit).is_some()
             && self.has_slot(unit)
             && self.missing(actor, unit).is_none()
-            && index.rules_of[actor].iter().all(|&rule| index.obeys(actor, unit, &index.rules[rule]))
+            && problem.rules_of[actor].iter().all(|&rule| problem.obeys(actor, unit, &problem.rules[rule]))
             && self.broken_relation(actor, unit).is_none()
             && self.passed_caps(actor, unit).next().is_none()
     }
 
     /// The caps on power that the actor, which has no place now, would pass on the unit: their constraints.
-    pub fn passed_caps(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
-        let caps = &self.snapshot.index.caps;
+    pub fn passed_caps(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = usize> {
+        let caps = &self.snapshot.problem.caps;
         let more = if caps.is_empty() { 0 } else { self.more_power(actor, unit) };
         let passed = caps.iter().zip(&self.drawn).filter(move |(cap, drawn)| {
             let place = cap.place[unit];
@@ -97,31 +116,35 @@ impl<'a> State<'a> {
     }
 
     /// Watts that the actor, which has no place now, would add on the unit.
-    fn more_power(&self, actor: usize, unit: usize) -> i64 {
-        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
-        self.snapshot.draw(unit, self.load[unit] + work, true) - self.power(unit)
+    fn more_power(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+        self.snapshot.problem.draw(unit, self.load[unit] + work, true) - self.power(unit)
     }
 
-    fn power(&self, unit: usize) -> i64 {
-        self.snapshot.draw(unit, self.load[unit], self.hosted[unit] > 0)
+    fn power(&self, unit: UnitIx) -> i64 {
+        self.snapshot.problem.draw(unit, self.load[unit], self.hosted[unit] > 0)
     }
 
     /// Whether the unit has a slot left.
-    pub fn has_slot(&self, unit: usize) -> bool {
-        self.snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
+    pub fn has_slot(&self, unit: UnitIx) -> bool {
+        self.snapshot.file().units[unit.at()].slots.is_none_or(|slots| self.hosted[unit] < slots)
     }
 
     /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
     /// is needed, how much is left.
-    pub fn missing(&self, actor: usize, unit: usize) -> Option<(bool, &str, i64, i64)> {
+    pub fn missing(&self, actor: ActorIx, unit: UnitIx) -> Option<(bool, &str, i64, i64)> {
         let (of_node, resource, needed, left) = self.all_missing(actor, unit).next()?;
-        Some((of_node, self.snapshot.index.resources[resource].as_str(), needed, left))
+        Some((of_node, self.snapshot.problem.resources[resource].as_str(), needed, left))
     }
 
     /// Every such resource, by position: those of the unit first.
-    pub fn all_missing(&self, actor: usize, unit: usize) -> impl Iterator<Item = (bool, usize, i64, i64)> {
-        let needs = self.snapshot.implementation(actor, unit);
-        let node = self.snapshot.node_of(unit);
+    pub fn all_missing(
+        &self,
+        actor: ActorIx,
+        unit: UnitIx,
+    ) -> impl Iterator<Item = (bool, ResourceIx, i64, i64)> {
+        let needs = self.snapshot.problem.implementation(actor, unit);
+        let node = self.snapshot.problem.unit_node[unit];
         let of_unit = needs.into_iter().flat_map(|needs| needs.requires.iter().copied());
         let of_node = needs.into_iter().flat_map(|needs| needs.node_requires.iter().copied());
         let unit = of_unit.map(move |(r, needed)| (false, r, needed, self.unit_left[unit][r]));
@@ -130,74 +153,71 @@ impl<'a> State<'a> {
     }
 
     /// How many actors are on the unit.
-    pub fn hosted_on(&self, unit: usize) -> usize {
+    pub fn hosted_on(&self, unit: UnitIx) -> usize {
         usize::try_from(self.hosted[unit]).expect("there are no more than actors")
     }
 
     /// What is left of a unit's resource.
-    pub fn left_on(&self, unit: usize, resource: usize) -> i64 {
+    pub fn left_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
         self.unit_left[unit][resource]
     }
 
     /// What is left of a node's resource.
-    pub fn left_at(&self, node: usize, resource: usize) -> i64 {
+    pub fn left_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
         self.node_left[node][resource]
     }
 
     /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
-    pub fn broken_relation(&self, actor: usize, unit: usize) -> Option<usize> {
+    pub fn broken_relation(&self, actor: ActorIx, unit: UnitIx) -> Option<RelationIx> {
         self.broken_relations(actor, unit).next()
     }
 
     /// Every such rule.
-    pub fn broken_relations(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
-        let index = &self.snapshot.index;
-        index.relations_of[actor].iter().copied().filter(move |&relation| {
-            let (given, places) = (&index.relations[relation], &self.relation_places[relation]);
-            let here = places.contains_key(&index.place(given.scope, unit));
+    pub fn broken_relations(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = RelationIx> {
+        let problem = &self.snapshot.problem;
+        problem.relations_of[actor].iter().copied().filter(move |&relation| {
+            let (given, places) = (&problem.relations[relation], &self.relation_places[relation]);
+            let here = places.contains_key(&problem.place(given.scope, unit));
             if given.apart { here } else { !(places.is_empty() || (here && places.len() == 1)) }
         })
     }
 
     /// Puts an actor without a place on a unit.
-    pub fn put(&mut self, actor: usize, unit: usize) {
+    pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.change(actor, unit, 1);
-        self.assignment[actor] = Some(unit);
+        self.assignment[actor.at()] = Some(unit.at());
     }
 
     /// Takes an actor off its unit, and says which that was.
-    pub fn take(&mut self, actor: usize) -> Option<usize> {
-        let unit = self.assignment[actor].take()?;
+    pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
+        let unit = UnitIx::new(self.assignment[actor.at()].take()?);
         self.change(actor, unit, -1);
         Some(unit)
     }
 
-    fn change(&mut self, actor: usize, unit: usize, sign: i64) {
-        let index = &self.snapshot.index;
+    fn change(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
+        let problem = &self.snapshot.problem;
         let power = self.power(unit);
-        if let Some(needs) = self.snapshot.implementation(actor, unit) {
-            let before = (self.overload(unit), self.full(unit));
+        let step = self.step(actor, unit, sign > 0);
+        for figure in self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut()) {
+            figure.count(self.snapshot, &step);
+        }
+        if let Some(needs) = self.snapshot.problem.implementation(actor, unit) {
             self.load[unit] += sign * needs.work;
-            let after = (self.overload(unit), self.full(unit));
-            self.overloads.change(before.0, after.0);
-            self.fullness.change(before.1, after.1);
             for &(resource, quantity) in &needs.requires {
                 self.unit_left[unit][resource] -= sign * quantity;
             }
             for &(resource, quantity) in &needs.node_requires {
-                self.node_left[index.unit_node[unit]][resource] -= sign * quantity;
+                self.node_left[problem.unit_node[unit]][resource] -= sign * quantity;
             }
         }
         self.hosted[unit] = self.hosted[unit].saturating_add_signed(sign);
         let more = self.power(unit) - power;
-        for (cap, drawn) in index.caps.iter().zip(&mut self.drawn) {
+        for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
             drawn[cap.place[unit]] += more;
         }
-        if let Some(group) = self.snapshot.group(actor) {
-            *self.group_zones[group].entry(index.place(Scope::Zone, unit)).or_default() += sign;
-        }
-        for &relation in &index.relations_of[actor] {
-            let place = index.place(index.relations[relation].scope, unit);
+        for &relation in &problem.relations_of[actor] {
+            let place = problem.place(problem.relations[relation].scope, unit);
             let count = self.relation_places[relation].entry(place).or_default();
             *count = count.saturating_add_signed(isize::try_from(sign).expect("sign is 1 or -1"));
             if *count == 0 {
@@ -206,106 +226,81 @@ impl<'a> State<'a> {
         }
     }
 
-    fn overload(&self, unit: usize) -> i64 {
-        (self.load[unit] - self.snapshot.capacity(unit)).max(0)
-    }
-
-    fn full(&self, unit: usize) -> i64 {
-        if self.bottleneck { self.snapshot.fullness(unit, self.load[unit]) } else { 0 }
-    }
-
-    /// The value of a criterion that is a figure of the whole.
-    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
-        match criterion {
-            Criterion::Overload => self.overloads.most() - self.overloads.least(),
-            Criterion::Bottleneck => self.fullness.most(),
-            Criterion::Latency => self.snapshot.latency(&self.assignment),
-            _ => 0,
+    /// What a unit becomes when the actor comes to it or leaves it.
+    fn step(&self, actor: ActorIx, unit: UnitIx, comes: bool) -> Step {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+        let (load, hosted) = (self.load[unit], self.hosted[unit]);
+        let sign = if comes { 1 } else { -1 };
+        Step {
+            actor,
+            unit,
+            comes,
+            load: (load, load + sign * work),
+            hosted: (hosted, hosted.saturating_add_signed(sign)),
         }
     }
 
-    /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
-    fn overload_with(&self, unit: usize, work: i64) -> i64 {
-        let after = (self.load[unit] + work - self.snapshot.capacity(unit)).max(0);
-        let (least, most) = self.overloads.extremes_with(self.overload(unit), after);
-        most - least
-    }
-
-    fn bottleneck_with(&self, unit: usize, work: i64) -> i64 {
-        let after = self.snapshot.fullness(unit, self.load[unit] + work);
-        self.fullness.extremes_with(self.full(unit), after).1
-    }
-
-    /// How many more of the actor's group would be in the zone that has the most of them.
-    fn spread_with(&self, actor: usize, unit: usize) -> i64 {
-        let Some(group) = self.snapshot.group(actor) else { return 0 };
-        let zones = &self.group_zones[group];
-        let here = zones.get(&self.snapshot.place(Scope::Zone, unit)).copied().unwrap_or(0);
-        i64::from(zones.values().all(|count| *count <= here))
+    /// The value of a criterion that is a figure of the whole; 0 where no level names it.
+    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
+        let mut terms = self.levels.iter().flatten();
+        let figure = terms.find(|term| term.criterion == criterion).and_then(|term| term.figure.as_ref());
+        figure.map_or(0, |figure| figure.value(self.snapshot))
     }
 
     /// The vector's levels that the actor decides if it were on `unit`: figures of the whole, the rest its own.
     ///
     /// Two results for the same state and actor compare as the vectors of the whole would.
-    pub fn price(&self, actor: usize, unit: usize) -> Vec<i64> {
+    pub fn price(&self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         self.price_if(actor, unit, |_| true)
     }
 
     /// The price with some criteria left out.
-    pub fn price_if(&self, actor: usize, unit: usize, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
-        let ties = self.ties(actor, unit);
-        let snapshot = self.snapshot;
-        let moved = snapshot.current(actor).is_some_and(|current| current != unit);
-        let work = snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
-        let of = |criterion: &Criterion| match criterion {
-            Criterion::Overload => self.overload_with(unit, work),
-            Criterion::Communication => ties.communication,
-            Criterion::Annoyance => ties.annoyance,
-            Criterion::Interference => ties.interference,
-            Criterion::Migration => i64::from(moved) * snapshot.move_cost(actor),
-            Criterion::Policy => self.preferences.get(&actor).map_or(0, |wishes| {
-                wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
-            }),
-            Criterion::Bottleneck => self.bottleneck_with(unit, work),
-            Criterion::Consolidate => i64::from(self.hosted[unit] == 0),
-            Criterion::Energy => self.more_power(actor, unit),
-            Criterion::Spread => self.spread_with(actor, unit),
-            Criterion::Latency => {
-                let place = |other: usize| if other == actor { Some(unit) } else { self.assignment[other] };
-                snapshot.latency_where(place)
+    pub fn price_if(&self, actor: ActorIx, unit: UnitIx, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
+        let pairs = self.pairs(actor, unit);
+        let step = self.step(actor, unit, true);
+        let of = |term: &Term| match term.measure.class() {
+            Class::Pairs => term.measure.of_pairs(&pairs),
+            Class::Actors => {
+                let missed = term.homes[actor].iter().filter(|(home, _)| *home != unit);
+                missed.map(|(_, price)| price).sum()
             }
+            Class::Places => {
+                let figure = term.figure.as_ref();
+                figure.map_or(0, |figure| figure.with(self.snapshot, &step) - figure.value(self.snapshot))
+            }
+            Class::Whole => term.figure.as_ref().map_or(0, |figure| figure.with(self.snapshot, &step)),
         };
-        let level =
-            |level: &Vec<Criterion>| level.iter().filter(|criterion| counts(**criterion)).map(of).sum();
-        snapshot.objectives().levels().iter().map(level).collect()
+        let level = |level: &Vec<Term>| level.iter().filter(|term| counts(term.criterion)).map(of).sum();
+        self.levels.iter().map(level).collect()
     }
 
-    fn ties(&self, actor: usize, unit: usize) -> Ties {
-        let mut ties = Ties::default();
-        for edge in self.snapshot.edges(actor) {
-            let Some(other) = self.assignment[edge.peer] else { continue };
+    /// What the actor's pairs would come to with it on the unit.
+    fn pairs(&self, actor: ActorIx, unit: UnitIx) -> PairSums {
+        let mut pairs = PairSums::default();
+        for edge in &self.snapshot.problem.edges[actor] {
+            let Some(other) = self.place(edge.peer) else { continue };
             if other == unit {
-                ties.interference += edge.interference;
+                pairs.together += edge.interference;
             } else {
-                ties.communication += edge.rate * self.snapshot.exchange_cost(unit, other);
-                ties.annoyance += edge.annoyance;
+                pairs.exchanged += edge.rate * self.snapshot.problem.exchange_cost(unit, other);
+                pairs.apart += edge.annoyance;
             }
         }
-        ties
+        pairs
     }
 
     /// Work of the unit over its capacity, in thousandths: for choosing among equals.
-    pub fn fullness_with(&self, actor: usize, unit: usize) -> i64 {
-        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+    pub fn fullness_with(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
         let thousandths =
-            i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.capacity(unit));
+            i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.problem.capacity[unit]);
         i64::try_from(thousandths).unwrap_or(i64::MAX)
     }
 }
 
 /// How many units have each value of a figure.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts(BTreeMap<i64, usize>);
+pub struct Counts(BTreeMap<i64, usize>);
 
 impl Counts {
     /// All of so many units at 0.
@@ -338,7 +333,7 @@ impl Counts {
     }
 
     /// The smallest and the largest value if one unit's changed.
-    fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
+    pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
         let alone = self.0.get(&before) == Some(&1);
         // With the unit's own value taken out when it was the only one, and its new value put in.
         let stays = |value: &&i64| !(alone && **value == before);
@@ -346,16 +341,4 @@ impl Counts {
         let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));
         (least, most)
     }
-}
-
-fn preferences(snapshot: &Snapshot) -> BTreeMap<usize, Vec<(usize, i64)>> {
-    let mut wishes: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
-    for constraint in &snapshot.file().constraints {
-        if let crate::file::Constraint::Prefer { actor, unit, weight } = constraint {
-            let weight = i64::try_from(*weight).expect("numbers above 2^53 are refused on input");
-            let wish = (snapshot.index.unit_by_id[unit], weight);
-            wishes.entry(snapshot.index.actor_by_id[actor]).or_default().push(wish);
-        }
-    }
-    wishes
 }

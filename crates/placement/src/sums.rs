@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use strum::IntoEnumIterator as _;
+
+use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
 use crate::{Criterion, LARGEST, Objectives, SnapshotError};
 
@@ -36,7 +39,7 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
     let work = |actor: &Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
     let work = sum(&mut file.actors.iter().map(work));
     fits("actors", "work", work)?;
-    let named = named_sums(file, objectives, work, dearest);
+    let named = named_sums(file, objectives, &FileSums { work, message: dearest });
     for (path, criterion, sum) in &named {
         fits(path, criterion, *sum)?;
     }
@@ -65,27 +68,20 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
 fn named_sums(
     file: &SnapshotFile,
     objectives: &Objectives,
-    work: u128,
-    dearest: u128,
+    sums: &FileSums,
 ) -> Vec<(&'static str, &'static str, u128)> {
-    let mut sums = Vec::new();
-    if objectives.names(Criterion::Bottleneck) {
-        let smallest = file.units.iter().map(|unit| unit.capacity).min().unwrap_or(1);
-        sums.push(("units", "bottleneck", (work * 1000).div_ceil(u128::from(smallest))));
-    }
     let has_cap = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::PowerCap { .. }));
-    if has_cap || objectives.names(Criterion::Energy) {
-        sums.push(("units", "power", most_power(file)));
+    let named = Criterion::iter().filter(|criterion| objectives.names(*criterion));
+    let mut all: Vec<_> = named.filter_map(|criterion| criterion.measure().largest(file, sums)).collect();
+    let capped = ("units", "power", most_power(file));
+    if has_cap && !all.contains(&capped) {
+        all.push(capped);
     }
-    if objectives.names(Criterion::Latency) {
-        sums.push(("messages", "latency", dearest.saturating_mul(file.actors.len() as u128)));
-    }
-    // Neither `consolidate` nor `spread` passes the number of actors.
-    sums
+    all
 }
 
 /// All units in use, and each actor where it draws most.
-fn most_power(file: &SnapshotFile) -> u128 {
+pub(crate) fn most_power(file: &SnapshotFile) -> u128 {
     let mut by_kind: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     for unit in &file.units {
         by_kind.entry(&unit.kind).or_default().push((unit.power_watts.unwrap_or(0), unit.capacity));

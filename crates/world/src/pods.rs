@@ -1,27 +1,14 @@
-//! What pods ask for, and whose they are.
+//! What pods ask for.
 
 use std::collections::BTreeMap;
 
-use crds::labels;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::ResourceExt;
 
-use crate::numbers::{Exact, NumberError, quantity};
+use crate::numbers::{Exact, NumberError, ceil, quantity};
 
 /// Amounts by resource, in the resource's own unit (cores, bytes, pieces).
 pub(crate) type Amounts = BTreeMap<String, Exact>;
-
-/// Whether Cairn made the pod: it carries the labels and an Instance owns it.
-pub fn is_ours(pod: &Pod) -> bool {
-    let owned = || {
-        let group = format!("{}/", crds::GROUP);
-        pod.owner_references()
-            .iter()
-            .any(|owner| owner.kind == "Instance" && owner.api_version.starts_with(&group))
-    };
-    pod.labels().contains_key(labels::INSTANCE) && owned()
-}
 
 /// Whether the pod has ended and holds nothing any more.
 pub fn is_over(pod: &Pod) -> bool {
@@ -81,5 +68,27 @@ fn parse(
 pub(crate) fn add(total: &mut Amounts, more: &Amounts) {
     for (resource, amount) in more {
         *total.entry(resource.clone()).or_default() += amount;
+    }
+}
+
+/// What a pod with these requests takes of its node, itself included, in a snapshot's amounts.
+pub(crate) fn asks(requests: &Amounts) -> BTreeMap<String, u64> {
+    let mut asks = BTreeMap::from([("pods".to_owned(), 1)]);
+    for (resource, amount) in requests {
+        let (name, scale) = resource_unit(resource);
+        asks.insert(name, ceil(*amount * scale));
+    }
+    asks
+}
+
+/// A resource's name in a snapshot, and what its amounts are multiplied by there.
+pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
+    let mebibytes = Exact::new(1, 1 << 20);
+    match resource {
+        "cpu" => ("cpuMilli".to_owned(), Exact::from(1000)),
+        "memory" => ("memoryMiB".to_owned(), mebibytes),
+        "ephemeral-storage" => ("ephemeralStorageMiB".to_owned(), mebibytes),
+        huge if huge.starts_with("hugepages-") => (format!("{huge}MiB"), mebibytes),
+        other => (other.to_owned(), Exact::from(1)),
     }
 }

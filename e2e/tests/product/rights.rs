@@ -33,13 +33,8 @@ async fn each_right_is_used_and_none_is_missing() {
         stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
         stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
     }
-    // it is stopped in order, which gives the lease back, and comes again, to find what the agent of a Node left that
-    // went meanwhile
+    // it is stopped in order, which gives the lease back, and comes again
     stage.product.operator.stop().await.unwrap();
-    let left = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "cairn-agent-of-old", "namespace": NAMESPACE},
-        "spec": {"leaseDurationSeconds": 60, "renewTime": "2026-01-01T00:00:00.000000Z"}});
-    cluster.kubectl_with(["create", "-f-"], &left.to_string()).await.unwrap();
     stage.product.operator = cluster.start_operator().await.unwrap();
 
     for account in [OPERATOR, AGENT] {

@@ -1,5 +1,7 @@
 //! Instances × strategies × budgets × seeds: run, write down, compare.
 
+mod bounds;
+mod commit;
 mod instance;
 mod measure;
 mod plot;
@@ -7,6 +9,8 @@ mod record;
 mod summary;
 mod table;
 
+pub use bounds::Bounds;
+pub use commit::{CommitError, commit, resumable};
 pub use instance::{BestKnown, Instance, InstanceError};
 pub use measure::{Run, apart, measure};
 pub use plot::{cost_over_time, gap_by_size};

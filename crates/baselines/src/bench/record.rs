@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
+    /// The commit that was measured; empty in rows from before this was written down.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub commit: String,
     /// The instance's name.
     pub instance: String,
     /// How many actors it has.
@@ -49,6 +52,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether this is the run of a strategy on an instance with a budget and a seed.
+    pub fn is(&self, instance: &str, strategy: &str, budget_seconds: f64, seed: u64) -> bool {
+        (self.instance.as_str(), self.strategy.as_str(), self.seed) == (instance, strategy, seed)
+            && self.budget_seconds.total_cmp(&budget_seconds).is_eq()
+    }
+
+    /// Rows of one commit: of `commit`, or of the last row where none is named.
+    pub fn of_one_commit(mut records: Vec<Self>, commit: Option<&str>) -> Vec<Self> {
+        let last = records.last().map(|record| record.commit.clone()).unwrap_or_default();
+        let commit = commit.unwrap_or(&last);
+        records.retain(|record| record.commit == commit);
+        records
+    }
+
     /// By how much the budget was passed, in seconds.
     pub fn overshoot_seconds(&self) -> f64 {
         (self.wall_seconds - self.budget_seconds).max(0.0)

@@ -6,8 +6,13 @@ use super::summary::ratio;
 use super::{Cell, Summary};
 
 /// One table of ratios per budget, instances down and strategies across; then every cell in full.
-pub fn markdown(summaries: &[Summary]) -> String {
+///
+/// The rows are of one commit, which is named where it is known.
+pub fn markdown(summaries: &[Summary], commit: &str) -> String {
     let mut text = String::from("# Placement: strategies on instances\n");
+    if !commit.is_empty() {
+        writeln!(text, "\nCommit `{commit}`; rows of other commits are left out.").expect(INTO_TEXT);
+    }
     text.push_str(
         "\nThe ratio is the value of the first level whose best known value is not 0, over that value; 1 is the best \
          known, below 1 is better than it. Where a level above is worse than the best known, that level stands there \
@@ -91,7 +96,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
         "\n## In full\n\nMedian, best and worst ratio over the seeds; the median run's values; the largest wall clock, \
          excess over the budget, processor time (children included) and memory (the process and its largest child).\n\
          A \\* marks a best value that a run of this table found. ✓: proven by every run.\n\n\
-         | ratio | instance | strategy | budget s | runs | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
+         | ratio | instance | strategy | budget s | seeds | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
          |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for summary in summaries {
@@ -109,7 +114,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
                 summary.instance,
                 cell.strategy,
                 cell.budget_seconds,
-                cell.runs.len(),
+                seeds(cell),
                 ends[0],
                 ends[1],
                 cell.most(|run| run.wall_seconds),
@@ -120,6 +125,13 @@ fn details(text: &mut String, summaries: &[Summary]) {
             .expect(INTO_TEXT);
         }
     }
+}
+
+/// The seeds of a cell, ascending.
+fn seeds(cell: &Cell) -> String {
+    let mut seeds: Vec<u64> = cell.runs.iter().map(|run| run.seed).collect();
+    seeds.sort_unstable();
+    seeds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory in MiB is far below 2^52")]

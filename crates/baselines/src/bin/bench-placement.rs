@@ -1,19 +1,21 @@
 //! `bench-placement`: strategies on instances, measured, compared, drawn.
 
 use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, Limits};
 use baselines::bench::{
-    BestKnown, Instance, Record, Run, Summary, apart, cost_over_time, gap_by_size, markdown, measure, ratio,
+    BestKnown, Bounds, Instance, Record, Run, Summary, apart, commit, cost_over_time, gap_by_size, markdown,
+    measure, resumable,
 };
 use baselines::opponents::{External, Metis};
 use baselines::promises::{self, Promises};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
+use portfolio::{Limits, Use};
+use serde::de::DeserializeOwned;
 
 /// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
 #[derive(Parser)]
@@ -59,6 +61,32 @@ struct BoundArguments {
     /// The best values that are known
     #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
     best: PathBuf,
+    /// The folder for bounds.jsonl and bounds.md; without it the table is printed
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Go on where it ended: leave out instances whose rows of this commit are there
+    #[arg(long, requires = "out")]
+    resume: bool,
+    #[command(flatten)]
+    measured: Measured,
+}
+
+#[derive(Args)]
+struct Measured {
+    /// The commit that is measured, of which alone rows are put together; git is asked where it is not given
+    #[arg(long, value_name = "ID", env = "CAIRN_COMMIT")]
+    commit: Option<String>,
+}
+
+impl Measured {
+    /// What is measured; where it is to be gone on with, files must not differ from the commit.
+    fn commit(&self, resume: bool) -> Result<String, Problem> {
+        let commit = self.commit.clone().map_or_else(|| commit(&PathBuf::from(".")), Ok)?;
+        if resume {
+            resumable(&commit)?;
+        }
+        Ok(commit)
+    }
 }
 
 #[derive(Args)]
@@ -74,6 +102,9 @@ struct RunArguments {
     /// Seeds
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,3,4,5")]
     seeds: Vec<u64>,
+    /// Go on where it ended: leave out what is among the results of this commit
+    #[arg(long)]
+    resume: bool,
     #[command(flatten)]
     cp_sat: CpSat,
     #[command(flatten)]
@@ -88,6 +119,8 @@ struct ReportArguments {
     /// The best values that are known
     #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
     best: PathBuf,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Args)]
@@ -144,10 +177,10 @@ struct CpSat {
 
 fn main() -> ExitCode {
     // The solver's process is this program started again.
-    asp::run_child_if_asked();
+    portfolio::run_child_if_asked();
     let done = match Arguments::parse().command {
         What::Run(arguments) => run(&arguments),
-        What::Report(arguments) => report(&arguments),
+        What::Report(arguments) => report(&arguments, None),
         What::Bound(arguments) => bounds(&arguments),
         What::Promises(arguments) => promises(arguments),
         What::One(arguments) => one(&arguments),
@@ -173,8 +206,8 @@ type Problem = Box<dyn std::error::Error>;
 fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
-    all.extend(placement::strategies());
+    let mut all: Vec<Box<dyn Strategy>> =
+        portfolio::strategies(Use::Desk).map(|entry| entry.make(limits)).collect();
     all.push(Box::new(Metis));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all
@@ -203,13 +236,23 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
 
 fn run(arguments: &RunArguments) -> Result<(), Problem> {
     let out = &arguments.report.out;
+    let commit = arguments.report.measured.commit(arguments.resume)?;
     std::fs::create_dir_all(out)?;
+    let done = if arguments.resume {
+        Record::of_one_commit(lines_of(&out.join(RESULTS))?, Some(&commit))
+    } else {
+        Vec::new()
+    };
     let mut lines = OpenOptions::new().create(true).append(true).open(out.join(RESULTS))?;
     for file in instances(&arguments.subjects)? {
         for &budget in &arguments.budgets {
             for strategy in &arguments.strategies {
                 for &seed in &arguments.seeds {
+                    if done.iter().any(|record| record.is(&Instance::name(&file), strategy, budget, seed)) {
+                        continue;
+                    }
                     let record = apart(&file, strategy, budget, seed, &arguments.cp_sat.cp_sat)?;
+                    let record = Record { commit: commit.clone(), ..record };
                     writeln!(lines, "{}", serde_json::to_string(&record)?)?;
                     let told = record.problem.unwrap_or_else(|| format!("{:?}", record.vector));
                     let (instance, wall) = (&record.instance, record.wall_seconds);
@@ -218,7 +261,16 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
             }
         }
     }
-    report(&arguments.report)
+    report(&arguments.report, Some(&commit))
+}
+
+/// Rows that are written down, one on each line; none where there is no such file.
+fn lines_of<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, Problem> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
+        Err(problem) if problem.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(problem) => Err(problem.into()),
+    }
 }
 
 fn instances(arguments: &Subjects) -> Result<Vec<PathBuf>, Problem> {
@@ -237,29 +289,54 @@ fn instances(arguments: &Subjects) -> Result<Vec<PathBuf>, Problem> {
     Ok(files)
 }
 
-/// Prints one row of Markdown per instance.
+/// One row per instance and level: printed, or kept in a folder and put together.
 fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
     let best = BestKnown::read(&arguments.best)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "| bound / best | instance | level | best known | bound | wall s |")?;
-    writeln!(out, "|---:|---|---|---:|---:|---:|")?;
-    for file in instances(&arguments.subjects)? {
-        let Instance { name, snapshot } = Instance::read(&file)?;
-        let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
-        let levels: Vec<String> = std::iter::once("unplaced".to_owned()).chain(levels).collect();
-        let Some(vector) = best.vector(&name, &levels) else { continue };
-        let started = Instant::now();
-        let stop = || started.elapsed().as_secs_f64() >= arguments.seconds;
-        let bounds = bound::lower(&snapshot, &vector, &stop);
-        let wall = started.elapsed().as_secs_f64();
-        for (level, value) in levels.iter().zip(vector).filter(|(_, value)| *value > 0) {
-            if let Some(bound) = bounds.get(level) {
-                let share = ratio(*bound, value);
-                writeln!(out, "| {share:.4} | {name} | {level} | {value} | {bound} | {wall:.2} |")?;
-            }
+    let Some(out) = &arguments.out else {
+        let commit = arguments.measured.commit.as_deref().unwrap_or_default();
+        let mut rows = Vec::new();
+        for file in instances(&arguments.subjects)? {
+            rows.extend(bounds_of(&file, arguments.seconds, &best, commit)?);
         }
+        return Ok(write!(std::io::stdout(), "{}", Bounds::markdown(&rows, commit))?);
+    };
+    let commit = arguments.measured.commit(arguments.resume)?;
+    std::fs::create_dir_all(out)?;
+    let file_of_rows = out.join("bounds.jsonl");
+    let mut rows: Vec<Bounds> = if arguments.resume { lines_of(&file_of_rows)? } else { Vec::new() };
+    rows.retain(|row| row.commit == commit && row.budget_seconds.total_cmp(&arguments.seconds).is_eq());
+    let mut lines = OpenOptions::new().create(true).append(true).open(&file_of_rows)?;
+    for file in instances(&arguments.subjects)? {
+        let name = Instance::name(&file);
+        if rows.iter().any(|row| row.instance == name) {
+            continue;
+        }
+        let Some(row) = bounds_of(&file, arguments.seconds, &best, &commit)? else { continue };
+        writeln!(lines, "{}", serde_json::to_string(&row)?)?;
+        eprintln!("{name}: {:?} in {:.2} s", row.levels, row.wall_seconds);
+        rows.push(row);
     }
+    std::fs::write(out.join("bounds.md"), Bounds::markdown(&rows, &commit))?;
     Ok(())
+}
+
+/// What is proven of an instance; none where no best value is known.
+fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Result<Option<Bounds>, Problem> {
+    let Instance { name, snapshot } = Instance::read(file)?;
+    let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
+    let levels: Vec<String> = std::iter::once("unplaced".to_owned()).chain(levels).collect();
+    let Some(vector) = best.vector(&name, &levels) else { return Ok(None) };
+    let started = Instant::now();
+    let stop = || started.elapsed().as_secs_f64() >= seconds;
+    let bounds = exact::bound::lower(&snapshot, &vector, &stop);
+    let known = levels.iter().zip(vector).filter(|(_, value)| *value > 0);
+    Ok(Some(Bounds {
+        commit: commit.to_owned(),
+        instance: name,
+        budget_seconds: seconds,
+        wall_seconds: started.elapsed().as_secs_f64(),
+        levels: known.filter_map(|(level, best)| Some((level.clone(), best, *bounds.get(level)?))).collect(),
+    }))
 }
 
 /// Measures, tells each row as it comes, and writes the table.
@@ -277,11 +354,13 @@ fn promises(arguments: PromisesArguments) -> Result<(), Problem> {
 
 const RESULTS: &str = "results.jsonl";
 
-fn report(arguments: &ReportArguments) -> Result<(), Problem> {
-    let lines = std::fs::read_to_string(arguments.out.join(RESULTS))?;
-    let records: Vec<Record> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+/// Puts the rows of one commit together: of `commit`, of the one that is named, or of the last row.
+fn report(arguments: &ReportArguments, commit: Option<&str>) -> Result<(), Problem> {
+    let commit = commit.or(arguments.measured.commit.as_deref());
+    let records = Record::of_one_commit(lines_of(&arguments.out.join(RESULTS))?, commit);
+    let Some(first) = records.first() else { return Err("no row is of that commit; see --commit".into()) };
     let summaries = Summary::of(&records, &BestKnown::read(&arguments.best)?);
-    std::fs::write(arguments.out.join("results.md"), markdown(&summaries))?;
+    std::fs::write(arguments.out.join("results.md"), markdown(&summaries, &first.commit))?;
     std::fs::write(arguments.out.join("cost-over-time.svg"), cost_over_time(&summaries))?;
     std::fs::write(arguments.out.join("gap-by-size.svg"), gap_by_size(&summaries))?;
     Ok(())

@@ -61,14 +61,15 @@ impl Strategy for Metis {
             }
         }
         let (_, assignment, effort) = best.expect("one cut is always tried");
-        Ok(Answer {
+        let answer = Answer {
             assignment,
             bound: BTreeMap::new(),
             optimal: false,
             effort,
             stage: Stage::Whole,
             stopped_by: if tried < most { StoppedBy::Deadline } else { StoppedBy::Effort },
-        })
+        };
+        Ok(search::obeying(snapshot, answer, budget))
     }
 }
 
@@ -151,8 +152,8 @@ impl<'a> Bundled<'a> {
     fn ties(&self, actors: &[usize], vertex_of: &[usize]) -> Vec<(usize, i64)> {
         let mut ties: BTreeMap<usize, i64> = BTreeMap::new();
         for edge in actors.iter().flat_map(|&actor| self.snapshot.edges(actor)) {
-            if edge.rate > 0 && vertex_of[edge.peer] != vertex_of[actors[0]] {
-                *ties.entry(vertex_of[edge.peer]).or_default() += edge.rate;
+            if edge.rate > 0 && vertex_of[edge.peer.at()] != vertex_of[actors[0]] {
+                *ties.entry(vertex_of[edge.peer.at()]).or_default() += edge.rate;
             }
         }
         ties.into_iter().collect()

@@ -13,7 +13,7 @@ fn bench(arguments: &[&str]) -> Output {
 
 fn run(out: &Path, more: &[&str]) -> Output {
     let (out, best) = (out.to_str().unwrap(), instance("best-known.json"));
-    let fixed = ["run", "--out", out, "--best", best.to_str().unwrap()];
+    let fixed = ["run", "--out", out, "--best", best.to_str().unwrap(), "--commit", "here"];
     bench(&[&fixed, more].concat())
 }
 
@@ -74,7 +74,18 @@ fn what_was_run_before_is_kept_and_reported_again() {
     }
     assert_eq!(records(out.path()).len(), 2);
     let table = std::fs::read_to_string(out.path().join("results.md")).unwrap();
-    assert!(table.contains("| greedy | metis |"), "{table}");
+    assert!(table.contains("| greedy | metis |") && table.contains("Commit `here`"), "{table}");
+    // What is there is not run again; a row of another commit is no row of this one.
+    let lines = out.path().join("results.jsonl");
+    let elsewhere =
+        std::fs::read_to_string(&lines).unwrap().replace("\"here\"", "\"there\"").replace("metis", "local");
+    std::fs::write(&lines, std::fs::read_to_string(&lines).unwrap() + &elsewhere).unwrap();
+    assert!(run(out.path(), &[&what[..], &["greedy,metis,local", "--resume"]].concat()).status.success());
+    let of_here = records(out.path()).into_iter().filter(|record| record.commit == "here");
+    assert_eq!(of_here.map(|record| record.strategy).collect::<Vec<_>>(), ["greedy", "metis", "local"]);
+    let (out, commit) = (out.path().to_str().unwrap(), ["--resume", "--commit", "here-dirty"]);
+    let changed = bench(&[&["run", "--out", out][..], &what[..], &["greedy"], &commit].concat());
+    assert!(!changed.status.success());
 }
 
 #[test]
@@ -84,6 +95,17 @@ fn bounds_are_printed_beside_the_best_known() {
     let done = bench(&["bound", "--instances", small.to_str().unwrap(), "--best", best, "--seconds", "20"]);
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.contains("| P-16x5-s1 | communication | 6537 |"), "{text}");
+    let out = tempfile::tempdir().unwrap();
+    let kept = ["--out", out.path().to_str().unwrap(), "--commit", "here", "--resume", "--seconds", "20"];
+    for _ in 0..2 {
+        let what = ["bound", "--instances", small.to_str().unwrap(), "--best", best];
+        let done = bench(&[&what[..], &kept[..]].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    let lines = std::fs::read_to_string(out.path().join("bounds.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let table = std::fs::read_to_string(out.path().join("bounds.md")).unwrap();
+    assert!(table.contains("Commit `here`") && table.contains("| communication | 6537 |"), "{table}");
 }
 
 #[test]

@@ -58,7 +58,22 @@ fn the_table_says_it_all() {
         run("theirs", 1, &[0, 7, 14_000, 300]),
         run("none", 1, &[]),
     ];
-    insta::assert_snapshot!(markdown(&summaries(&records)));
+    insta::assert_snapshot!(markdown(&summaries(&records), "0123456789ab"));
+}
+
+#[test]
+fn rows_of_another_commit_are_never_mixed_in() {
+    let of =
+        |commit: &str, seed| Record { commit: commit.to_owned(), ..run("ours", seed, &[0, 0, 15_912, 300]) };
+    let records = vec![of("", 1), of("a", 1), of("b", 1), of("a", 2), of("b", 2), of("b", 3)];
+    let seeds = |commit: Option<&str>| {
+        let kept = Record::of_one_commit(records.clone(), commit);
+        kept.iter().map(|record| format!("{}{}", record.commit, record.seed)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(seeds(None), "b1 b2 b3");
+    assert_eq!(seeds(Some("a")), "a1 a2");
+    assert_eq!(seeds(Some("")), "1");
+    assert_eq!(seeds(Some("c")), "");
 }
 
 #[test]

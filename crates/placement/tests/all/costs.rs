@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use placement::file::{PairCost, SnapshotFile};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
+use strum::IntoEnumIterator as _;
 
-use crate::fixture::{any_world, assignment, file, world};
-use crate::naive;
+use worlds::line::{any_world, assignment, file, world};
+use worlds::naive;
 
 /// Overload, communication, annoyance, interference, migration.
 fn cost(snapshot: &Snapshot, places: &str) -> [i64; 5] {
     let cost = snapshot.cost(&assignment(snapshot, places));
-    [cost.overload, cost.communication, cost.annoyance, cost.interference, cost.migration]
+    use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
+    [Overload, Communication, Annoyance, Interference, Migration].map(|criterion| cost.of(criterion))
 }
 
 #[test]
@@ -152,7 +154,9 @@ fn latency_is_the_dearest_path() {
 fn what_is_not_named_is_not_worked_out() {
     let snapshot = world("u:cpu:9:idle=7,power=7", "a:cpu=1:group=g b:cpu=1", "a to b 1; b to a 1");
     let cost = snapshot.cost(&assignment(&snapshot, "a=u b=u"));
-    assert_eq!((cost.bottleneck, cost.consolidate, cost.energy, cost.spread, cost.latency), (0, 0, 0, 0, 0));
+    for criterion in Criterion::iter().filter(|criterion| !criterion.is_always_told()) {
+        assert_eq!(cost.of(criterion), 0, "{criterion}");
+    }
 }
 
 #[test]
@@ -182,17 +186,17 @@ fn adaptive_puts_first_what_is_relevant() {
 
 #[test]
 fn the_vector_follows_the_objectives() {
-    let cost = Cost {
-        unplaced: 1,
-        overload: 2,
-        communication: 3,
-        annoyance: 4,
-        interference: 5,
-        migration: 6,
-        policy: 7,
-        bottleneck: 8,
-        ..Cost::default()
-    };
+    let values = [
+        (Criterion::Overload, 2),
+        (Criterion::Communication, 3),
+        (Criterion::Annoyance, 4),
+        (Criterion::Interference, 5),
+        (Criterion::Migration, 6),
+        (Criterion::Policy, 7),
+        (Criterion::Bottleneck, 8),
+    ];
+    let nothing = Cost { unplaced: 1, ..Cost::default() };
+    let cost = values.into_iter().fold(nothing, |cost, (criterion, value)| cost.with(criterion, value));
     let vector = |rules| cost.vector(&world("u:cpu:9", "a:cpu=1", rules));
     assert_eq!(vector(""), [1, 2, 9, 4]);
     assert_eq!(vector("prefer a u 1"), [1, 2, 9, 4, 7], "penalties come last unless named");
@@ -240,22 +244,22 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
 fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 12] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
-    let named = |criterion, value: i64, position: usize| {
-        if snapshot.objectives().names(criterion) { i128::from(value) } else { naive[position] }
+    let named = |criterion, position: usize| {
+        if snapshot.objectives().names(criterion) { cost.of(criterion).into() } else { naive[position] }
     };
     [
-        cost.overload.into(),
-        cost.communication.into(),
-        cost.annoyance.into(),
-        cost.interference.into(),
-        cost.migration.into(),
+        cost.of(Criterion::Overload).into(),
+        cost.of(Criterion::Communication).into(),
+        cost.of(Criterion::Annoyance).into(),
+        cost.of(Criterion::Interference).into(),
+        cost.of(Criterion::Migration).into(),
         cost.unplaced.into(),
         snapshot.penalty(assignment).into(),
-        named(Criterion::Bottleneck, cost.bottleneck, 7),
-        named(Criterion::Consolidate, cost.consolidate, 8),
-        named(Criterion::Energy, cost.energy, 9),
-        named(Criterion::Spread, cost.spread, 10),
-        named(Criterion::Latency, cost.latency, 11),
+        named(Criterion::Bottleneck, 7),
+        named(Criterion::Consolidate, 8),
+        named(Criterion::Energy, 9),
+        named(Criterion::Spread, 10),
+        named(Criterion::Latency, 11),
     ]
 }
 

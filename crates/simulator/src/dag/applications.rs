@@ -6,6 +6,8 @@ use taskgraph::files::workload::Actual;
 use taskgraph::online::{Classes, NEVER};
 use taskgraph::{Cost, Costs, FileError, Graph, HostCores, Kind, Platform, Streaming};
 
+use super::arrivals::Arrival;
+
 /// Times beyond this many nanoseconds (36 years) are refused, so that no sum overflows.
 const LONGEST: u128 = 1 << 60;
 /// Workloads with more tasks, frames not counted, are refused: each takes some 16 bytes while it is there.
@@ -70,7 +72,7 @@ impl Applications {
     }
 
     /// Refuses what might not fit into memory, or run beyond the end of time.
-    pub(super) fn check(&self, arrivals: &[super::Arrival]) -> Result<(), FileError> {
+    pub(super) fn check(&self, arrivals: &[Arrival]) -> Result<(), FileError> {
         let tasks: usize = arrivals.iter().map(|one| self.all[one.application].tasks.len()).sum();
         if tasks > MOST_TASKS {
             let remedy = format!("write fewer instances: at most {MOST_TASKS} tasks in all");

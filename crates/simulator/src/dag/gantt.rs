@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Applications, Record};
+use super::applications::Applications;
+use super::measures::Record;
 
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1000.0;

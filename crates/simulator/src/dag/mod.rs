@@ -4,6 +4,7 @@
 
 mod applications;
 mod arrivals;
+mod draws;
 mod gantt;
 mod measures;
 mod runtime;

@@ -8,14 +8,8 @@ use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking};
 use taskgraph::{Budget, Mapper};
 
 use super::chart::{Labels, Panel, Series, lines};
-use super::{Experiment, Failure, Setting};
-
-/// Table II, Figures 1 and 2.
-pub const TABLES: Experiment = Experiment {
-    name: "annealing-tables",
-    summary: "annealing, Table II, Figures 1, 2: both annealers, K-way and bin packing",
-    run: tables,
-};
+use super::setting::{Failure, Setting};
+use super::statistics::{mean, real};
 
 /// Pieces of effort of both annealers, the same for both and for all graphs.
 const EFFORT: u64 = 300;
@@ -53,9 +47,10 @@ fn trial(family: Family, strip: usize, seed: u64) -> Result<Trial, Failure> {
     })
 }
 
-fn tables(setting: &Setting) -> Result<(), Failure> {
+/// Table II, Figures 1 and 2.
+pub fn tables(setting: &Setting) -> Result<(), Failure> {
     let mut csv = String::from("family,strip,seed,improved,standard,kway,bin_packing\n");
-    let mut all = Vec::new();
+    let (mut all, mut done) = (Vec::new(), 0);
     for (family, ..) in PAPER {
         let mut trials = Vec::new();
         for strip in STRIPS {
@@ -66,9 +61,8 @@ fn tables(setting: &Setting) -> Result<(), Failure> {
                 writeln!(csv, "{family},{strip},{seed},{improved},{standard},{kway},{packed}")?;
                 trials.push(trial);
             }
-            if setting.progress {
-                eprintln!("{family} {strip}");
-            }
+            done += 1;
+            setting.tell(done, PAPER.len() * STRIPS.len());
         }
         all.push((family, trials));
     }
@@ -132,10 +126,10 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
     if values.is_empty() {
         return "-".to_owned();
     }
-    let (mean, half) = super::mean(&values);
+    let (middle, half) = mean(&values);
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    format!("{least:.3e} / {mean:.3e} ± {half:.1e} / {most:.3e}")
+    format!("{least:.3e} / {middle:.3e} ± {half:.1e} / {most:.3e}")
 }
 
 /// Mean objectives over strips, one panel per family.
@@ -146,7 +140,7 @@ fn figure(other: &str, all: &[(Family, Vec<Trial>)], objective: fn(&Trial) -> f6
             .iter()
             .map(|strip| {
                 let at: Vec<f64> = trials.iter().filter(|trial| trial.strip == *strip).map(of).collect();
-                (super::real(*strip), super::mean(&at).0)
+                (real(*strip), mean(&at).0)
             })
             .collect(),
     };

@@ -6,12 +6,10 @@ mod annealing;
 mod cedr;
 mod chart;
 mod semi_static;
+mod setting;
+mod statistics;
 
-use std::error::Error;
-use std::path::{Path, PathBuf};
-
-/// What goes wrong in an experiment; people read it, nobody matches on it.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub use setting::{Failure, Setting};
 
 /// One experiment.
 #[derive(Clone, Copy)]
@@ -24,65 +22,66 @@ pub struct Experiment {
     pub run: fn(&Setting) -> Result<(), Failure>,
 }
 
-/// Where an experiment writes and how much it may do.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The folder of its files; it exists.
-    pub out: PathBuf,
-    /// How many seeds are tried where chance plays a part.
-    pub seeds: u64,
-    /// Whether progress is shown on standard error.
-    pub progress: bool,
-}
-
-impl Setting {
-    /// Writes one file of the results.
-    ///
-    /// # Errors
-    /// When the folder cannot be written to.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let path = self.out.join(name);
-        std::fs::write(&path, text).map_err(|source| unwritable(&path, &source))
-    }
-}
-
-fn unwritable(path: &Path, source: &std::io::Error) -> Failure {
-    format!("{}: {source}; name a folder that can be written to with --out", path.display()).into()
-}
-
 /// Every experiment, in the order in which they are listed to people.
 pub const ALL: &[Experiment] = &[
-    cedr::SWEEP,
-    cedr::SLICES,
-    cedr::UTILISATION,
-    cedr::GANTT,
-    cedr::CACHE,
-    cedr::QUEUES,
-    cedr::STREAMING,
-    cedr::GPU,
-    annealing::TABLES,
-    semi_static::EXAMPLE,
-    semi_static::SAMPLING,
-    semi_static::GRAPHS,
-    semi_static::COST,
-    semi_static::SINGLE,
-    semi_static::TIME,
+    Experiment { name: "cedr-sweep", summary: "CEDR, Figures 3, 4, 6: 3,480 runs", run: cedr::sweep },
+    Experiment {
+        name: "cedr-slices",
+        summary: "CEDR, Figures 5, 7, 10: over rates, on the full pool",
+        run: cedr::slices,
+    },
+    Experiment {
+        name: "cedr-utilisation",
+        summary: "CEDR, Figure 8: how busy the full pool is",
+        run: cedr::utilisation,
+    },
+    Experiment {
+        name: "cedr-gantt",
+        summary: "CEDR, Figures 9, 15: who ran when and where",
+        run: cedr::charts,
+    },
+    Experiment { name: "cedr-cache", summary: "CEDR, Figure 11: schedule caching", run: cedr::cache },
+    Experiment { name: "cedr-queues", summary: "CEDR, Figure 13: work queues", run: cedr::queues },
+    Experiment { name: "cedr-streaming", summary: "CEDR, Table 6: streaming", run: cedr::streaming },
+    Experiment { name: "cedr-gpu", summary: "CEDR, Figure 16: a board with a GPU", run: cedr::gpu },
+    Experiment {
+        name: "annealing-tables",
+        summary: "annealing, Table II, Figures 1, 2: both annealers, K-way and bin packing",
+        run: annealing::tables,
+    },
+    Experiment {
+        name: "semi-static-example",
+        summary: "semi-static, Tables 3 to 5: the graph of ten nodes",
+        run: semi_static::example,
+    },
+    Experiment {
+        name: "semi-static-sampling",
+        summary: "semi-static, 5.4: four ways to choose a region's mapping",
+        run: semi_static::sampling,
+    },
+    Experiment {
+        name: "semi-static-graphs",
+        summary: "semi-static, Figures 7 to 9: shapes and sizes of graphs",
+        run: semi_static::graphs,
+    },
+    Experiment {
+        name: "semi-static-cost",
+        summary: "semi-static, Table 6: what reconfigurations cost",
+        run: semi_static::cost,
+    },
+    Experiment {
+        name: "semi-static-single",
+        summary: "semi-static, Figure 10: the best single mapping",
+        run: semi_static::single,
+    },
+    Experiment {
+        name: "semi-static-time",
+        summary: "semi-static, 5.8: how long mapping takes",
+        run: semi_static::time,
+    },
 ];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
-}
-
-/// The mean, and the half width of its 95 % interval by the normal distribution; 0 for fewer than two values.
-fn mean(values: &[f64]) -> (f64, f64) {
-    let count = real(values.len());
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, if values.len() < 2 { 0.0 } else { 1.96 * (squares / (count - 1.0) / count).sqrt() })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are small")]
-fn real(count: usize) -> f64 {
-    count as f64
 }

@@ -6,10 +6,10 @@ use taskgraph::files::workload::{Arrivals, Arriving};
 use taskgraph::generate::cedr::{Pair, application};
 use taskgraph::{Graph, Streaming};
 
-use super::{Counts, FULL, beside, each_ms, graphs, measure, ms, page, prepare, record, table};
+use super::common::{Counts, FULL, beside, each_ms, graphs, measure, ms, page, prepare, record, table};
 use crate::dag::{Applications, Measures, Record, Setting, gantt};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
-use crate::experiments::{Failure, Setting as Experiment};
+use crate::experiments::setting::{Failure, Setting as Experiment};
 
 /// `cedr-gantt`.
 pub fn charts(setting: &Experiment) -> Result<(), Failure> {

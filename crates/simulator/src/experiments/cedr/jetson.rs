@@ -3,10 +3,10 @@
 use taskgraph::generate::cedr::{Pair, actual};
 use taskgraph::{Cost, Costs, Graph, Group, HostCores, Kind, Platform, Transfer, Variable};
 
-use super::{SCHEDULERS, each_ms, graphs, measure, page, table};
+use super::common::{SCHEDULERS, each_ms, graphs, measure, page, table};
 use crate::dag::{Applications, Measures, Setting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
-use crate::experiments::{Failure, Setting as Experiment};
+use crate::experiments::setting::{Failure, Setting as Experiment};
 
 /// The Jetson's costs (ours): ETF's overhead is 10 ms per application there and 65.5 on the ZCU102 (Figures 16(b), 7(b)),
 /// so that what decisions cost is 0.153 of the ZCU102's; dispatch is as there.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use taskgraph::generate::cedr::Pair;
 
-use super::{Counts, FULL, SCHEDULERS, beside, each_ms, graphs, measure, page, prepare, table};
+use super::common::{Counts, FULL, SCHEDULERS, beside, each_ms, graphs, measure, page, prepare, table};
 use crate::dag::{Measures, Setting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
-use crate::experiments::{Failure, Setting as Experiment};
+use crate::experiments::setting::{Failure, Setting as Experiment};
 
 /// The two workloads, with the name that the paper gives them.
 fn workloads() -> [(&'static str, Pair); 2] {

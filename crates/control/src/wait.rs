@@ -1,0 +1,54 @@
+//! What actors wait for.
+
+use std::fmt;
+
+use crate::nouns::Taken;
+
+/// What an actor waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// Another's object has the name that it needs.
+    Name(String),
+    /// What is left over from an owner that is gone has the name that it needs.
+    Leaving(String),
+    /// Its pool has as many instances as it may.
+    Pool(String),
+    /// The unit has no free slot.
+    Unit(String),
+    /// The node has not enough left of a resource.
+    Resource {
+        /// The resource.
+        resource: String,
+        /// The node.
+        node: String,
+    },
+    /// The unit is not offered.
+    NotOffered(String),
+    /// The unit is none that it may be started on now.
+    Infeasible(String),
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(what) => write!(f, "its name is taken by {what}; remove or rename one of the two"),
+            Self::Leaving(what) => write!(f, "{what} is still being removed"),
+            Self::Pool(pool) => {
+                write!(f, "pool {pool} has as many instances as its spec.instances.max allows")
+            }
+            Self::Unit(unit) => write!(f, "{unit} is still in use"),
+            Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
+            Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
+            Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
+        }
+    }
+}
+
+impl From<&Taken> for Wait {
+    fn from(taken: &Taken) -> Self {
+        match taken {
+            Taken::ByAnother(what) => Self::Name(what.clone()),
+            Taken::Leaving(what) => Self::Leaving(what.clone()),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! `energy`: watts of all units.
+
+use super::{Amounts, Class, Figure, FileSums, Measure, OverUnits, Placed};
+use crate::Snapshot;
+use crate::cost::add;
+use crate::file::SnapshotFile;
+use crate::sums::most_power;
+
+/// Σ watts of the units ([`Snapshot::draw`]).
+pub(super) struct Energy;
+
+impl Measure for Energy {
+    fn class(&self) -> Class {
+        Class::Places
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let draws = placed.load.enumerate().zip(&placed.in_use);
+        draws.map(|((unit, load), in_use)| placed.snapshot.draw(unit.at(), *load, *in_use)).fold(0, add)
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        let snapshot = amounts.snapshot;
+        (0..snapshot.units()).map(|unit| i128::from(snapshot.draw(unit, amounts.work, true))).sum()
+    }
+
+    fn largest(&self, file: &SnapshotFile, _: &FileSums) -> Option<(&'static str, &'static str, u128)> {
+        Some(("units", "power", most_power(file)))
+    }
+
+    fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
+        let cost = |snapshot: &Snapshot, unit, load, hosted| snapshot.problem().draw(unit, load, hosted > 0);
+        Some(Box::new(OverUnits { cost, sum: 0 }))
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/energy.lp")
+    }
+}

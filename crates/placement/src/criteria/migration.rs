@@ -1,0 +1,45 @@
+//! `migration`: the price of what leaves its unit.
+
+use super::{Amounts, Class, Home, Measure, Placed};
+use crate::Snapshot;
+use crate::cost::add;
+
+/// Σ move cost of actors that are not where they were.
+pub(super) struct Migration;
+
+impl Measure for Migration {
+    fn class(&self) -> Class {
+        Class::Actors
+    }
+
+    fn is_always_told(&self) -> bool {
+        true
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let snapshot = placed.snapshot;
+        let left = placed.assignment.iter().enumerate().filter(|(actor, place)| {
+            let home = snapshot.current(*actor);
+            home.is_some() && **place != home
+        });
+        left.map(|(actor, _)| snapshot.move_cost(actor)).fold(0, add)
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        let snapshot = amounts.snapshot;
+        (0..snapshot.actors()).map(|actor| i128::from(snapshot.move_cost(actor))).sum()
+    }
+
+    fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
+        let running = snapshot.problem().current.enumerate();
+        let home = running.filter_map(|(actor, unit)| {
+            let price = snapshot.move_cost(actor.at());
+            Some(Home { actor, unit: (*unit)?, price, without_place: true })
+        });
+        home.collect()
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/migration.lp")
+    }
+}

@@ -1,0 +1,315 @@
+//! Criteria: what placements are judged by. One file each; less is better.
+//!
+//! A new criterion is a file here that implements [`Measure`], its two lines in this one, and its program in `policies/`
+//! (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
+
+mod annoyance;
+mod bottleneck;
+mod communication;
+mod consolidate;
+mod energy;
+mod interference;
+pub(crate) mod latency;
+mod migration;
+mod overload;
+mod policy;
+mod spread;
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use strum::IntoEnumIterator;
+
+use crate::file::SnapshotFile;
+use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::{Assignment, Snapshot};
+
+macro_rules! criteria {
+    ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
+        /// One thing that a placement is judged by; less is better.
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            PartialOrd,
+            Ord,
+            Hash,
+            Serialize,
+            strum::Display,
+            strum::EnumCount,
+            strum::EnumIter,
+            strum::IntoStaticStr,
+        )]
+        #[serde(rename_all = "lowercase")]
+        #[strum(serialize_all = "lowercase")]
+        pub enum Criterion {
+            $($(#[doc = $doc])+ $name,)*
+        }
+
+        /// In the order of the criteria.
+        const MEASURES: &[&dyn Measure] = &[$(&$module::$name),*];
+    };
+}
+
+criteria! {
+    /// Largest minus smallest overload of the units (APO III-B, M1).
+    Overload in overload;
+    /// Messages between units, each times its exchange cost (APO III-B, M2).
+    Communication in communication;
+    /// Drag of pairs that are apart (APO III-C, M3).
+    Annoyance in annoyance;
+    /// Drag of pairs that share a unit.
+    Interference in interference;
+    /// The price of what leaves its unit.
+    Migration in migration;
+    /// Penalties of the policy: its own, and those of `prefer`.
+    Policy in policy;
+    /// The fullest unit: work over capacity, in thousandths.
+    Bottleneck in bottleneck;
+    /// Units that host anything.
+    Consolidate in consolidate;
+    /// Watts.
+    Energy in energy;
+    /// Actors of one group in one zone.
+    Spread in spread;
+    /// The most expensive path that messages take.
+    Latency in latency;
+}
+
+/// How a criterion adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Over actors: what each costs where it is, whatever others do.
+    Actors,
+    /// Over pairs of actors.
+    Pairs,
+    /// Over places and groups: what each costs by what is there.
+    Places,
+    /// Not a sum of what single actors add to it.
+    Whole,
+}
+
+/// What is known of one criterion.
+pub trait Measure: Sync {
+    /// How it adds up; says which of the methods below are asked.
+    fn class(&self) -> Class;
+
+    /// Whether it is reported of every placement; the others are worked out only where a level names them.
+    fn is_always_told(&self) -> bool {
+        false
+    }
+
+    /// What an assignment costs, worked out afresh, in exact integers.
+    fn value(&self, placed: &Placed) -> i64;
+
+    /// The most that it can amount to.
+    fn most(&self, amounts: &Amounts) -> i128;
+
+    /// What it could add up to in a file whose numbers are too large, and what is to blame, as in `units`, `power`.
+    fn largest(&self, file: &SnapshotFile, sums: &FileSums) -> Option<(&'static str, &'static str, u128)> {
+        let _ = (file, sums);
+        None
+    }
+
+    /// Of pairs: which part of the sums over pairs counts.
+    fn of_pairs(&self, pairs: &PairSums) -> i64 {
+        let _ = pairs;
+        0
+    }
+
+    /// Of actors: where each would cost nothing, and what it costs elsewhere.
+    fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
+        let _ = snapshot;
+        Vec::new()
+    }
+
+    /// Of places and of the whole: its value while actors come and go.
+    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+        let _ = snapshot;
+        None
+    }
+
+    /// What it means to clingo.
+    fn program(&self) -> &'static str;
+}
+
+/// The value of a criterion under an assignment, actor by actor.
+pub trait Figure: Send + Sync {
+    /// An actor comes to a unit, or leaves one.
+    fn count(&mut self, snapshot: &Snapshot, step: &Step);
+
+    /// What it comes to.
+    fn value(&self, snapshot: &Snapshot) -> i64;
+
+    /// What it would come to after a step.
+    fn with(&self, snapshot: &Snapshot, step: &Step) -> i64;
+
+    /// Whether it depends on where an actor is.
+    fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
+        let _ = (snapshot, actor);
+        true
+    }
+
+    /// Whether saying its value takes as long as looking at every actor.
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    /// The same again.
+    fn boxed(&self) -> Box<dyn Figure>;
+}
+
+impl Clone for Box<dyn Figure> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
+/// An actor comes to a unit, or leaves it, and what that makes of the unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Who.
+    pub actor: ActorIx,
+    /// Where.
+    pub unit: UnitIx,
+    /// Whether it comes.
+    pub comes: bool,
+    /// The unit's load before and after.
+    pub load: (i64, i64),
+    /// How many the unit hosts before and after.
+    pub hosted: (u64, u64),
+}
+
+impl Step {
+    /// 1 if it comes, -1 if it leaves.
+    pub fn sign(&self) -> i64 {
+        if self.comes { 1 } else { -1 }
+    }
+}
+
+/// What an actor costs wherever it is but at home.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// Who.
+    pub actor: ActorIx,
+    /// Where it costs nothing.
+    pub unit: UnitIx,
+    /// What it costs elsewhere.
+    pub price: i64,
+    /// Whether it costs that without a place too.
+    pub without_place: bool,
+}
+
+/// Sums over pairs of actors that have a place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PairSums {
+    /// Σ messages × exchange cost of those on different units.
+    pub exchanged: i64,
+    /// Σ annoyance of those on different units.
+    pub apart: i64,
+    /// Σ interference of those that share a unit.
+    pub together: i64,
+}
+
+/// A whole assignment with its loads.
+pub struct Placed<'a> {
+    /// The world.
+    pub snapshot: &'a Snapshot,
+    /// Where everybody is.
+    pub assignment: &'a Assignment,
+    /// By unit: Σ work.
+    pub load: IxVec<UnitIx, i64>,
+    /// By unit: whether it hosts anything.
+    pub in_use: IxVec<UnitIx, bool>,
+    /// Over all pairs, each once.
+    pub pairs: PairSums,
+}
+
+/// What sums can reach in a checked snapshot.
+pub struct Amounts<'a> {
+    /// The world.
+    pub snapshot: &'a Snapshot,
+    /// Σ over actors of the most work that each is on any kind.
+    pub work: i64,
+    /// The most that one message can cost.
+    pub message: i128,
+    /// Over all pairs, each once: messages, annoyance, interference.
+    pub edges: (i128, i128, i128),
+}
+
+/// What sums can reach in a file that is still to be checked.
+pub struct FileSums {
+    /// Σ over actors of the most work that each is on any kind.
+    pub work: u128,
+    /// The most that one message can cost.
+    pub message: u128,
+}
+
+impl Criterion {
+    /// What is known of it.
+    pub fn measure(self) -> &'static dyn Measure {
+        MEASURES[self as usize]
+    }
+
+    /// Whether it is reported of every placement; the others are worked out only where a level names them.
+    pub fn is_always_told(self) -> bool {
+        self.measure().is_always_told()
+    }
+
+    /// Whether it is a figure of the whole, no sum of what single actors add to it.
+    pub fn is_of_the_whole(self) -> bool {
+        self.measure().class() == Class::Whole
+    }
+}
+
+impl FromStr for Criterion {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
+            let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
+            format!("`{name}` is no criterion; use one of {}", known.join(", "))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Criterion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Σ over units of what each costs by its load and by how many it hosts: the figure of such a criterion.
+#[derive(Clone)]
+pub(crate) struct OverUnits {
+    /// What a unit costs.
+    pub cost: fn(&Snapshot, UnitIx, i64, u64) -> i64,
+    pub sum: i64,
+}
+
+impl OverUnits {
+    fn change(&self, snapshot: &Snapshot, step: &Step) -> i64 {
+        (self.cost)(snapshot, step.unit, step.load.1, step.hosted.1)
+            - (self.cost)(snapshot, step.unit, step.load.0, step.hosted.0)
+    }
+}
+
+impl Figure for OverUnits {
+    fn count(&mut self, snapshot: &Snapshot, step: &Step) {
+        self.sum += self.change(snapshot, step);
+    }
+
+    fn value(&self, _: &Snapshot) -> i64 {
+        self.sum
+    }
+
+    fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
+        self.sum + self.change(snapshot, step)
+    }
+
+    fn boxed(&self) -> Box<dyn Figure> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,66 @@
+//! `overload`: how unevenly units are loaded beyond their capacities.
+
+use super::{Amounts, Class, Figure, Measure, Placed, Step};
+use crate::Snapshot;
+use crate::ix::UnitIx;
+use crate::state::Counts;
+
+/// Largest minus smallest overload of the units (APO III-B, M1); every unit counts, also one that hosts nothing.
+pub(super) struct Overload;
+
+fn overload(snapshot: &Snapshot, unit: UnitIx, load: i64) -> i64 {
+    (load - snapshot.problem().capacity[unit]).max(0)
+}
+
+impl Measure for Overload {
+    fn class(&self) -> Class {
+        Class::Whole
+    }
+
+    fn is_always_told(&self) -> bool {
+        true
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let overloads = placed.load.enumerate().map(|(unit, load)| overload(placed.snapshot, unit, *load));
+        let (least, most) = overloads.fold((i64::MAX, 0), |(least, most), o| (least.min(o), most.max(o)));
+        if placed.load.is_empty() { 0 } else { most - least }
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        i128::from(amounts.work)
+    }
+
+    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+        Some(Box::new(Overloads(Counts::of(snapshot.units()))))
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/overload.lp")
+    }
+}
+
+/// How many units have each overload.
+#[derive(Clone)]
+struct Overloads(Counts);
+
+impl Figure for Overloads {
+    fn count(&mut self, snapshot: &Snapshot, step: &Step) {
+        let of = |load| overload(snapshot, step.unit, load);
+        self.0.change(of(step.load.0), of(step.load.1));
+    }
+
+    fn value(&self, _: &Snapshot) -> i64 {
+        self.0.most() - self.0.least()
+    }
+
+    fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
+        let of = |load| overload(snapshot, step.unit, load);
+        let (least, most) = self.0.extremes_with(of(step.load.0), of(step.load.1));
+        most - least
+    }
+
+    fn boxed(&self) -> Box<dyn Figure> {
+        Box::new(self.clone())
+    }
+}

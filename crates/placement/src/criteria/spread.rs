@@ -1,0 +1,86 @@
+//! `spread`: actors of one group in one zone.
+
+use std::collections::BTreeMap;
+
+use super::{Amounts, Class, Figure, Measure, Placed, Step};
+use crate::Snapshot;
+use crate::file::Scope;
+use crate::ix::{ActorIx, GroupIx, IxVec, PlaceIx, UnitIx};
+
+/// Σ over groups of the largest number of its actors in one zone; a zone that is not known is the unit's own.
+pub(super) struct Spread;
+
+impl Measure for Spread {
+    fn class(&self) -> Class {
+        Class::Places
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let problem = placed.snapshot.problem();
+        let mut counts: BTreeMap<(GroupIx, PlaceIx), i64> = BTreeMap::new();
+        for (group, place) in problem.group.iter().zip(placed.assignment) {
+            if let (Some(group), Some(unit)) = (*group, *place) {
+                *counts.entry((group, problem.place(Scope::Zone, UnitIx::new(unit)))).or_default() += 1;
+            }
+        }
+        let mut largest: IxVec<GroupIx, i64> = IxVec::of(0, problem.groups);
+        for ((group, _), count) in counts {
+            largest[group] = count.max(largest[group]);
+        }
+        largest.iter().sum()
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        amounts.snapshot.actors() as i128
+    }
+
+    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+        Some(Box::new(Crowds { in_zones: IxVec::of(BTreeMap::new(), snapshot.groups()), sum: 0 }))
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/spread.lp")
+    }
+}
+
+/// By group: how many of its actors are in each zone; and what the largest come to.
+#[derive(Clone)]
+struct Crowds {
+    in_zones: IxVec<GroupIx, BTreeMap<PlaceIx, i64>>,
+    sum: i64,
+}
+
+impl Figure for Crowds {
+    fn count(&mut self, snapshot: &Snapshot, step: &Step) {
+        let problem = snapshot.problem();
+        let Some(group) = problem.group[step.actor] else { return };
+        let zones = &mut self.in_zones[group];
+        let most = |zones: &BTreeMap<PlaceIx, i64>| zones.values().copied().max().unwrap_or(0);
+        let before = most(zones);
+        *zones.entry(problem.place(Scope::Zone, step.unit)).or_default() += step.sign();
+        self.sum += most(zones) - before;
+    }
+
+    fn value(&self, _: &Snapshot) -> i64 {
+        self.sum
+    }
+
+    fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
+        let problem = snapshot.problem();
+        let Some(group) = problem.group[step.actor] else { return self.sum };
+        let zones = &self.in_zones[group];
+        let zone = problem.place(Scope::Zone, step.unit);
+        let here = zones.get(&zone).copied().unwrap_or(0);
+        let elsewhere = zones.iter().filter(|(other, _)| **other != zone).map(|(_, count)| *count);
+        let elsewhere = elsewhere.max().unwrap_or(0);
+        self.sum + elsewhere.max(here + step.sign()) - elsewhere.max(here)
+    }
+
+    fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
+        snapshot.problem().group[actor].is_some()
+    }
+
+    fn boxed(&self) -> Box<dyn Figure> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,32 @@
+//! Native search: construction, annealing, compound moves, and repair under a policy's rules. Pure.
+//!
+//! [`Local`] starts from a placement and looks for better ones nearby, and ever farther; [`Greedy`] constructs one.
+//! The same snapshot, seed and effort give the same answer.
+
+mod anneal;
+mod balance;
+mod bundle;
+mod changes;
+mod compound;
+mod construct;
+mod figures;
+mod greedy;
+mod local;
+mod model;
+mod random;
+mod regions;
+mod repair;
+mod replica;
+mod round_robin;
+mod schedule;
+mod session;
+mod solution;
+mod tempering;
+mod worker;
+
+pub use greedy::Greedy;
+pub use local::{Local, improve};
+pub use random::Random;
+pub use repair::obeying;
+pub use round_robin::RoundRobin;
+pub use session::{Instance, Search};

@@ -1,0 +1,76 @@
+//! What a search stands on: the weighted problem, and which nodes can stand in for each other.
+
+use std::ops::Deref;
+
+use placement::Snapshot;
+use placement::ix::{ItemIx, UnitIx};
+use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
+
+use crate::regions::Regions;
+
+/// Pairs of an item and a unit up to which what everything would cost everywhere is kept: it is asked far more often
+/// than changed only where chains are cold most of the time.
+const MOST_IN_COST_TABLE: usize = 1 << 13;
+
+/// A problem and what compound moves go by.
+pub(crate) struct Model<'a> {
+    problem: Weighted<'a>,
+    pub regions: Regions,
+}
+
+impl<'a> Deref for Model<'a> {
+    type Target = Weighted<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Weighted<'a> {
+        &self.problem
+    }
+}
+
+impl<'a> Model<'a> {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let problem = Weighted::new(snapshot);
+        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem }
+    }
+
+    /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.
+    pub fn has_cost_table(&self) -> bool {
+        self.free * self.units <= MOST_IN_COST_TABLE
+    }
+
+    /// By free item and unit: what it costs there while nobody but the fixed has a place.
+    pub fn first_costs(&self) -> Vec<i64> {
+        let mut costs = Vec::with_capacity(self.free * self.units);
+        for item in ItemIx::first(self.free) {
+            for unit in UnitIx::first(self.units) {
+                let fixed = self.ties(item).iter().filter(|tie| tie.peer.at() >= self.free);
+                let ties =
+                    fixed.map(|tie| self.tie_cost(tie, unit, self.fixed_places[tie.peer.at() - self.free]));
+                costs.push(self.cost_alone(item, unit) + ties.sum::<i64>());
+            }
+        }
+        costs
+    }
+
+    /// Brings what one end of a tie would cost on each unit up to date after the other has gone from a place to another.
+    #[inline]
+    pub fn follow(&self, tie: &Tie, from: UnitIx, to: UnitIx, costs: &mut [i64]) {
+        if from != NOWHERE
+            && to != NOWHERE
+            && let Exchange::Table { units, costs: table } = &self.exchange
+        {
+            let row = |at: UnitIx| &table[at.at() * units..][..*units];
+            for ((cost, to), from) in costs.iter_mut().zip(row(to)).zip(row(from)) {
+                *cost += tie.rate * (i64::from(*to) - i64::from(*from));
+            }
+            // On one unit they are not apart, and exchange costs nothing.
+            costs[from.at()] += tie.apart - tie.shared;
+            costs[to.at()] += tie.shared - tie.apart;
+            return;
+        }
+        for (unit, cost) in UnitIx::first(costs.len()).zip(costs) {
+            let at = |place: UnitIx| if place == NOWHERE { 0 } else { self.tie_cost(tie, unit, place) };
+            *cost += at(to) - at(from);
+        }
+    }
+}

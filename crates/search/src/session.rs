@@ -1,0 +1,324 @@
+//! A search that can be run for a while, looked at, told of something better, and run on.
+
+use std::thread;
+
+use crate::anneal::Chain;
+use crate::balance::balance;
+use crate::construct::place_the_rest;
+use crate::model::Model;
+use crate::replica::{Course, Descent, Replica};
+use crate::schedule::{ROUND, Schedule};
+use crate::solution::{NO_LIMIT, Solution};
+use crate::tempering::Tempering;
+use crate::worker::{WORTH_A_THREAD, Worker, run_all};
+use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::weighted::NOWHERE;
+use placement::{Assignment, Cost, Ruling, Snapshot};
+
+/// How many chains there are that anneal, and threads of all chains. What is found does not depend on how many processors
+/// there are.
+const CHAINS: u32 = 2;
+
+/// Chains that are exchanged and followed to where they would come to rest.
+const FOLLOWED: usize = 2;
+
+/// A chain does clearly worse than another if its objective is higher by one part in so many.
+const CLEARLY: i64 = 50;
+
+/// A snapshot laid out for searching.
+pub struct Instance<'a> {
+    model: Model<'a>,
+}
+
+impl<'a> Instance<'a> {
+    /// Lays it out; this takes about a second for 20,000 actors on 4,000 units, and milliseconds for 1,000.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        Self { model: Model::new(snapshot) }
+    }
+}
+
+/// A search under way: chains that anneal, each by a schedule of its own or all by replica exchange, and the best that was
+/// found.
+///
+/// It is decided by the start, the seed, and how many pieces were run between two calls of [`Search::offer`].
+pub struct Search<'t> {
+    replicas: Vec<Replica<'t>>,
+    /// What the replicas have in common once they exchange.
+    tempering: Option<Tempering>,
+    best: Found<'t>,
+    /// The best as the chains know it.
+    best_places: IxVec<ItemIx, UnitIx>,
+    best_rank: (usize, i64, i64),
+}
+
+impl<'t> Search<'t> {
+    /// Starts from `start`, whose actors without a place are given one; whoever stands against a limit there is placed
+    /// anew.
+    pub fn new(instance: &'t Instance, start: &Assignment, seed: u64) -> Self {
+        let model = &instance.model;
+        let mut solution = Solution::new(model);
+        solution.adopt(&model.places(start));
+        if solution.broken() > 0 {
+            solution = Solution::new(model);
+            solution.adopt_with_care(&model.places(start));
+        }
+        let kept = solution.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
+        place_the_rest(&mut solution);
+        let mut best = Found::new(model.snapshot, start);
+        best.offer(model.assignment(&solution.place));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let before = solution.clone();
+        balance(&mut solution, &mut rng);
+        solution.set_slack(if model.has_limit { solution.overloads().0 } else { NO_LIMIT });
+        best.offer(model.assignment(&solution.place));
+        // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
+        let is_warm = kept * 2 > model.free;
+        let mut begin = if is_warm { before } else { solution.clone() };
+        begin.set_slack(solution.slack);
+        let replicas = (0..CHAINS).map(|chain| {
+            let descent = Descent::new(Schedule::new(model.free, chain, is_warm));
+            Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
+        });
+        let best_rank =
+            if solution.broken() == 0 { rank(&solution) } else { (usize::MAX, i64::MAX, i64::MAX) };
+        let mut search = Self {
+            replicas: replicas.collect(),
+            tempering: None,
+            best,
+            best_places: IxVec::new(),
+            best_rank,
+        };
+        search.best_places.clone_from(&solution.place);
+        search
+    }
+
+    /// Runs so many pieces on every chain, or fewer if `stop` says so; says how many.
+    pub fn run(&mut self, pieces: u64, stop: &dyn Fn() -> bool) -> u64 {
+        thread::scope(|scope| {
+            let workers = if pieces < WORTH_A_THREAD { 0 } else { CHAINS - 1 };
+            let workers: Vec<_> = (0..workers).map(|_| Worker::new(scope)).collect();
+            let mut done = 0;
+            while done < pieces && !stop() {
+                done += match &mut self.tempering {
+                    Some(tempering) => tempering.run(&mut self.replicas, pieces - done, &workers),
+                    None => self.anneal(pieces - done, &workers),
+                };
+                if self.tempering.is_some() {
+                    self.note_best();
+                } else {
+                    self.share_best();
+                }
+            }
+            done
+        })
+    }
+
+    /// Anneals so many pieces, at most up to where a chain may look at what the others have found.
+    fn anneal(&mut self, pieces: u64, workers: &[Worker<'t>]) -> u64 {
+        let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
+        let round = left.unwrap_or(ROUND).min(ROUND).min(pieces);
+        run_all(&mut self.replicas, &[round; CHAINS as usize], workers);
+        round
+    }
+
+    /// Takes what the chains have found, where it is better.
+    fn note_best(&mut self) {
+        for replica in self.replicas.iter().filter(|replica| replica.chain.has_best()) {
+            let rank = replica.chain.best_rank();
+            if rank < self.best_rank {
+                self.best_rank = rank;
+                self.best_places = replica.chain.best_places();
+            }
+        }
+    }
+
+    /// Has chains that have finished an annealing run tell what they found, and begin the next.
+    fn share_best(&mut self) {
+        let is_trial = |replica: &Replica| {
+            replica.descent().is_some_and(|descent| descent.left() == 0 && descent.schedule.is_trial())
+        };
+        if self.replicas.iter().all(is_trial) {
+            self.compare_styles();
+            if Tempering::suits(&self.replicas[0].chain) {
+                self.note_best();
+                self.climb();
+                return;
+            }
+        }
+        let (best_rank, mut begun) = (self.best_rank, Vec::new());
+        for (position, replica) in self.replicas.iter().enumerate() {
+            if replica.descent().is_some_and(|descent| descent.left() == 0) {
+                begun.push((position, replica.chain.has_best() && replica.chain.best_rank() < best_rank));
+            }
+        }
+        for (position, _) in begun.iter().filter(|(_, gained)| *gained) {
+            let chain = &self.replicas[*position].chain;
+            if chain.best_rank() < self.best_rank {
+                self.best_rank = chain.best_rank();
+                self.best_places = chain.best_places();
+            }
+        }
+        for (position, gained) in begun {
+            let Replica { chain, course: Course::Annealing(descent) } = &mut self.replicas[position] else {
+                continue;
+            };
+            descent.begin_next(gained);
+            if descent.annealing.from_best {
+                chain.go_to(&self.best_places);
+            }
+        }
+    }
+
+    /// Begins replica exchange, from where the one stands that did best.
+    fn climb(&mut self) {
+        let best = self.replicas.iter_mut().min_by_key(|replica| replica.chain.best_rank());
+        let Some(best) = best else { return };
+        let (tempering, replicas) = Tempering::new(&mut best.chain, u64::from(CHAINS));
+        (self.tempering, self.replicas) = (Some(tempering), replicas);
+    }
+
+    /// Has chains that did clearly worse than another go its way from now on.
+    fn compare_styles(&mut self) {
+        let found = |replica: &Replica| replica.chain.has_best().then(|| replica.chain.best_rank());
+        let styles = self.replicas.iter().filter_map(|replica| {
+            let style = replica.descent()?.schedule.style();
+            Some((found(replica)?, style))
+        });
+        let Some(((unplaced, slack, objective), style)) = styles.min_by_key(|(rank, _)| *rank) else {
+            return;
+        };
+        for replica in &mut self.replicas {
+            let is_near = found(replica).is_some_and(|(others, same_slack, found)| {
+                (others, same_slack) == (unplaced, slack) && found - objective <= objective.abs() / CLEARLY
+            });
+            if let Some(descent) = replica.descent_mut().filter(|_| !is_near) {
+                descent.schedule.take_up(style);
+            }
+        }
+    }
+
+    /// The best so far. Chains in the middle of an annealing run are followed to where they would come to rest in a hurry; they
+    /// themselves stay where they are.
+    pub fn best(&mut self) -> Assignment {
+        let mut resting: Vec<(&Replica, Option<IxVec<ItemIx, UnitIx>>)> =
+            self.replicas.iter().take(FOLLOWED).map(|replica| (replica, None)).collect();
+        in_parallel(&mut resting, |(replica, found)| *found = replica.descended());
+        let mut found: Vec<IxVec<ItemIx, UnitIx>> =
+            resting.into_iter().filter_map(|(_, found)| found).collect();
+        let chains = self.replicas.iter().map(|replica| &replica.chain).filter(|chain| chain.has_best());
+        found.extend(chains.min_by_key(|chain| chain.best_rank()).map(Chain::best_places));
+        let model = self.replicas[0].chain.solution.model;
+        for places in found.iter().chain([&self.best_places]) {
+            self.best.offer(model.assignment(places));
+        }
+        if self.best.vector.is_none() && model.snapshot.rules().is_some() {
+            let places = &self.replicas[0].chain.solution.place;
+            self.best.offer(without_what_breaks_rules(model.snapshot, model.assignment(places)));
+        }
+        self.best.assignment.clone()
+    }
+
+    /// Where one of the chains would come to rest in a hurry, if that is feasible: the chains that this number counts through
+    /// are those that look for the best from different sides.
+    pub fn sample(&self, number: usize) -> Option<Assignment> {
+        let various =
+            if self.tempering.is_some() { self.replicas.len().div_ceil(2) } else { self.replicas.len() };
+        let replica = &self.replicas[number % various];
+        let places = replica.descended()?;
+        let model = replica.chain.solution.model;
+        let found = model.assignment(&places);
+        model.snapshot.violations(&found).is_empty().then_some(found)
+    }
+
+    /// Tells the chains of something better, found elsewhere.
+    pub fn offer(&mut self, assignment: &Assignment) {
+        self.best.offer(assignment.clone());
+        let model = self.replicas[0].chain.solution.model;
+        let mut solution = Solution::new(model);
+        solution.set_slack(self.replicas[0].chain.solution.slack);
+        solution.adopt(&model.places(assignment));
+        let rank = rank(&solution);
+        if solution.total_excess() == 0 && solution.broken() == 0 && rank < self.best_rank {
+            self.best_rank = rank;
+            self.best_places.clone_from(&solution.place);
+            if self.tempering.is_some() {
+                self.replicas[0].chain.go_to(&self.best_places);
+            }
+        }
+    }
+}
+
+/// Takes out, one after the other, the actor without whom rules of the policy are broken least, as long as that helps.
+fn without_what_breaks_rules(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
+    let Some(rules) = snapshot.rules() else { return assignment };
+    let mut ruling = Ruling::of(rules, &assignment);
+    while ruling.degree() > 0 {
+        let mut best: Option<(i64, usize, usize)> = None;
+        for actor in (0..snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
+            let Some(unit) = assignment[actor] else { continue };
+            ruling.take(actor, unit);
+            let degree = ruling.degree();
+            ruling.put(actor, unit);
+            if best.is_none_or(|(least, _, _)| degree < least) {
+                best = Some((degree, actor, unit));
+            }
+        }
+        match best {
+            Some((degree, actor, unit)) if degree < ruling.degree() => {
+                ruling.take(actor, unit);
+                assignment[actor] = None;
+            }
+            _ => break,
+        }
+    }
+    assignment
+}
+
+/// What solutions are compared by: actors without a place, overload, objective.
+fn rank(solution: &Solution) -> (usize, i64, i64) {
+    (solution.unplaced, solution.slack, solution.objective)
+}
+
+/// Does the same to each, on as many threads.
+fn in_parallel<T: Send>(each: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let Some((first, others)) = each.split_first_mut() else { return };
+    thread::scope(|scope| {
+        for other in others {
+            scope.spawn(|| work(other));
+        }
+        work(first);
+    });
+}
+
+/// The best feasible answer so far.
+struct Found<'a> {
+    snapshot: &'a Snapshot,
+    assignment: Assignment,
+    vector: Option<Vec<i64>>,
+}
+
+impl<'a> Found<'a> {
+    fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
+        let vector = snapshot.violations(start).is_empty().then(|| vector(snapshot, start));
+        Self { snapshot, assignment: start.clone(), vector }
+    }
+
+    /// Takes an assignment if it is feasible and better, or if there is no feasible one yet.
+    fn offer(&mut self, assignment: Assignment) {
+        let offered = vector(self.snapshot, &assignment);
+        if self.vector.as_ref().is_some_and(|best| offered >= *best) {
+            return;
+        }
+        if self.snapshot.violations(&assignment).is_empty() {
+            (self.assignment, self.vector) = (assignment, Some(offered));
+        } else if self.vector.is_none() {
+            self.assignment = assignment;
+        }
+    }
+}
+
+/// The vector with the penalties of policies and preferences in it.
+fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+    let policy = snapshot.penalty(assignment);
+    Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
+}
