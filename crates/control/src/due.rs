@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use placement::Snapshot;
+use placement::ix::ResourceIx;
 
 use crate::nouns::{Decision, Moment, Refusal, Wanted};
 
@@ -164,10 +165,10 @@ impl Resources {
             taken.hosted[unit] += 1;
             let Some(implementation) = snapshot.implementation(actor, unit) else { continue };
             for &(resource, amount) in &implementation.requires {
-                taken.units[unit][resource] -= amount;
+                taken.units[unit][resource.at()] -= amount;
             }
             for &(resource, amount) in &implementation.node_requires {
-                taken.nodes[snapshot.node_of(unit)][resource] -= amount;
+                taken.nodes[snapshot.node_of(unit)][resource.at()] -= amount;
             }
         }
         taken
@@ -175,7 +176,8 @@ impl Resources {
 
     fn has_room(&self, snapshot: &Snapshot, actor: usize, unit: usize) -> bool {
         let Some(implementation) = snapshot.implementation(actor, unit) else { return false };
-        let fits = |left: &[i64], asks: &[(usize, i64)]| asks.iter().all(|&(r, amount)| left[r] >= amount);
+        let fits =
+            |left: &[i64], asks: &[(ResourceIx, i64)]| asks.iter().all(|&(r, amount)| left[r.at()] >= amount);
         snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
             && fits(&self.units[unit], &implementation.requires)
             && fits(&self.nodes[snapshot.node_of(unit)], &implementation.node_requires)

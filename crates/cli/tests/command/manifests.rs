@@ -117,20 +117,27 @@ fn one_that_is_wrong_does_not_keep_the_others_from_being_planned() {
 #[test]
 fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
     let policy = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: throughput, labels: {cairn.dev/policy: 'true'}}\n\
-                  data: {policy.yaml: 'strategy: round-robin'}\n";
+                  data: {policy.yaml: 'strategy: greedy'}\n";
     let file = File::new("policy.yaml", policy);
     let only = ["--application", "vision/surveillance", "-o", "json"];
     let of_file = plan(&[&["-f", file.path()], &only[..]].concat()).json();
-    assert_eq!(of_file["strategy"], "round-robin");
+    assert_eq!(of_file["strategy"], "greedy");
     assert!(of_file.get("notes").is_none());
     let built_in = plan(&[&only[..], &["--strategy", "greedy"]].concat()).json();
     assert_eq!(
         built_in["notes"][0],
         "policy throughput is not among the files: the built-in values are used"
     );
-    let instead = File::new("fast.yaml", "strategy: random\nwindow: 10s\n");
-    let given = plan(&[&["-f", file.path(), "--policy", instead.path()], &only[..]].concat()).json();
-    assert_eq!(given["strategy"], "random");
+    let instead = File::new("fast.yaml", "strategy: local\nwindow: 10s\n");
+    let how = ["-f", file.path(), "--policy", instead.path(), "--effort", "40"];
+    let given = plan(&[&how[..], &only[..]].concat()).json();
+    assert_eq!(given["strategy"], "local");
+    let drawn = File::new("policy.yaml", &policy.replace("greedy", "random"));
+    assert_eq!(
+        plan(&[&["-f", drawn.path()], &only[..]].concat()).err,
+        "error: vision/surveillance: policy throughput: strategy: strategy `random` is there to compare and to check \
+         others by, not for production; use one of asp, greedy, local\n"
+    );
     let other = File::new("policy.yaml", &policy.replace("throughput", "latency"));
     let missing = plan(&[&["-f", other.path()], &only[..]].concat());
     assert_eq!(

@@ -10,8 +10,8 @@ use super::arrivals::Arrival;
 
 /// Times beyond this many nanoseconds (36 years) are refused, so that no sum overflows.
 const LONGEST: u128 = 1 << 60;
-/// Workloads with more tasks, frames not counted, are refused: each takes some 16 bytes while it is there.
-const MOST_TASKS: usize = 50_000_000;
+/// Workloads with more tasks, in every frame, are refused: they take minutes, and some 16 bytes each.
+const MOST_TASKS: u64 = 50_000_000;
 
 /// Everything that a run needs to know of its graphs and of its platform.
 #[derive(Clone, Debug)]
@@ -73,9 +73,9 @@ impl Applications {
 
     /// Refuses what might not fit into memory, or run beyond the end of time.
     pub(super) fn check(&self, arrivals: &[Arrival]) -> Result<(), FileError> {
-        let tasks: usize = arrivals.iter().map(|one| self.all[one.application].tasks.len()).sum();
+        let tasks: u64 = arrivals.iter().map(|one| self.all[one.application].tasks_in_all()).sum();
         if tasks > MOST_TASKS {
-            let remedy = format!("write fewer instances: at most {MOST_TASKS} tasks in all");
+            let remedy = format!("write fewer instances or frames: at most {MOST_TASKS} tasks in all");
             return Err(FileError::new("dags", format!("{tasks} tasks in all"), remedy));
         }
         let last = arrivals.last().map_or(0, |last| u128::from(last.at));
@@ -89,6 +89,11 @@ impl Applications {
 }
 
 impl Application {
+    /// How many tasks an instance runs, in every frame.
+    fn tasks_in_all(&self) -> u64 {
+        self.tasks.len() as u64 * u64::from(self.frames)
+    }
+
     fn new(
         graph: &Graph,
         platform: &Platform,

@@ -8,8 +8,15 @@ use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking};
 use taskgraph::{Budget, Mapper};
 
 use super::chart::{Labels, Panel, Series, lines};
-use super::setting::{Failure, Setting};
+use super::setting::{Experiment, Failure, Setting};
 use super::statistics::{mean, real};
+
+/// Table II, Figures 1 and 2.
+pub const TABLES: Experiment = Experiment {
+    name: "annealing-tables",
+    summary: "annealing, Table II, Figures 1, 2: both annealers, K-way and bin packing",
+    run: tables,
+};
 
 /// Pieces of effort of both annealers, the same for both and for all graphs.
 const EFFORT: u64 = 300;
@@ -47,10 +54,9 @@ fn trial(family: Family, strip: usize, seed: u64) -> Result<Trial, Failure> {
     })
 }
 
-/// Table II, Figures 1 and 2.
-pub fn tables(setting: &Setting) -> Result<(), Failure> {
+fn tables(setting: &Setting) -> Result<(), Failure> {
     let mut csv = String::from("family,strip,seed,improved,standard,kway,bin_packing\n");
-    let (mut all, mut done) = (Vec::new(), 0);
+    let mut all = Vec::new();
     for (family, ..) in PAPER {
         let mut trials = Vec::new();
         for strip in STRIPS {
@@ -61,8 +67,9 @@ pub fn tables(setting: &Setting) -> Result<(), Failure> {
                 writeln!(csv, "{family},{strip},{seed},{improved},{standard},{kway},{packed}")?;
                 trials.push(trial);
             }
-            done += 1;
-            setting.tell(done, PAPER.len() * STRIPS.len());
+            if setting.progress {
+                eprintln!("{family} {strip}");
+            }
         }
         all.push((family, trials));
     }
@@ -126,10 +133,10 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
     if values.is_empty() {
         return "-".to_owned();
     }
-    let (middle, half) = mean(&values);
+    let (mean, half) = mean(&values);
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    format!("{least:.3e} / {middle:.3e} ± {half:.1e} / {most:.3e}")
+    format!("{least:.3e} / {mean:.3e} ± {half:.1e} / {most:.3e}")
 }
 
 /// Mean objectives over strips, one panel per family.

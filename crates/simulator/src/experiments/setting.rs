@@ -7,6 +7,17 @@ use std::path::{Path, PathBuf};
 /// What goes wrong in an experiment; people read it, nobody matches on it.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
+/// One experiment.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// The name on the command line and the stem of the files that it writes.
+    pub name: &'static str,
+    /// One line for people who choose.
+    pub summary: &'static str,
+    /// Runs it.
+    pub run: fn(&Setting) -> Result<(), Failure>,
+}
+
 /// Where an experiment writes and how much it may do.
 #[derive(Clone, Debug)]
 pub struct Setting {

@@ -8,7 +8,7 @@ pub fn mean(values: &[f64]) -> (f64, f64) {
     (mean, if values.len() < 2 { 0.0 } else { 1.96 * (squares / (count - 1.0) / count).sqrt() })
 }
 
-/// A count as a number.
+/// A count as a number that divides.
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]
 pub fn real(count: usize) -> f64 {
     count as f64

@@ -14,6 +14,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(expecting = "an object with AppName, SharedObject, Variables and DAG")]
 struct Application {
     #[serde(rename = "AppName")]
     name: String,

@@ -1,6 +1,7 @@
 //! Task graphs from outside: what files say, what is refused, what the checker finds.
 
 mod cedr;
+mod checker;
 mod corpus;
 mod files;
 mod rounds;

@@ -11,8 +11,8 @@ use taskgraph::offline::{Settings, ect, evolve, makespan};
 use taskgraph::table::online::{Iteration, Stored};
 use taskgraph::table::{Build, build_region};
 
+use super::super::setting::{Failure, Setting};
 use super::world::{RECONFIGURATION, Scheme, World, sum};
-use crate::experiments::setting::{Failure, Setting};
 
 /// Totals in the paper: On-Off, ECT, the genetic algorithm on-line, ideal; and its tables.
 const PAPER: [(&str, [f64; 4], &[Row; 21]); 2] = [
@@ -64,6 +64,9 @@ pub fn example(setting: &Setting) -> Result<(), Failure> {
             let (genetic, ideal) =
                 times.map_or_else(Default::default, |(a, b)| (a.to_string(), b.to_string()));
             writeln!(csv, "{name},{number},{},{},{genetic},{ideal}", row(ours), row(theirs))?;
+        }
+        if setting.progress {
+            eprintln!("profile {name}");
         }
     }
     text += &totals;

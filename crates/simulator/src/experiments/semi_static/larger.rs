@@ -9,10 +9,10 @@ use taskgraph::offline::{Settings, makespan};
 use taskgraph::table::online::{Stored, models, plans};
 use taskgraph::table::{Build, build, region_of};
 
+use super::super::chart::{Labels, Panel, Series, lines};
+use super::super::setting::{Failure, Setting};
+use super::super::statistics::{mean, real};
 use super::world::{RECONFIGURATION, Scheme, World, sum};
-use crate::experiments::chart::{Labels, Panel, Series, lines};
-use crate::experiments::setting::{Failure, Setting};
-use crate::experiments::statistics::{mean, real};
 
 const SHAPES: [Shape; 4] = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin];
 /// Sizes of graphs; the paper also has 100 and 200.
@@ -42,15 +42,15 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
             let mut world = World::new(&graph, &platform, build, scheme)?;
             totals.push(world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total);
         }
-        tell(setting, seed);
+        progress(setting, &format!("graph {seed}"));
     }
     let mut text = String::from("| scheme | total : scheme 4, ± 95 % | paper |\n|---|---|---|\n");
     let names =
         ["1, the middle", "2, one random vector", "3, ten vectors, without ECT", "4, ten vectors, with ECT"];
     for ((name, paper), of) in names.iter().zip([1.23, 1.19, 1.16, 1.00]).zip(&totals) {
         let ratios: Vec<f64> = of.iter().zip(&totals[3]).map(|(total, best)| total / best).collect();
-        let (middle, half) = mean(&ratios);
-        writeln!(text, "| {name} | {middle:.3} ± {half:.3} | {paper} |")?;
+        let (mean, half) = mean(&ratios);
+        writeln!(text, "| {name} | {mean:.3} ± {half:.3} | {paper} |")?;
     }
     setting.write("semi-static-sampling.md", &text)
 }
@@ -82,11 +82,12 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
                     )?;
                     rows.push((size, all));
                 }
+                progress(setting, &format!("{shape} {size} {name}"));
             }
             let ratio = |a: usize, b: usize| {
                 let ratios: Vec<f64> = rows.iter().map(|(_, all)| all[a] / all[b]).collect();
-                let (middle, half) = mean(&ratios);
-                format!("{middle:.3} ± {half:.3}")
+                let (mean, half) = mean(&ratios);
+                format!("{mean:.3} ± {half:.3}")
             };
             writeln!(
                 text,
@@ -136,7 +137,7 @@ pub fn cost(setting: &Setting) -> Result<(), Failure> {
             row.2.push(quick.total);
             row.3.push(real(quick.remaps));
         }
-        tell(setting, seed);
+        progress(setting, &format!("graph {seed}"));
     }
     let mut text = String::from(
         "| reconfiguration | On-Off : at 1000 | paper | remaps | paper | ECT : at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
@@ -194,6 +195,7 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
                     into.push(value / ideal);
                 }
             }
+            progress(setting, &format!("{shape} {seed}"));
         }
     }
     let names = ["On-Off", "ECT", "GA on-line", "best single mapping"];
@@ -212,8 +214,8 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
     setting.write("semi-static-single.md", &text)
 }
 
-/// How many graphs are ready.
-fn tell(setting: &Setting, done: u64) {
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    setting.tell(count(done), count(setting.seeds));
+fn progress(setting: &Setting, what: &str) {
+    if setting.progress {
+        eprintln!("{what}");
+    }
 }

@@ -8,7 +8,7 @@ use taskgraph::table::online::{Candidate, Replay, Stored, models, replay};
 use taskgraph::table::{Build, build_region, index_of, ranges, region_of};
 use taskgraph::{Budget, Graph, Mapping, Platform, Range};
 
-use crate::experiments::setting::Failure;
+use super::super::setting::Failure;
 
 /// What a reconfiguration costs.
 pub const RECONFIGURATION: f64 = 1000.0;
