@@ -1,9 +1,11 @@
 //! Cost models: what tasks and messages take on a platform.
 
+mod edge;
 mod links;
 mod parallel;
 mod stores;
 mod work;
 
+pub use edge::WorkEdge;
 pub use parallel::{PARAMETERS, ParallelModel, Vector};
-pub use work::{Division, WorkEdge, WorkModel, WorkTask};
+pub use work::{Division, WorkModel, WorkTask};

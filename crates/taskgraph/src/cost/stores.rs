@@ -1,6 +1,6 @@
 //! Data-stores: variables as tasks of no work, so that a mapping says in whose memory each lies.
 
-use crate::cost::WorkEdge;
+use super::edge::WorkEdge;
 use crate::{Graph, Weight};
 
 /// The edges of a graph with its data-stores, which are numbered after its tasks, in the order of variables.

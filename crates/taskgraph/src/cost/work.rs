@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::edge::WorkEdge;
 use super::{links, stores};
 use crate::{Cost, Graph, MapError, Model, Platform};
 
@@ -30,19 +31,6 @@ impl Division {
             Self::Ceil => (vector / width).ceil(),
         }
     }
-}
-
-/// What a task sends to a successor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorkEdge {
-    /// The sender.
-    pub from: usize,
-    /// The receiver.
-    pub to: usize,
-    /// What is sent.
-    pub bytes: f64,
-    /// The receiver waits for it; false where a data-store is read before it is last written, which would be a cycle.
-    pub ordering: bool,
 }
 
 /// A graph of model `work` on a platform, by numbers alone: tasks first, then data-stores.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Region, Table};
+use super::build::{Region, Table};
 use crate::cost::PARAMETERS;
 use crate::files::{Pairs, VERSION};
 use crate::{Allotment, FileError, Kind, Mapping, Range};

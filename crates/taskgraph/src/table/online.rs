@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Table;
+use super::build::Table;
 use crate::cost::{ParallelModel, Vector};
 use crate::offline::{Plan, makespan};
 use crate::{Graph, MapError, Mapping, Platform};

@@ -95,18 +95,19 @@ fn platforms_are_as_the_paper_draws_them() {
 fn small(seed: u64) -> (Graph, Platform) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (tasks, pes) = (rng.usize(2..=8), rng.usize(2..=4));
-    let (mut nodes, mut edges) = (String::new(), String::new());
+    let (mut nodes, mut edges, mut pool) = (Vec::new(), Vec::new(), Vec::new());
     for to in 0..tasks {
-        nodes += &format!("{{id: t{to}, work: {}, vector: {}}}, ", rng.u32(1..1000), rng.u32(1..100));
+        nodes.push(format!("{{id: t{to}, work: {}, vector: {}}}", rng.u32(1..1000), rng.u32(1..100)));
         for from in 0..to {
             if rng.f64() < 0.4 {
-                edges += &format!("{{from: t{from}, to: t{to}, bytes: {}}}, ", rng.u32(0..3000));
+                edges.push(format!("{{from: t{from}, to: t{to}, bytes: {}}}", rng.u32(0..3000)));
             }
         }
     }
-    let pool: String = (0..pes)
-        .map(|pe| format!("{{kind: p{pe}, work: {}, vector: {}}}, ", rng.u32(1..50), rng.u32(1..32)))
-        .collect();
+    for pe in 0..pes {
+        pool.push(format!("{{kind: p{pe}, work: {}, vector: {}}}", rng.u32(1..50), rng.u32(1..32)));
+    }
+    let (nodes, edges, pool) = (nodes.join(", "), edges.join(", "), pool.join(", "));
     let graph = format!("{{version: 1, model: work, tasks: [{nodes}], edges: [{edges}]}}");
     let platform = format!("{{pes: [{pool}], links: {{bandwidth: {}}}}}", rng.u32(1..100));
     (files::graph::read(&graph).unwrap(), files::platform::read(&platform).unwrap())

@@ -45,7 +45,8 @@ fn the_worked_examples() {
 /// 76 of 76 decisions and 4 of 4 totals; the total of ECT on A is printed as 1,688,705, a misprint.
 #[test]
 fn the_rule_decides_as_tables_3_and_5() {
-    let runs: [(&[Row; 21], fn(&Row) -> Run, f64); 4] = [
+    type Column = fn(&Row) -> Run;
+    let runs: [(&[Row; 21], Column, f64); 4] = [
         (&TABLE_3, |row| row.on_off, 1_115_545.0),
         (&TABLE_3, |row| row.ect, 1_668_705.0),
         (&TABLE_5, |row| row.on_off, 995_987.0),
@@ -127,7 +128,8 @@ fn regions_are_half_open_and_clamped() {
     for stored in [Stored::Table, Stored::Observed] {
         let replay = with_table(&ten_node(), &platform(), &table, &profile, 1000.0, stored).unwrap();
         let times: f64 = replay.iterations.iter().filter_map(|iteration| iteration.time).sum();
-        assert!((replay.total - times - 1000.0 * replay.remaps as f64).abs() < 1e-6);
+        let remaps = u32::try_from(replay.remaps).unwrap();
+        assert!((replay.total - times - 1000.0 * f64::from(remaps)).abs() < 1e-6);
         assert!(replay.iterations[0].remapped && replay.iterations[0].time.is_none());
     }
 }

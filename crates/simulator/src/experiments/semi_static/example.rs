@@ -12,7 +12,7 @@ use taskgraph::table::online::{Iteration, Stored};
 use taskgraph::table::{Build, build_region};
 
 use super::super::setting::{Failure, Setting};
-use super::{RECONFIGURATION, Scheme, World, sum};
+use super::world::{RECONFIGURATION, Scheme, World, sum};
 
 /// Totals in the paper: On-Off, ECT, the genetic algorithm on-line, ideal; and its tables.
 const PAPER: [(&str, [f64; 4], &[Row; 21]); 2] = [

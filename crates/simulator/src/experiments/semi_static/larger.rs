@@ -12,7 +12,7 @@ use taskgraph::table::{Build, build, region_of};
 use super::super::chart::{Labels, Panel, Series, lines};
 use super::super::setting::{Failure, Setting};
 use super::super::statistics::{mean, real};
-use super::{RECONFIGURATION, Scheme, World, sum};
+use super::world::{RECONFIGURATION, Scheme, World, sum};
 
 const SHAPES: [Shape; 4] = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin];
 /// Sizes of graphs; the paper also has 100 and 200.

@@ -1,10 +1,4 @@
-//! The semi-static paper's experiments: tables of mappings against ECT, the genetic algorithm on-line, and the ideal.
-//!
-//! Regions are made when a profile first comes into them: a region built alone equals the table's, and profiles visit
-//! few of the 256.
-
-mod example;
-mod larger;
+//! A graph under a profile: the table, ECT, the genetic algorithm on-line, and the ideal.
 
 use std::collections::BTreeMap;
 
@@ -14,51 +8,14 @@ use taskgraph::table::online::{Candidate, Replay, Stored, models, replay};
 use taskgraph::table::{Build, build_region, index_of, ranges, region_of};
 use taskgraph::{Budget, Graph, Mapping, Platform, Range};
 
-use super::setting::{Experiment, Failure};
-
-/// Tables 3, 4 and 5.
-pub const EXAMPLE: Experiment = Experiment {
-    name: "semi-static-example",
-    summary: "semi-static, Tables 3 to 5: the graph of ten nodes",
-    run: example::example,
-};
-/// Section 5.4.
-pub const SAMPLING: Experiment = Experiment {
-    name: "semi-static-sampling",
-    summary: "semi-static, 5.4: four ways to choose a region's mapping",
-    run: larger::sampling,
-};
-/// Figures 7, 8 and 9.
-pub const GRAPHS: Experiment = Experiment {
-    name: "semi-static-graphs",
-    summary: "semi-static, Figures 7 to 9: shapes and sizes of graphs",
-    run: larger::graphs,
-};
-/// Table 6.
-pub const COST: Experiment = Experiment {
-    name: "semi-static-cost",
-    summary: "semi-static, Table 6: what reconfigurations cost",
-    run: larger::cost,
-};
-/// Figure 10.
-pub const SINGLE: Experiment = Experiment {
-    name: "semi-static-single",
-    summary: "semi-static, Figure 10: the best single mapping",
-    run: larger::single,
-};
-/// Section 5.8.
-pub const TIME: Experiment = Experiment {
-    name: "semi-static-time",
-    summary: "semi-static, 5.8: how long mapping takes",
-    run: example::time,
-};
+use super::super::setting::Failure;
 
 /// What a reconfiguration costs.
-const RECONFIGURATION: f64 = 1000.0;
+pub const RECONFIGURATION: f64 = 1000.0;
 
 /// How a region's mapping is chosen (5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
+pub enum Scheme {
     /// The mapping for the region's middle.
     Middle,
     /// The table's way.
@@ -66,7 +23,7 @@ enum Scheme {
 }
 
 /// A graph with the regions that were made so far.
-struct World<'a> {
+pub struct World<'a> {
     graph: &'a Graph,
     platform: &'a Platform,
     build: Build,
@@ -76,7 +33,13 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(graph: &'a Graph, platform: &'a Platform, build: Build, scheme: Scheme) -> Result<Self, Failure> {
+    /// A graph, no region of which was made yet.
+    pub fn new(
+        graph: &'a Graph,
+        platform: &'a Platform,
+        build: Build,
+        scheme: Scheme,
+    ) -> Result<Self, Failure> {
         let ranges = ranges(graph)?;
         Ok(Self { graph, platform, build, scheme, ranges, regions: BTreeMap::new() })
     }
@@ -110,7 +73,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs a profile with the table.
-    fn on_off(&mut self, profile: &[Vector], cost: f64, stored: Stored) -> Result<Replay, Failure> {
+    pub fn on_off(&mut self, profile: &[Vector], cost: f64, stored: Stored) -> Result<Replay, Failure> {
         for vector in profile {
             self.make(index_of(&self.ranges, vector))?;
         }
@@ -123,7 +86,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs a profile with ECT, anew after each iteration.
-    fn ect(&self, profile: &[Vector], cost: f64) -> Result<Replay, Failure> {
+    pub fn ect(&self, profile: &[Vector], cost: f64) -> Result<Replay, Failure> {
         let models = models(self.graph, self.platform, profile)?;
         Ok(replay(&models, cost, |_, model, _| {
             let plan = ect(model);
@@ -133,7 +96,7 @@ impl<'a> World<'a> {
 
     /// Times of iterations 1 … n with the genetic algorithm while it runs, which starts from its last mapping; and with
     /// the parameters of the iteration itself, which starts from that and from the table's. Reconfigurations are free.
-    fn genetic(
+    pub fn genetic(
         &self,
         profile: &[Vector],
         settings: &Settings,
@@ -159,6 +122,6 @@ impl<'a> World<'a> {
 }
 
 /// The sum of times.
-fn sum(times: &[f64]) -> f64 {
+pub fn sum(times: &[f64]) -> f64 {
     times.iter().sum()
 }

@@ -1,19 +1,10 @@
-//! Mapping tables: made before an application runs, looked up while it runs (the semi-static paper, 4.2 and 4.3).
-//!
-//! The space of parameters is cut into regions, each parameter into its intervals: half-open, the last closed. For
-//! each region some vectors are drawn, the genetic algorithm maps each, and the mapping whose makespan is least on
-//! average over all of the region's vectors is kept with that average.
+//! Building tables, and looking vectors up in them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cost::{PARAMETERS, ParallelModel, Vector};
 use crate::offline::{Plan, Settings, evolve, makespan};
 use crate::{Budget, Graph, MapError, Mapping, Platform, Range};
-
-mod file;
-pub mod online;
-
-pub use file::{read, write};
 
 /// Tables of more regions are refused.
 pub const MOST_REGIONS: usize = 65_536;
