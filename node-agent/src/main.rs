@@ -12,7 +12,6 @@ mod hardware;
 mod http;
 mod leases;
 mod metrics;
-mod names;
 mod perf;
 mod podresources;
 mod pods;

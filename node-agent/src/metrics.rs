@@ -10,14 +10,15 @@ use std::{
     time::Duration,
 };
 
-use crds::{NodeTopologySpec, metrics::Name};
+use crds::NodeTopologySpec;
 use jiff::Timestamp;
+use metric_names::{Name, agent as names};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use tracing::{info, warn};
 
 pub use series::Series;
 
-use crate::{failure::Reason, names};
+use crate::failure::Reason;
 
 /// The metrics of one agent, in a registry of their own.
 #[derive(Debug)]
@@ -196,8 +197,8 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::AGENT;
-    use crds::{ComputeResource, Device, Health, Link, MemorySpace, metrics::Kind};
+    use crds::{ComputeResource, Device, Health, Link, MemorySpace};
+    use metric_names::{Kind, agent::AGENT};
 
     fn machine() -> NodeTopologySpec {
         let numa = Device {

@@ -17,13 +17,12 @@ use std::{
 pub use layer::{Group, Kernel, Layer, Reading, Set};
 pub use shared::{Shared, most_descriptors};
 
-use crate::{
-    metrics::{CollectorState, Metrics, Series},
-    names::{
-        PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
-        POD_TASK_CLOCK, SERIES_DROPPED,
-    },
+use metric_names::agent::{
+    PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
+    POD_TASK_CLOCK, SERIES_DROPPED,
 };
+
+use crate::metrics::{CollectorState, Metrics, Series};
 
 /// The `collector` labels.
 pub const SOFTWARE: &str = "perf_software";

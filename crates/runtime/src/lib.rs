@@ -12,7 +12,12 @@
 
 pub mod backends;
 pub mod frontends;
-pub mod hicr;
 pub mod model;
 
+pub use hicr;
 pub use model::*;
+
+/// The guide's program is compiled, and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/runtime.md")]
+struct Guide;

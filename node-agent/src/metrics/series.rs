@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::metrics::{Kind, Name};
+use metric_names::{Kind, Name};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// Series by family and values of labels, both sorted, so that equal states have equal text.

@@ -96,6 +96,14 @@ mod tests {
         assert_eq!(matching(&[vec![0, 1], vec![0]], 2), [Some(1), Some(0)]);
     }
 
+    /// The most that can be had, by trying all.
+    fn best(fits: &[Vec<usize>], used: u32) -> usize {
+        let Some((first, rest)) = fits.split_first() else { return 0 };
+        let with =
+            first.iter().filter(|&&at| used & (1 << at) == 0).map(|at| 1 + best(rest, used | (1 << at)));
+        with.chain([best(rest, used)]).max().unwrap()
+    }
+
     proptest! {
         /// As many have a place as can have one, each where it fits and nobody else is: against all ways there are.
         #[test]
@@ -108,11 +116,6 @@ mod tests {
             taken.dedup();
             prop_assert_eq!(taken.len(), count);
             prop_assert!(matched.iter().zip(&fits).all(|(one, fits)| one.is_none_or(|one| fits.contains(&one))));
-            fn best(fits: &[Vec<usize>], used: u32) -> usize {
-                let Some((first, rest)) = fits.split_first() else { return 0 };
-                let with = first.iter().filter(|&&at| used & (1 << at) == 0).map(|at| 1 + best(rest, used | (1 << at)));
-                with.chain([best(rest, used)]).max().unwrap()
-            }
             prop_assert_eq!(count, best(&fits, 0));
         }
     }

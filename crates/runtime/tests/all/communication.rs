@@ -176,7 +176,9 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
                 assert_eq!(String::from_utf8_lossy(&bytes).trim_end_matches('\0'), error);
             }
             rank.barrier(98);
-            texts.into_iter().for_each(|slot| rank.communication.destroy(slot).unwrap());
+            for slot in texts {
+                rank.communication.destroy(slot).unwrap();
+            }
             soon(rank.communication.fence_tag(Tag(99)).unwrap()).unwrap();
         };
         // A key twice.
@@ -292,7 +294,9 @@ fn lose_one(rank: &Rank) {
         assert!(rank.communication.try_lock(&global[0]).unwrap().is_some());
     }
     soon(rank.communication.exchange(&two, Tag(4), &[]).unwrap()).unwrap();
-    global.into_iter().for_each(|slot| rank.communication.destroy(slot).unwrap());
+    for slot in global {
+        rank.communication.destroy(slot).unwrap();
+    }
     rank.memory.free(mine).unwrap();
     soon(rank.communication.exchange(&two, Tag(5), &[]).unwrap()).unwrap();
     // The launcher's exit code would say that one was killed, which the test expects.

@@ -34,7 +34,7 @@ fn push(producer: &mut Producer<'_>, message: &[u8]) {
 }
 
 fn pop(consumer: &mut Consumer<'_>) -> Result<Vec<u8>, Error> {
-    consumer.wait(Instant::now() + Duration::from_secs(60))
+    consumer.wait(Instant::now() + Duration::from_mins(1))
 }
 
 /// The message that producer `from` pushes as its `number`th: 8 bytes, or of many sizes.
@@ -47,9 +47,11 @@ fn message(shape: Shape, from: usize, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// All but the first push `count` messages each, in order; the first pops all.
+/// How many messages each producer pushes.
+const COUNT: usize = 300;
+
+/// All but the first push `COUNT` messages each, in order; the first pops all.
 fn many_to_one(rank: &Rank, mode: Mode, shape: Shape, tag: u64) {
-    const COUNT: usize = 300;
     let (ids, space) = (rank.ids(), rank.space());
     let (producer, consumer) = open(setup(rank, &space), Tag(tag), &ids[1..], ids[0], mode, shape).unwrap();
     if let Some(mut producer) = producer {
@@ -188,7 +190,7 @@ fn calls_are_carried_out_in_order_and_what_fails_is_said() {
     everywhere(3, "frontends::calls_are_carried_out_in_order_and_what_fails_is_said", |rank| {
         let (ids, space) = (rank.ids(), rank.space());
         let mut rpc = Rpc::new(setup(rank, &space), Tag(1), &rank.group()).unwrap();
-        let deadline = || Instant::now() + Duration::from_secs(60);
+        let deadline = || Instant::now() + Duration::from_mins(1);
         let topology = rank.topology.query().unwrap();
         let all = rpc.gather(&topology).unwrap();
         assert_eq!(all.keys().copied().collect::<Vec<_>>(), rank.group());

@@ -47,7 +47,7 @@ fn only_the_root_finalizes_and_nobody_terminates_itself() {
             let other = rank.ids()[1];
             let mut watch = rank.instances.watch();
             rank.instances.finalize().unwrap();
-            let next = || watch.next(std::time::Instant::now() + std::time::Duration::from_secs(60)).unwrap();
+            let next = || watch.next(std::time::Instant::now() + std::time::Duration::from_mins(1)).unwrap();
             let states: Vec<_> = std::iter::repeat_with(next).take(2).collect();
             let event = |state| Event { id: other, state };
             assert_eq!(states, [event(InstanceState::Leaving), event(InstanceState::Gone)]);

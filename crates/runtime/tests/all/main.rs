@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod capabilities;
 mod communication;
 mod compute;
 mod frontends;
 mod instances;
 mod memory;
+mod misuses;
+mod programs;
 mod ranks;
 mod tasks;

@@ -64,7 +64,7 @@ impl Rank {
 
 /// Waits, but not for ever.
 pub fn soon<T>(mut wait: Wait<T>) -> Result<T, Error> {
-    wait.block(Instant::now() + Duration::from_secs(60))
+    wait.block(Instant::now() + Duration::from_mins(1))
 }
 
 /// Runs `body` as `count` Instances on every back-end that has several. `name` is the test's own path.

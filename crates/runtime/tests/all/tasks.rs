@@ -8,7 +8,11 @@ use std::sync::{
 use runtime::{
     ComputeManager, ExecutionUnit, TopologyManager,
     backends::{Coroutines, Futures, Threads, host::HostTopology},
-    frontends::tasking::{Scope, Task, TaskCondvar, TaskEvent, TaskMutex, Tasking},
+    frontends::tasking::{
+        Scope, Task, TaskCondvar,
+        TaskEvent::{self, Execute, Finish, Suspend, Sync},
+        TaskMutex, Tasking,
+    },
     hicr::ComputeResource,
 };
 
@@ -109,7 +113,6 @@ fn callbacks_tell_what_happens_to_a_task_in_order() {
         let task = tasking.task("watched", Some(0), Some(callback), work).unwrap();
         tasking.spawn(&task).unwrap();
         run(&tasking);
-        use TaskEvent::{Execute, Finish, Suspend, Sync};
         assert_eq!(*seen.lock().unwrap(), [Execute, Suspend, Sync, Execute, Finish]);
     });
 }
@@ -175,7 +178,13 @@ fn a_task_runs_on_the_worker_that_it_is_bound_to() {
         for worker in [0, 2, 2, 1, 2] {
             let name = format!("on {worker}");
             tasking
-                .spawn(&tasking.task(&name, Some(worker), None, |scope| scope.yield_now()).unwrap())
+                .spawn(
+                    &tasking
+                        .task(&name, Some(worker), None, |scope: &mut Scope<'_>| {
+                            scope.yield_now();
+                        })
+                        .unwrap(),
+                )
                 .unwrap();
         }
         assert!(tasking.task("nowhere", Some(3), None, |_| ()).is_err());

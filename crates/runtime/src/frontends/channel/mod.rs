@@ -310,8 +310,6 @@ impl Consumer<'_> {
 
     /// Waits until something may be there.
     pub fn until_some(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        /// How often it looks before it sleeps.
-        const LOOKS: usize = 4_000;
         let seen = self.bell_count();
         for _ in 0..LOOKS {
             if self.depth() > 0 {
@@ -374,6 +372,9 @@ impl Consumer<'_> {
         self.lost.pop().map_or(Ok(()), |id| Err(Error::PeerLost(id)))
     }
 }
+
+/// How often a consumer looks before it sleeps.
+const LOOKS: usize = 4_000;
 
 /// A copy of size 0, which says something by being counted.
 fn ring_bell(

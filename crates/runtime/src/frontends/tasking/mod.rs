@@ -11,4 +11,4 @@ mod workers;
 pub use sync::{TaskCondvar, TaskMutex};
 pub use task::{Callback, Scope, Task, TaskEvent};
 pub use trace::Trace;
-pub use workers::{Blocked, Pull, Tasking};
+pub use workers::{Blocked, Pull, Spawner, Tasking};

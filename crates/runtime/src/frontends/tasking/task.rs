@@ -129,8 +129,8 @@ impl Task {
     }
 
     /// Of an execution of another kind, such as an asynchronous function's or a kernel's.
-    pub(super) fn of_state(shared: &Arc<Shared>, name: &str, state: ExecutionState) -> Self {
-        let task = Self::of(shared, name.into(), None, None, state, &std::sync::OnceLock::new());
+    pub(super) fn of_state(shared: &Arc<Shared>, name: Arc<str>, state: ExecutionState) -> Self {
+        let task = Self::of(shared, name, None, None, state, &std::sync::OnceLock::new());
         task.0.outside.store(true, SeqCst);
         task
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Instant,
@@ -228,14 +228,12 @@ impl Shared {
     /// It goes on when its future is woken.
     fn until_woken(self: &Arc<Self>, task: &Task) {
         task.0.waits.fetch_add(1, SeqCst);
-        let woken = AtomicBool::new(false);
-        let (shared, woke) = (Arc::downgrade(self), Arc::downgrade(&task.0));
+        // The callback alone has the task until then, and gives it away once: a waker may be called again and again.
+        let (shared, waiting) = (Arc::downgrade(self), Mutex::new(Some(task.clone())));
         task.0.state.core().on_wake(Arc::new(move || {
-            // Only once: a waker may be called again and again.
-            if let (false, Some(shared), Some(core)) =
-                (woken.swap(true, SeqCst), shared.upgrade(), woke.upgrade())
-            {
-                shared.release(&Task(core));
+            let woken = lock(&waiting).take();
+            if let (Some(task), Some(shared)) = (woken, shared.upgrade()) {
+                shared.release(&task);
             }
         }));
     }
@@ -257,6 +255,26 @@ impl Shared {
     /// A task that was kept is ready.
     fn forget(&self, core: &Arc<Core>) {
         lock(&self.waiting).remove(&Arc::as_ptr(core).addr());
+    }
+}
+
+/// Makes tasks from anywhere.
+#[derive(Clone)]
+pub struct Spawner(Weak<Shared>);
+
+impl Spawner {
+    /// A new task of any function that the tasks' manager takes, which may begin at once.
+    pub fn spawn(
+        &self,
+        name: &Arc<str>,
+        unit: &ExecutionUnit,
+        argument: crate::Value,
+    ) -> Result<Task, Error> {
+        let shared = self.0.upgrade().ok_or_else(|| Error::Gone("the workers".into()))?;
+        let state = shared.tasks.create_execution_state(unit, argument)?;
+        let task = Task::of_state(&shared, Arc::clone(name), state);
+        shared.spawn(&task, None)?;
+        Ok(task)
     }
 }
 
@@ -344,7 +362,12 @@ impl Tasking {
     /// A task of an asynchronous function, or of any that the tasks' manager takes.
     pub fn task_of(&self, name: &str, unit: &ExecutionUnit, argument: crate::Value) -> Result<Task, Error> {
         let state = self.shared.tasks.create_execution_state(unit, argument)?;
-        Ok(Task::of_state(&self.shared, name, state))
+        Ok(Task::of_state(&self.shared, name.into(), state))
+    }
+
+    /// What makes tasks from within tasks that are futures, which have no scope.
+    pub fn spawner(&self) -> Spawner {
+        Spawner(Arc::downgrade(&self.shared))
     }
 
     /// Has a task begin when what it depends on is finished.

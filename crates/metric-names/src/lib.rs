@@ -1,8 +1,25 @@
-//! The names of metrics, which are an interface like the kinds and their labels: how a program registers its own.
+//! The names of metrics, which are an interface like the kinds and their labels.
 //!
-//! Each program has one list, made by [`metric_names!`](crate::metric_names), and exposes nothing that is not in it.
-//! Its tests hold the list to Prometheus' conventions ([`broken_conventions`]) and write it into the documentation
-//! ([`documented`]).
+//! Each program has one list and exposes nothing that is not in it: [`operator`], [`agent`], and [`application`] for what
+//! applications are asked for. A new series is one line in its list. The tests hold the lists to Prometheus' conventions
+//! and write them into `docs/metrics.md`, from which dashboards and alerts are checked.
+
+/// Makes constants and the list of all of them, so that none is left out of the list.
+macro_rules! metric_names {
+    ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(
+            #[doc = concat!("`", $name, "`.")]
+            pub static $constant: $crate::Name =
+                $crate::Name::new($name, $crate::Kind::$kind, &[$($label),*], $help);
+        )*
+        $(#[$doc])*
+        pub static $list: &[&$crate::Name] = &[$(&$constant),*];
+    };
+}
+
+pub mod agent;
+pub mod application;
+pub mod operator;
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -72,21 +89,6 @@ impl Name {
     pub fn help(&self) -> &'static str {
         self.help
     }
-}
-
-/// Makes constants and the list of all of them, so that none is left out of the list.
-#[macro_export]
-macro_rules! metric_names {
-    ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(
-            #[doc = concat!("`", $name, "`.")]
-            pub static $constant: $crate::metrics::Name =
-                $crate::metrics::Name::new($name, $crate::metrics::Kind::$kind, &[$($label),*], $help);
-        )*
-        $(#[$doc])*
-        #[cfg_attr(not(test), expect(dead_code, reason = "read by tests, of which one writes docs/metrics.md"))]
-        pub static $list: &[&$crate::metrics::Name] = &[$(&$constant),*];
-    };
 }
 
 /// Where names that begin with `prefix` break Prometheus' conventions, one sentence each.

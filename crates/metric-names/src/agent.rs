@@ -1,10 +1,7 @@
-//! Every metric that Cairn's agents expose, and those that applications are asked for: names are an interface.
+//! What the node agents expose.
 //!
-//! A series is made through a name of this file, so nothing is exposed that is not here. `docs/metrics.md` has
-//! these tables; a test keeps it so. Units are Prometheus' base units and end the name. Labels are few: what is known
-//! of a device and does not change is in `cairn_device_info`, to be joined by `node` and `device`.
-
-use crds::metric_names;
+//! Units are Prometheus' base units and end the name. Labels are few: what is known of a device and does not change is
+//! in `cairn_device_info`, to be joined by `node` and `device`.
 
 metric_names! {
     /// What an agent exposes.
@@ -47,22 +44,3 @@ metric_names! {
     POD_LLC_MISSES = Counter "cairn_pod_cpu_llc_misses_total" ["node", "namespace", "pod"] "Its misses of the last cache.";
     POD_SCALING = Gauge "cairn_pod_perf_scaling_ratio" ["node", "namespace", "pod"] "The least share of an interval in which its hardware counters counted; the rest is extrapolated.";
 }
-
-/// The contract with applications, which `docs/metrics.md` explains. Agents do not expose it, nor do they read it.
-#[cfg(test)]
-pub mod application {
-    use crds::metric_names;
-
-    metric_names! {
-        /// What applications are asked to expose.
-        APPLICATION:
-        CHANNEL_MESSAGES = Counter "actor_channel_messages_total" ["actor", "peer"] "Messages that the actor sent to the peer.";
-        CHANNEL_BYTES = Counter "actor_channel_bytes_total" ["actor", "peer"] "Bytes of these messages.";
-        CHANNEL_ROLLBACKS = Counter "actor_channel_rollbacks_total" ["actor", "peer"] "Rollbacks of the actor that a message of the peer caused.";
-        CHANNEL_NULL_MESSAGES = Counter "actor_channel_null_messages_total" ["actor", "peer"] "Null messages, which carry nothing but time, that the actor sent to the peer.";
-        CHANNEL_IDLE = Counter "actor_channel_idle_seconds_total" ["actor", "peer"] "Time in which the actor could do nothing because the peer had not progressed.";
-    }
-}
-
-#[cfg(test)]
-mod tests;
