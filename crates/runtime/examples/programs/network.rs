@@ -36,6 +36,7 @@ impl Network {
 }
 
 /// A layer, for a batch of inputs in a row.
+#[inline(never)]
 pub fn dense(weights: &[f32], inputs: &[f32], (from, to): (usize, usize), relu: bool) -> Vec<f32> {
     let mut outputs = Vec::with_capacity(inputs.len() / from * to);
     for input in inputs.chunks_exact(from) {

@@ -8,8 +8,8 @@ use std::{
 
 use rustix::{io::Errno, thread::futex};
 
-/// How often a wait looks before it sleeps: some ten microseconds, in which a peer that is running answers.
-const LOOKS: u32 = 2_000;
+/// How often a wait looks before it sleeps: some microseconds, in which a peer that is running answers.
+const LOOKS: u32 = 100;
 
 /// The counters of a slot, and what waits for them. All of it is atomic, so that a peer may write what it likes:
 /// a wrong number makes waits wrong, never memory.

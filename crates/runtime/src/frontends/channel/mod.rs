@@ -93,6 +93,8 @@ pub struct Consumer<'a> {
     bell: Option<LocalSlot>,
     /// How many copies earlier waits took.
     fenced: u64,
+    /// How often it looks before it sleeps: less when looking was of no use, as when the producer shares its processor.
+    looks: usize,
     /// Who is lost, of those whose rings may still hold something.
     lost: Vec<InstanceId>,
 }
@@ -153,7 +155,14 @@ pub fn open<'a>(
             Rings::Own(rings, 0)
         };
         let bell = (!shared && producers.len() > 1).then_some(bell);
-        Some(Consumer { communication: setup.communication, rings, bell, fenced: 0, lost: Vec::new() })
+        Some(Consumer {
+            communication: setup.communication,
+            rings,
+            bell,
+            fenced: 0,
+            looks: LOOKS,
+            lost: Vec::new(),
+        })
     } else {
         None
     };
@@ -311,12 +320,14 @@ impl Consumer<'_> {
     /// Waits until something may be there.
     pub fn until_some(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let seen = self.bell_count();
-        for _ in 0..LOOKS {
+        for _ in 0..self.looks {
             if self.depth() > 0 {
+                self.looks = (self.looks * 2).min(LOOKS);
                 return Ok(());
             }
             std::hint::spin_loop();
         }
+        self.looks = (self.looks / 2).max(LEAST_LOOKS);
         let more = (seen + 1).saturating_sub(self.fenced);
         let slot = match (&self.bell, &self.rings) {
             (Some(bell), _) => bell,
@@ -373,8 +384,9 @@ impl Consumer<'_> {
     }
 }
 
-/// How often a consumer looks before it sleeps.
+/// How often a consumer looks before it sleeps, at most and at least.
 const LOOKS: usize = 4_000;
+const LEAST_LOOKS: usize = 16;
 
 /// A copy of size 0, which says something by being counted.
 fn ring_bell(
