@@ -1,0 +1,100 @@
+//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH]` inside a process, `cairn-run -n N jacobi …` between several.
+//!
+//! A worker for each processing unit that the Instance has. Beside it, inside a process, the same threads copying a grid
+//! as often, and what a program without the runtime takes.
+
+#![allow(clippy::cast_precision_loss, reason = "points and seconds are small")]
+
+#[path = "programs/jacobi.rs"]
+mod jacobi;
+
+use std::{sync::Arc, time::Instant};
+
+use jacobi::{Managers, Problem, solve};
+use runtime::{
+    Error, InstanceManager, MemoryManager, SeveralMemories, TopologyManager,
+    backends::{Threads, host, processes},
+    hicr::Topology,
+};
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
+    let edge = arguments.next().unwrap_or(128);
+    let iterations = arguments.next().unwrap_or(20);
+    let problem = Problem { edge, iterations, reach: arguments.next().unwrap_or(1) };
+    if processes::launched() {
+        let it = processes::join()?;
+        let topology = it.topology.query()?;
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+    } else {
+        let it = host::alone()?;
+        let topology = it.topology.query()?;
+        copies(problem, units(&topology).len());
+        let begin = Instant::now();
+        std::hint::black_box(problem.sequential());
+        report("sequential, without the runtime", problem, begin.elapsed().as_secs_f64());
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+    }
+}
+
+fn units(topology: &Topology) -> Vec<runtime::hicr::ComputeResource> {
+    topology.devices.iter().flat_map(|device| device.compute_resources.clone()).collect()
+}
+
+fn run(
+    instances: &dyn InstanceManager,
+    memory: Arc<dyn MemoryManager>,
+    communication: Arc<dyn runtime::CommunicationManager>,
+    topology: &Topology,
+    problem: Problem,
+) -> Result<(), Error> {
+    let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
+    let space = spaces.clone().find(|space| SeveralMemories(vec![&*memory]).claims(space));
+    let space = space.ok_or_else(|| Error::misuse("solve", "there is no memory space"))?.clone();
+    let me = instances.current().id();
+    let mut group: Vec<_> = instances.instances().iter().map(runtime::Instance::id).collect();
+    group.sort_unstable();
+    let resources = units(topology);
+    let managers = Managers { memory, communication, compute: Arc::new(Threads::new()), space, me };
+    let begin = Instant::now();
+    let planes = solve(&managers, problem, &group, &resources, 1)?;
+    let time = begin.elapsed().as_secs_f64();
+    if me == group[0] {
+        let sum: f64 = planes.iter().sum();
+        let what = format!("{} Instances of {} workers (sum here {sum:e})", group.len(), resources.len());
+        report(&what, problem, time);
+    }
+    Ok(())
+}
+
+fn report(what: &str, problem: Problem, seconds: f64) {
+    let inner = problem.edge - 2 * problem.reach;
+    let updates = (inner.pow(3) * problem.iterations) as f64;
+    let operations = problem.points() as f64;
+    println!(
+        "{what}: {seconds:.3} s, {:.3} G points/s, {:.2} GFlop/s ({operations} a point)",
+        updates / seconds / 1e9,
+        updates * operations / seconds / 1e9
+    );
+}
+
+/// The same threads copying their parts of a grid, as often.
+fn copies(problem: Problem, workers: usize) {
+    let points = problem.edge.pow(3) / workers;
+    let mut grids: Vec<_> = (0..workers).map(|_| [vec![1.0_f64; points], vec![2.0_f64; points]]).collect();
+    let begin = Instant::now();
+    std::thread::scope(|threads| {
+        for grids in &mut grids {
+            threads.spawn(|| {
+                for _ in 0..problem.iterations {
+                    let [one, two] = grids;
+                    std::hint::black_box(&mut *two).copy_from_slice(one);
+                    grids.swap(0, 1);
+                }
+            });
+        }
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    let updates = (points * workers * problem.iterations) as f64;
+    println!("{workers} threads copying the grid: {seconds:.3} s, {:.3} G points/s", updates / seconds / 1e9);
+}

@@ -1,0 +1,133 @@
+//! Ping-pong: `ping_pong [LARGEST] [ROUNDS]` inside a process, `cairn-run -n 2 ping_pong …` between two.
+//!
+//! From 1 byte to LARGEST by powers of two. For each size: the best and the median round trip of ROUNDS (10), the
+//! goodput of the best, and beside it that of as many plain copies by hand; at 1 byte, inside the process, also `rtrb`.
+
+#![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
+
+#[path = "programs/ping_pong.rs"]
+mod ping_pong;
+
+use std::{hint::black_box, time::Instant};
+
+use runtime::{
+    CommunicationManager, Error, InstanceId, InstanceManager, MemoryManager, TopologyManager,
+    backends::{host, processes},
+    frontends::channel::Setup,
+};
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
+    let largest = arguments.next().unwrap_or(1 << 20);
+    let rounds = arguments.next().unwrap_or(10);
+    if processes::launched() {
+        let it = processes::join()?;
+        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+    } else {
+        let it = host::alone()?;
+        by_rtrb();
+        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+    }
+}
+
+fn play(
+    instances: &dyn InstanceManager,
+    topology: &dyn TopologyManager,
+    memory: &dyn MemoryManager,
+    communication: &dyn CommunicationManager,
+    largest: usize,
+    rounds: usize,
+) -> Result<(), Error> {
+    let me = instances.current().id();
+    let root = instances.root_id();
+    let other = instances.instances().iter().map(runtime::Instance::id).find(|id| *id != root);
+    let pair: [InstanceId; 2] = [root, other.unwrap_or(root)];
+    let topology = topology.query()?;
+    let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
+    let space = spaces.clone().find(|space| memory.claims(space));
+    let space = space.ok_or_else(|| Error::misuse("play", "there is no memory space"))?;
+    let setup = Setup { memory, communication, space, me };
+    if me == root {
+        println!(
+            "{:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>7}",
+            "bytes", "best us", "median us", "deviation", "best GB/s", "by hand", "ratio"
+        );
+    }
+    for power in 0..=largest.ilog2() {
+        let size = 1_usize << power;
+        // Small ones are repeated so often that there is something to measure.
+        let rounds = if size <= 4096 { rounds * 1000 } else { rounds };
+        let [first, second] = ping_pong::sides(setup, u64::from(power) * 2 + 1, pair, size)?;
+        let times = std::thread::scope(|threads| -> Result<_, Error> {
+            let echo = second.map(|mut second| threads.spawn(move || second.pong(rounds)));
+            let times = first.map(|mut first| first.ping(rounds)).transpose()?;
+            if let Some(echo) = echo {
+                echo.join().map_err(|_| Error::misuse("play", "the second side panicked"))??;
+            }
+            Ok(times)
+        })?;
+        let Some(times) = times else { continue };
+        let mut seconds: Vec<f64> = times.iter().map(std::time::Duration::as_secs_f64).collect();
+        seconds.sort_by(f64::total_cmp);
+        let (median, mean) = (seconds[seconds.len() / 2], seconds.iter().sum::<f64>() / seconds.len() as f64);
+        let deviation =
+            (seconds.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / seconds.len() as f64).sqrt();
+        let goodput = 2.0 * size as f64 / seconds[0] / 1e9;
+        let hand = if size >= 1 << 16 { by_hand(size) } else { f64::NAN };
+        println!(
+            "{size:12} {:12.3} {:12.3} {:12.3} {goodput:10.4} {hand:10.4} {:7.3}",
+            seconds[0] * 1e6,
+            median * 1e6,
+            deviation * 1e6,
+            goodput / hand
+        );
+    }
+    Ok(())
+}
+
+/// Goodput of as many plain copies as a round trip makes, there and back: slot to ring, ring to buffer, buffer to slot
+/// at the echo, and the first two again.
+fn by_hand(size: usize) -> f64 {
+    let mut places =
+        [vec![1_u8; size], vec![2_u8; size], vec![3_u8; size], vec![4_u8; size], vec![5_u8; size]];
+    let mut least = f64::MAX;
+    for _ in 0..10 {
+        let begin = Instant::now();
+        for at in 0..5 {
+            let [from, to] = places.get_disjoint_mut([at, (at + 1) % 5]).expect("they are two");
+            black_box(to).copy_from_slice(black_box(from));
+        }
+        least = least.min(begin.elapsed().as_secs_f64());
+    }
+    2.0 * size as f64 / least / 1e9
+}
+
+fn by_rtrb() {
+    const ROUNDS: usize = 10_000;
+    let (mut there, mut end) = rtrb::RingBuffer::<u8>::new(1);
+    let (mut back, mut home) = rtrb::RingBuffer::<u8>::new(1);
+    let echo = std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            let byte = loop {
+                if let Ok(byte) = end.pop() {
+                    break byte;
+                }
+                std::hint::spin_loop();
+            };
+            while back.push(byte).is_err() {}
+        }
+    });
+    let mut times: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let begin = Instant::now();
+            while there.push(7).is_err() {}
+            while home.pop().is_err() {
+                std::hint::spin_loop();
+            }
+            begin.elapsed().as_secs_f64()
+        })
+        .collect();
+    let _ = echo.join();
+    times.sort_by(f64::total_cmp);
+    println!("rtrb, 1 byte: best {:.3} us, median {:.3} us", times[0] * 1e6, times[ROUNDS / 2] * 1e6);
+}

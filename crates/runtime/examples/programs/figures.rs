@@ -1,0 +1,99 @@
+//! The paper's programs, on the traits alone (hicr.txt, Figs. 5 to 7), and two more of upstream's.
+
+use runtime::{
+    CommunicationManager, ComputeManager, Error, ExecutionState, ExecutionUnit, Instance, InstanceManager,
+    LocalSlot, Memcpy, MemoryManager, Refused, TopologyManager, Value, hicr::Topology,
+};
+
+/// Fig. 5: copies a message to all memory spaces that there are, and waits until it is there.
+pub fn broadcast(
+    topology: &dyn TopologyManager,
+    memory: &dyn MemoryManager,
+    communication: &dyn CommunicationManager,
+    message: &LocalSlot,
+) -> Result<Vec<LocalSlot>, Error> {
+    let mut copies = Vec::new();
+    for device in &topology.query()?.devices {
+        for space in &device.memory_spaces {
+            let copy = memory.allocate(space, message.size())?;
+            communication.memcpy(&copy, 0, message, 0, message.size())?;
+            copies.push(copy);
+        }
+    }
+    for copy in &copies {
+        communication.fence(copy.into(), 0, 1)?.done()?;
+    }
+    Ok(copies)
+}
+
+/// Fig. 6: runs a function on all compute resources at once, each with an argument of its own.
+pub fn everywhere(
+    topology: &dyn TopologyManager,
+    compute: &dyn ComputeManager,
+    unit: &ExecutionUnit,
+    mut argument: impl FnMut(usize) -> Value,
+) -> Result<Vec<ExecutionState>, Error> {
+    let mut running = Vec::new();
+    for device in &topology.query()?.devices {
+        for resource in &device.compute_resources {
+            let processing = compute.create_processing_unit(resource)?;
+            let state = compute.create_execution_state(unit, argument(running.len()))?;
+            compute.initialize(&processing)?;
+            compute.start(&processing, &state)?;
+            running.push((processing, state));
+        }
+    }
+    for (_, state) in &running {
+        compute.wait(state).done()?;
+    }
+    let mut states = Vec::new();
+    for (processing, state) in running {
+        // Its state is over; the unit is Ready a moment later.
+        while let Err(Error::State { .. }) = compute.finalize(&processing) {
+            std::thread::yield_now();
+        }
+        states.push(state);
+    }
+    Ok(states)
+}
+
+/// Fig. 7: makes sure that there are as many Instances as are desired; for the root alone.
+pub fn ensure(
+    instances: &dyn InstanceManager,
+    desired: usize,
+    needs: &Topology,
+) -> Vec<Result<Instance, Refused>> {
+    if !instances.current().is_root() {
+        return Vec::new();
+    }
+    let missing = desired.saturating_sub(instances.instances().len());
+    let template = instances.create_template(needs, serde_json::Value::Null);
+    instances.create_instances(missing, &template)
+}
+
+/// A telephone game: the message goes from each memory space to the next, and what the last one has is returned.
+pub fn telephone(
+    topology: &dyn TopologyManager,
+    memory: &dyn MemoryManager,
+    communication: &dyn CommunicationManager,
+    message: &[u8],
+) -> Result<Vec<u8>, Error> {
+    let mut last: Option<LocalSlot> = None;
+    for device in &topology.query()?.devices {
+        for space in &device.memory_spaces {
+            // Three in each space, so that there is something to pass on where there is only one.
+            for _ in 0..3 {
+                let next = memory.allocate(space, message.len())?;
+                match &last {
+                    None => next.write(0, message)?,
+                    Some(last) => {
+                        communication.memcpy(&next, 0, last, 0, message.len())?;
+                        communication.fence((&next).into(), 0, 1)?.done()?;
+                    }
+                }
+                last = Some(next);
+            }
+        }
+    }
+    last.map_or(Ok(Vec::new()), |last| last.read_values(0, message.len()))
+}

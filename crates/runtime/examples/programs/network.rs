@@ -1,0 +1,153 @@
+//! The network of the inference test (hicr.txt 5.2), for digits of 8 × 8 points:
+//! 64 → 128 → (64 → 32 ‖ 32, added) → 10, with `ReLU` between; 23,114 weights.
+
+use runtime::{ComputeManager, Error, ExecutionUnit, hicr::ComputeResource};
+
+/// The layers: inputs and outputs of each.
+pub const LAYERS: [(usize, usize); 5] = [(64, 128), (128, 64), (64, 32), (128, 32), (32, 10)];
+/// How many weights there are, biases among them.
+pub const WEIGHTS: usize = 23_114;
+/// Points of an image.
+pub const POINTS: usize = 64;
+
+/// The weights of each layer: for each output its bias, then one for each input.
+#[derive(Clone)]
+pub struct Network(pub Vec<Vec<f32>>);
+
+impl Network {
+    /// Of all weights in a row, 32-bit little-endian.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (all, rest) = bytes.as_chunks::<4>();
+        if all.len() != WEIGHTS || !rest.is_empty() {
+            return None;
+        }
+        let mut all = all.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        Some(Self(LAYERS.iter().map(|(from, to)| all.by_ref().take((from + 1) * to).collect()).collect()))
+    }
+
+    /// Plain code, without the runtime: the ten scores of each image.
+    pub fn plain(&self, images: &[f32]) -> Vec<f32> {
+        let hidden = dense(&self.0[0], images, LAYERS[0], true);
+        let long = dense(&self.0[1], &hidden, LAYERS[1], true);
+        let long = dense(&self.0[2], &long, LAYERS[2], false);
+        let short = dense(&self.0[3], &hidden, LAYERS[3], false);
+        dense(&self.0[4], &added(&long, &short), LAYERS[4], false)
+    }
+}
+
+/// A layer, for a batch of inputs in a row.
+#[inline(never)]
+pub fn dense(weights: &[f32], inputs: &[f32], (from, to): (usize, usize), relu: bool) -> Vec<f32> {
+    let mut outputs = Vec::with_capacity(inputs.len() / from * to);
+    for input in inputs.chunks_exact(from) {
+        for row in weights.chunks_exact(from + 1) {
+            // Eight sums beside each other, which the compiler makes one instruction of.
+            let mut sums = [0.0_f32; 8];
+            for (weights, inputs) in row[1..].chunks_exact(8).zip(input.chunks_exact(8)) {
+                for lane in 0..8 {
+                    sums[lane] += weights[lane] * inputs[lane];
+                }
+            }
+            let sum = row[0] + sums.iter().sum::<f32>();
+            outputs.push(if relu { sum.max(0.0) } else { sum });
+        }
+    }
+    outputs
+}
+
+/// The two branches, added, with `ReLU`.
+pub fn added(one: &[f32], other: &[f32]) -> Vec<f32> {
+    one.iter().zip(other).map(|(one, other)| (one + other).max(0.0)).collect()
+}
+
+/// The digit of the highest score of each image.
+pub fn digits(scores: &[f32]) -> Vec<u8> {
+    let best = |scores: &[f32]| {
+        (0..10_u8).max_by(|a, b| scores[usize::from(*a)].total_cmp(&scores[usize::from(*b)]))
+    };
+    scores.chunks_exact(10).filter_map(best).collect()
+}
+
+/// Images and their digits, from lines of 64 points `0` to `g` and the digit.
+pub fn images(text: &str) -> (Vec<f32>, Vec<u8>) {
+    let mut points = Vec::new();
+    let mut digits = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let bytes = line.as_bytes();
+        points.extend(bytes[..POINTS].iter().map(|point| {
+            let value = if point.is_ascii_digit() { point - b'0' } else { point - b'a' + 10 };
+            f32::from(value) / 16.0
+        }));
+        digits.push(bytes[POINTS + 1] - b'0');
+    }
+    (points, digits)
+}
+
+/// Which images are held out from training, of `count`: one in five, drawn by a seed.
+pub fn held_out(count: usize) -> Vec<bool> {
+    // A linear congruential generator, so that the split is the same with any library.
+    let mut state = 20_260_101_u64;
+    let mut order: Vec<usize> = (0..count).collect();
+    for left in (1..count).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(left, usize::try_from((state >> 33) % (left as u64 + 1)).unwrap_or(0));
+    }
+    let mut out = vec![false; count];
+    order[..count / 5].iter().for_each(|index| out[*index] = true);
+    out
+}
+
+/// What a layer's execution is handed: which layer, its inputs, and the other branch where there is one.
+type Layer = (std::sync::Arc<Network>, usize, Vec<f32>, Vec<f32>);
+
+/// Infers through the compute manager alone: each layer is an execution state of one unit, and the two branches are
+/// executed beside each other where there are two units.
+pub fn infer(
+    compute: &dyn ComputeManager,
+    resources: &[ComputeResource],
+    network: &Network,
+    images: &[f32],
+    batch: usize,
+) -> Result<Vec<f32>, Error> {
+    let network = std::sync::Arc::new(network.clone());
+    let unit = ExecutionUnit::function(|_, (network, layer, inputs, other): Layer| {
+        let inputs = if other.is_empty() { inputs } else { added(&inputs, &other) };
+        dense(&network.0[layer], &inputs, LAYERS[layer], layer < 2)
+    })
+    .named("dense");
+    let mut units = Vec::new();
+    for resource in resources {
+        let processing = compute.create_processing_unit(resource)?;
+        compute.initialize(&processing)?;
+        units.push(processing);
+    }
+    let start = |unit_number: usize, layer: usize, inputs: Vec<f32>, other: Vec<f32>| {
+        let processing = &units[unit_number % units.len()];
+        let argument = Box::new((std::sync::Arc::clone(&network), layer, inputs, other));
+        let state = compute.create_execution_state(&unit, argument)?;
+        // A unit whose state is over is Ready a moment later.
+        loop {
+            match compute.start(processing, &state) {
+                Err(Error::State { .. }) => std::thread::yield_now(),
+                started => return started.map(|()| state),
+            }
+        }
+    };
+    let end = |state: runtime::ExecutionState| {
+        compute.wait(&state).done()?;
+        state.take::<Vec<f32>>()
+    };
+    let mut scores = Vec::new();
+    for images in images.chunks(batch * POINTS) {
+        let hidden = end(start(0, 0, images.to_vec(), Vec::new())?)?;
+        let short = if units.len() > 1 { Some(start(1, 3, hidden.clone(), Vec::new())?) } else { None };
+        let long = end(start(0, 1, hidden.clone(), Vec::new())?)?;
+        let long = end(start(0, 2, long, Vec::new())?)?;
+        let short = end(match short {
+            Some(short) => short,
+            None => start(0, 3, hidden, Vec::new())?,
+        })?;
+        scores.extend(end(start(0, 4, long, short)?)?);
+    }
+    Ok(scores)
+}

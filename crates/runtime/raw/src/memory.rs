@@ -1,0 +1,298 @@
+//! Pieces of memory with their headers: allocated, shared between processes, or handed over by the program.
+
+use std::{
+    any::Any,
+    fmt,
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::{copy, header::Header};
+
+/// Data of which every pattern of bytes is a value, so that a peer may write any.
+pub trait Plain: bytemuck::Pod + Send + Sync {}
+impl<T: bytemuck::Pod + Send + Sync> Plain for T {}
+
+/// How far the header of a shared segment reaches; the bytes begin on a page of their own.
+const HEADER: usize = 4096;
+
+/// What a copy asked for does not lie within the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfBounds {
+    /// Where the copy begins.
+    pub offset: usize,
+    /// How many bytes it has.
+    pub length: usize,
+    /// How many bytes there are.
+    pub size: usize,
+}
+
+/// A piece of memory and its header.
+///
+/// It is read and written by copy, as if by relaxed atomics, by any number of threads and processes. Only who holds it
+/// alone, and never gave its file to anybody, can borrow its bytes.
+pub struct Memory {
+    data: *mut u8,
+    size: usize,
+    header: *const Header,
+    /// The file of a shared segment.
+    file: Option<File>,
+    /// Whether another process may have mapped the file.
+    given: AtomicBool,
+    owner: Owner,
+}
+
+/// What keeps the bytes where they are. Moving any of these moves no byte.
+#[expect(dead_code, reason = "most of it is held only to be dropped")]
+enum Owner {
+    /// Pages of our own.
+    Pages { pages: MmapMut, kept: Box<Header> },
+    /// Pages that other processes may map.
+    Segment { whole: MmapRaw },
+    /// The program's own buffer, whatever its type.
+    Buffer { buffer: Box<dyn Any + Send>, kept: Box<Header> },
+}
+
+// SAFETY: the bytes and the header stay where they are for as long as `owner` lives, which is as long as this does.
+// Through `&Memory` both are only reached by atomics or by `copy`, which is as if by atomics; through `&mut Memory`,
+// which nobody else holds, by ordinary accesses, and never once `given` says that another process may have them.
+unsafe impl Send for Memory {}
+// SAFETY: see above.
+unsafe impl Sync for Memory {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("size", &self.size)
+            .field("shared", &self.file.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// New memory, zeroed, on pages of its own.
+    pub fn zeroed(size: usize) -> io::Result<Self> {
+        let mut data = MmapOptions::new().len(size.max(1)).map_anon()?;
+        let header = Box::new(Header::new(size));
+        let (data_at, header_at) = (data.as_mut_ptr(), &raw const *header);
+        let owner = Owner::Pages { pages: data, kept: header };
+        Ok(Self { data: data_at, size, header: header_at, file: None, given: AtomicBool::new(false), owner })
+    }
+
+    /// The program's own buffer. [`Memory::into_buffer`] gives it back.
+    pub fn of<T: Plain>(mut buffer: Vec<T>) -> Self {
+        let size = size_of_val(buffer.as_slice());
+        let header = Box::new(Header::new(size));
+        let (data, header_at) = (buffer.as_mut_ptr().cast(), &raw const *header);
+        let owner = Owner::Buffer { buffer: Box::new(buffer), kept: header };
+        Self { data, size, header: header_at, file: None, given: AtomicBool::new(false), owner }
+    }
+
+    /// The buffer that was handed over, if it was one of this type; otherwise the memory as it was.
+    pub fn into_buffer<T: Plain>(self) -> Result<Vec<T>, Self> {
+        let Self { data, size, header, file, given, owner } = self;
+        match owner {
+            Owner::Buffer { buffer, kept } => match buffer.downcast::<Vec<T>>() {
+                Ok(buffer) => Ok(*buffer),
+                Err(buffer) => {
+                    Err(Self { data, size, header, file, given, owner: Owner::Buffer { buffer, kept } })
+                }
+            },
+            owner => Err(Self { data, size, header, file, given, owner }),
+        }
+    }
+
+    /// A new shared segment, zeroed: a file in memory, sealed, so that nobody can cut it short under a reader.
+    pub fn segment(size: usize) -> io::Result<Self> {
+        let file = rustix::fs::memfd_create("cairn-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let whole = size.checked_add(HEADER).ok_or(io::ErrorKind::OutOfMemory)?;
+        rustix::fs::ftruncate(&file, whole as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let memory = Self::map(file.into(), whole)?;
+        memory.header().size.store(size as u64, SeqCst);
+        Ok(memory)
+    }
+
+    /// The segment of another process, from its file: refused when it could be cut short, or is none of ours.
+    pub fn open(file: OwnedFd) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        let whole = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or_default();
+        if !seals.contains(SealFlags::SHRINK) || whole < HEADER {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let memory = Self::map(file.into(), whole)?;
+        if memory.header().size.load(SeqCst) != memory.size as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        memory.given.store(true, SeqCst);
+        Ok(memory)
+    }
+
+    fn map(file: File, whole: usize) -> io::Result<Self> {
+        let all = MmapOptions::new().len(whole).map_raw(&file)?;
+        let base = all.as_mut_ptr();
+        // SAFETY: the mapping has `whole` bytes, which are at least `HEADER`.
+        let data = unsafe { base.add(HEADER) };
+        let size = whole - HEADER;
+        // All zeroes is a header with nothing counted, and a page is aligned for it.
+        #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins on a page")]
+        let header = base.cast::<Header>().cast_const();
+        let owner = Owner::Segment { whole: all };
+        Ok(Self { data, size, header, file: Some(file), given: AtomicBool::new(false), owner })
+    }
+
+    /// How many bytes there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The counters, and what waits for them.
+    pub fn header(&self) -> &Header {
+        // SAFETY: it lives as long as `owner`; it consists of atomics alone, so that others may write it.
+        unsafe { &*self.header }
+    }
+
+    /// The file of a shared segment, to be given to other processes. From now on nobody borrows the bytes.
+    pub fn give(&self) -> Option<BorrowedFd<'_>> {
+        self.given.store(true, SeqCst);
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The bytes, for who holds this memory alone; none once another process may have it.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if *self.given.get_mut() {
+            return None;
+        }
+        // SAFETY: `&mut self`, and no other process has the file: nobody else reaches these bytes. They are
+        // initialised: zeroed pages, or a buffer of plain data, in which every pattern of bytes is a value.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data, self.size) })
+    }
+
+    fn check(&self, offset: usize, length: usize) -> Result<(), OutOfBounds> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(OutOfBounds { offset, length, size: self.size }),
+        }
+    }
+
+    /// Copies from here into `bytes`.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.check(offset, bytes.len())?;
+        // SAFETY: checked; `bytes` is the caller's alone, so it cannot overlap.
+        unsafe { copy::copy(bytes.as_mut_ptr(), self.data.add(offset), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies `bytes` to here.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        self.check(offset, bytes.len())?;
+        // SAFETY: checked; nobody writes `bytes` while they are borrowed, so they are not this memory, which is
+        // lent only by `bytes_mut`, that is while nobody can call this.
+        unsafe { copy::copy(self.data.add(offset), bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Sets `length` bytes to `byte`.
+    pub fn fill(&self, offset: usize, byte: u8, length: usize) -> Result<(), OutOfBounds> {
+        self.check(offset, length)?;
+        // SAFETY: checked.
+        unsafe { copy::fill(self.data.add(offset), byte, length) };
+        Ok(())
+    }
+
+    /// Copies `length` bytes from `source`.
+    ///
+    /// A copy between two places of one memory that overlap is refused with the bounds of this one.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        source: &Self,
+        source_offset: usize,
+        length: usize,
+    ) -> Result<(), OutOfBounds> {
+        self.check(offset, length)?;
+        source.check(source_offset, length)?;
+        let same = self.data == source.data;
+        if same && length > 0 && offset < source_offset + length && source_offset < offset + length {
+            return Err(OutOfBounds { offset, length, size: self.size });
+        }
+        // SAFETY: both checked; two memories do not overlap, except two mappings of one segment, in which every
+        // access is as if by relaxed atomics, so that bytes mix and nothing else happens.
+        unsafe { copy::copy(self.data.add(offset), source.data.add(source_offset), length) };
+        Ok(())
+    }
+
+    pub(crate) fn pages(&self) -> (*mut u8, usize) {
+        (self.data, self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_with_what_was_copied_into_it() {
+        let memory = Memory::of(vec![1_u32, 2, 3]);
+        memory.write(4, &9_u32.to_ne_bytes()).unwrap();
+        let memory = memory.into_buffer::<u64>().unwrap_err();
+        assert_eq!(memory.into_buffer::<u32>().unwrap(), [1, 9, 3]);
+    }
+
+    #[test]
+    fn what_a_peer_writes_into_a_segment_is_seen_and_its_bytes_are_not_lent_any_more() {
+        let mut ours = Memory::segment(100).unwrap();
+        assert_eq!(ours.bytes_mut().unwrap(), [0; 100]);
+        let file = ours.give().unwrap().try_clone_to_owned().unwrap();
+        assert!(ours.bytes_mut().is_none());
+        let theirs = Memory::open(file).unwrap();
+        theirs.write(7, b"hello").unwrap();
+        theirs.header().count_received();
+        let mut bytes = [0; 5];
+        ours.read(7, &mut bytes).unwrap();
+        assert_eq!((&bytes, ours.header().received.load(SeqCst)), (b"hello", 1));
+    }
+
+    #[test]
+    fn a_file_that_could_be_cut_short_is_refused() {
+        let file = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, 8192).unwrap();
+        assert!(Memory::open(file.as_fd().try_clone_to_owned().unwrap()).is_err());
+        // Sealed, but with a header that says something else.
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        assert!(Memory::open(file).is_err());
+    }
+
+    #[test]
+    fn nothing_is_copied_out_of_bounds() {
+        let memory = Memory::zeroed(10).unwrap();
+        let other = Memory::zeroed(20).unwrap();
+        assert_eq!(memory.write(8, b"abc"), Err(OutOfBounds { offset: 8, length: 3, size: 10 }));
+        assert!(memory.read(usize::MAX, &mut [0]).is_err());
+        assert!(memory.copy_from(0, &other, 15, 6).is_err() && memory.copy_from(5, &other, 0, 6).is_err());
+        assert!(memory.copy_from(0, &memory, 3, 4).is_err() && memory.copy_from(0, &memory, 4, 4).is_ok());
+    }
+
+    #[test]
+    fn racing_copies_never_tear_an_aligned_word() {
+        let shared = Memory::zeroed(8 * 1024).unwrap();
+        let patterns = [Memory::of(vec![0_u64; 1024]), Memory::of(vec![u64::MAX; 1024])];
+        std::thread::scope(|threads| {
+            for pattern in &patterns {
+                threads.spawn(|| (0..200).for_each(|_| shared.copy_from(0, pattern, 0, 8 * 1024).unwrap()));
+            }
+            let mut words = vec![0_u64; 1024];
+            for _ in 0..200 {
+                shared.read(0, bytemuck::cast_slice_mut(&mut words)).unwrap();
+                assert!(words.iter().all(|&word| word == 0 || word == u64::MAX));
+            }
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! Compute managers of the processor. They differ in how a function is suspended: on a thread of its own, on a stack
+//! of its own, or as a future.
+
+mod coroutines;
+mod futures;
+mod threads;
+mod unit;
+
+use std::{any::Any, marker::PhantomData, panic::AssertUnwindSafe};
+
+use unit::ThreadUnit;
+
+use crate::{
+    hicr::ComputeResource,
+    model::{
+        Capability, ComputeManager, Context, Error, ExecutionState, ExecutionUnit, Format, ProcessingUnit,
+        Status, Value,
+        compute::{Body, Execution, Function},
+    },
+};
+
+/// How functions are carried out.
+pub trait Engine: Send + Sync + 'static {
+    /// The manager's name.
+    const NAME: &'static str;
+    /// What it says of itself.
+    fn supports(capability: Capability) -> bool;
+    /// Whether it takes functions of this form.
+    fn takes(format: &Format) -> bool;
+    /// An execution that has not begun; none if it does not take this form.
+    fn prepare(format: &Format, arguments: Value) -> Option<Box<dyn Execution>>;
+}
+
+/// A compute manager of the processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Compute<E>(PhantomData<E>);
+
+/// A kernel thread for each unit, pinned, and under `run` one from a pool for each state.
+pub type Threads = Compute<threads::Engine>;
+/// A stack for each state, pooled; resumed by the thread of its first `run`.
+pub type Coroutines = Compute<coroutines::Engine>;
+/// Asynchronous functions.
+pub type Futures = Compute<futures::Engine>;
+
+impl<E> Compute<E> {
+    /// The manager; it keeps nothing.
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// The type of compute resource that these make units of.
+pub const PROCESSING_UNIT: &str = "Processing Unit";
+
+/// A function with its argument, which catches its panics.
+fn body(function: &Function, arguments: Value) -> Body {
+    let function = function.clone();
+    Box::new(move |context: &mut dyn Context| caught(|| function(context, arguments)))
+}
+
+/// What a call returns, or what it said when it panicked.
+pub(crate) fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Error> {
+    std::panic::catch_unwind(AssertUnwindSafe(call))
+        .map_err(|panic| Error::Panicked { what: "the function".into(), message: message(&*panic) })
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").to_owned()
+}
+
+impl<E: Engine> Compute<E> {
+    fn own(unit: &ProcessingUnit) -> Result<&ThreadUnit, Error> {
+        let own = (unit.origin() == E::NAME).then(|| unit.body().as_any().downcast_ref()).flatten();
+        own.ok_or_else(|| Self::foreign("the unit", unit.origin()))
+    }
+
+    fn owns(state: &ExecutionState) -> Result<(), Error> {
+        if state.origin() == E::NAME { Ok(()) } else { Err(Self::foreign("the state", state.origin())) }
+    }
+
+    fn foreign(what: &str, origin: &str) -> Error {
+        Error::misuse(
+            "execute",
+            format!("{what} was made by {origin}, not by {}; ask the manager that made it", E::NAME),
+        )
+    }
+}
+
+impl<E: Engine> ComputeManager for Compute<E> {
+    fn name(&self) -> &'static str {
+        E::NAME
+    }
+
+    fn supports(&self, capability: Capability) -> bool {
+        capability == Capability::Run || E::supports(capability)
+    }
+
+    fn claims(&self, resource: &ComputeResource) -> bool {
+        resource.type_ == PROCESSING_UNIT
+    }
+
+    fn takes(&self, unit: &ExecutionUnit) -> bool {
+        E::takes(unit.format())
+    }
+
+    fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error> {
+        if !self.claims(resource) {
+            let why = format!("{} makes them of a {PROCESSING_UNIT}, not of a {}", E::NAME, resource.type_);
+            return Err(Error::misuse("create a processing unit", why));
+        }
+        let processor = resource.more.get("Logical Processor Id").and_then(serde_json::Value::as_u64);
+        let body = Box::new(ThreadUnit::new(E::NAME, processor));
+        Ok(ProcessingUnit::new(E::NAME, resource.clone(), body))
+    }
+
+    fn create_execution_state(
+        &self,
+        unit: &ExecutionUnit,
+        arguments: Value,
+    ) -> Result<ExecutionState, Error> {
+        unit.check(&arguments)?;
+        let execution = E::prepare(unit.format(), arguments).ok_or_else(|| {
+            let form = match unit.format() {
+                Format::Function(_) => "run ordinary functions",
+                Format::Async(_) => "run asynchronous functions",
+                Format::Kernel(_) => "run kernels",
+            };
+            Error::unsupported(E::NAME, form, "ask a manager that `takes` it")
+        })?;
+        Ok(ExecutionState::new(E::NAME, execution))
+    }
+
+    fn initialize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        Self::own(unit)?.initialize()
+    }
+
+    fn start(&self, unit: &ProcessingUnit, state: &ExecutionState) -> Result<(), Error> {
+        Self::owns(state)?;
+        Self::own(unit)?.start(&state.core)
+    }
+
+    fn run(&self, state: &ExecutionState) -> Result<Status, Error> {
+        Self::owns(state)?;
+        coroutines::home(&state.core)?;
+        state.core.begin(true)?;
+        Ok(state.core.step())
+    }
+
+    fn suspend(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        if !E::supports(Capability::Suspend) {
+            let instead = "an asynchronous function suspends where it awaits";
+            return Err(Error::unsupported(E::NAME, "suspend a unit", instead));
+        }
+        Self::own(unit)?.suspend()
+    }
+
+    fn resume(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        Self::own(unit)?.resume()
+    }
+
+    fn finalize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        Self::own(unit)?.finalize()
+    }
+}

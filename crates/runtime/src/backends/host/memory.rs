@@ -1,0 +1,68 @@
+//! Memory of the processors, by NUMA domain.
+
+use std::sync::Arc;
+
+use raw::Memory;
+
+use super::spaces;
+use crate::{
+    hicr::{MemorySpace, Topology},
+    model::{Bytes, Capability, Error, Ledger, LocalSlot, MemoryManager, Rejected},
+};
+
+/// Allocates and registers memory of the spaces of a topology.
+pub struct Memories {
+    ledger: Arc<Ledger>,
+    /// Whether there is more than one domain to bind to.
+    bind: bool,
+}
+
+const NAME: &str = "host";
+
+impl Memories {
+    /// For the memory spaces of this topology that are the processors'.
+    pub fn new(topology: &Topology) -> Self {
+        let spaces = spaces(topology);
+        Self { bind: spaces.len() > 1, ledger: Ledger::new(spaces) }
+    }
+}
+
+/// Which NUMA domain a space is of.
+fn domain(space: &MemorySpace) -> Option<u32> {
+    space.more.get("NUMA Domain Id")?.as_u64()?.try_into().ok()
+}
+
+impl MemoryManager for Memories {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn supports(&self, capability: Capability) -> bool {
+        matches!(capability, Capability::Register | Capability::BindMemory)
+    }
+
+    fn claims(&self, space: &MemorySpace) -> bool {
+        self.ledger.holds(space)
+    }
+
+    fn allocate(&self, space: &MemorySpace, size: usize) -> Result<LocalSlot, Error> {
+        let room = self.ledger.take(NAME, space, size)?;
+        let memory = Memory::zeroed(size).map_err(|error| Error::system("allocate memory", error))?;
+        if let (true, Some(domain)) = (self.bind, domain(space)) {
+            let what = format!("bind memory to NUMA domain {domain}");
+            raw::bind(&memory, domain).map_err(|error| Error::system(&what, error))?;
+        }
+        Ok(LocalSlot::new(NAME, space.clone(), Bytes::Host(memory), Some(room), size))
+    }
+
+    fn register_memory(&self, space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>> {
+        if !self.claims(space) {
+            let why =
+                format!("{NAME} does not know this {} space; ask the topology for its own", space.type_);
+            return Err(Rejected { error: Error::misuse("register a buffer", why), value: memory });
+        }
+        let size = memory.size();
+        // The program has this memory already: it takes no room of the space's.
+        Ok(LocalSlot::new(NAME, space.clone(), Bytes::Host(memory), None, size))
+    }
+}

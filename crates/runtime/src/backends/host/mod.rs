@@ -1,0 +1,68 @@
+//! The machine that a program runs on: its processors and memory as the kernel shows them, and Instances inside one
+//! process.
+
+mod instance;
+mod memory;
+mod topology;
+
+use std::sync::Arc;
+
+pub use instance::Instances;
+pub use memory::Memories;
+pub use topology::{HostTopology, NUMA_DOMAIN, RAM};
+
+use super::shared::{Communication, hub::Hub};
+use crate::{
+    hicr::Topology,
+    model::{Description, Error, InstanceId, TopologyManager},
+};
+
+/// The managers of an Instance inside this process.
+pub struct Managers {
+    /// This Instance and those beside it.
+    pub instances: Instances,
+    /// What this process may use.
+    pub topology: HostTopology,
+    /// Memory by NUMA domain.
+    pub memory: Memories,
+    /// Copies inside the process.
+    pub communication: Communication,
+}
+
+/// The managers of the only Instance, which is this process.
+pub fn alone() -> Result<Managers, Error> {
+    let mut all = inside(1)?;
+    all.pop().ok_or_else(|| Error::misuse("make managers", "there is no Instance"))
+}
+
+/// The managers of `count` Instances inside this process, in the order of their ids; each is for threads of its own.
+///
+/// They share the machine: nothing here keeps one from using what another one does. It is for programs of several
+/// Instances that are tried, or tested, without a launcher.
+pub fn inside(count: usize) -> Result<Vec<Managers>, Error> {
+    let hub = Arc::<Hub>::default();
+    let topology = HostTopology::new()?;
+    let described = topology.query()?;
+    let number = u64::from(std::process::id()) << 20;
+    let describe = |index: usize| Description {
+        id: InstanceId(number + index as u64 + 1),
+        boot: 1,
+        topology: described.clone(),
+        address: "inside this process".into(),
+    };
+    let descriptions: Vec<_> = (0..count).map(describe).collect();
+    let shared = instance::Shared::new(descriptions.clone(), Arc::clone(&hub));
+    let managers = descriptions.iter().map(|description| Managers {
+        instances: Instances::new(description.id, Arc::clone(&shared)),
+        topology: topology.clone(),
+        memory: Memories::new(&described),
+        communication: Communication::new("host", &["host"], hub.join(description.id)),
+    });
+    Ok(managers.collect())
+}
+
+/// The spaces that are memory of the processors.
+pub(crate) fn spaces(topology: &Topology) -> Vec<crate::hicr::MemorySpace> {
+    let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
+    spaces.filter(|space| space.type_ == RAM).cloned().collect()
+}

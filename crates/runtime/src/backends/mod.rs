@@ -1,0 +1,10 @@
+//! What makes the model true on a technology. Programs name none of these; `main` picks them.
+
+mod compute;
+pub mod host;
+pub mod processes;
+pub(crate) mod shared;
+
+pub(crate) use compute::caught;
+pub use compute::{Compute, Coroutines, Engine, Futures, PROCESSING_UNIT, Threads};
+pub use shared::Communication;

@@ -1,0 +1,151 @@
+//! What a launcher has to give: parts of its machine, or described hosts, each to one Instance.
+
+use crate::{
+    hicr::{Device, Topology},
+    model::{Error, InstanceId},
+};
+
+/// Topologies, and who has which.
+#[derive(Debug)]
+pub struct Hosts {
+    parts: Vec<(Topology, Vec<InstanceId>)>,
+    oversubscribe: bool,
+}
+
+impl Hosts {
+    /// `machine` in so many parts: processing units in blocks, memory in equal shares.
+    pub fn share(machine: &Topology, parts: usize, oversubscribe: bool) -> Result<Self, Error> {
+        let units: usize = machine.devices.iter().map(|device| device.compute_resources.len()).sum();
+        if parts == 0 || (parts > units && !oversubscribe) {
+            let why = format!("it has {units} processing units; ask for fewer parts, or say --oversubscribe");
+            return Err(Error::misuse(&format!("share out the machine in {parts} parts"), why));
+        }
+        let part = |index: usize| {
+            // Those of all domains in one row, cut into blocks; with more parts than units, each has one.
+            let (first, last) = if parts > units {
+                (index % units.max(1), index % units.max(1) + 1)
+            } else {
+                (index * units / parts, (index + 1) * units / parts)
+            };
+            let mut before = 0;
+            let devices = machine.devices.iter().filter_map(|device| {
+                let mine = before..before + device.compute_resources.len();
+                before = mine.end;
+                let (begin, end) = (first.max(mine.start), last.min(mine.end));
+                let resources = device
+                    .compute_resources
+                    .get(begin.checked_sub(mine.start)?..end.checked_sub(mine.start)?)?;
+                let mut shared = Device { compute_resources: resources.to_vec(), ..device.clone() };
+                let sharers = (parts * mine.len().max(1)).div_ceil(units.max(1)).max(1) as u64;
+                shared.memory_spaces.iter_mut().for_each(|space| space.size /= sharers);
+                (!shared.compute_resources.is_empty()).then_some(shared)
+            });
+            (Topology { devices: devices.collect(), ..Topology::default() }, Vec::new())
+        };
+        Ok(Self { parts: (0..parts).map(part).collect(), oversubscribe })
+    }
+
+    /// Described hosts: a JSON list of topologies.
+    pub fn read(text: &str, oversubscribe: bool) -> Result<Self, Error> {
+        let wrong = |why: String| Error::misuse("read the hosts", why);
+        let list: Vec<serde_json::Value> =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let parts = list.into_iter().enumerate().map(|(index, host)| {
+            let host = Topology::from_json(host).map_err(|error| wrong(format!("host {index}: {error}")))?;
+            Ok::<_, Error>((host, Vec::new()))
+        });
+        Ok(Self { parts: parts.collect::<Result<_, _>>()?, oversubscribe })
+    }
+
+    /// Gives the smallest part that has what is wanted and is free; says what is there otherwise.
+    pub fn take(&mut self, id: InstanceId, wanted: &Topology) -> Result<Topology, String> {
+        let size = |topology: &Topology| {
+            let units: u64 =
+                topology.devices.iter().flat_map(|device| &device.compute_resources).map(|it| it.count).sum();
+            let bytes: u64 =
+                topology.devices.iter().flat_map(|device| &device.memory_spaces).map(|it| it.size).sum();
+            (units, bytes)
+        };
+        let fits = self.parts.iter().filter(|(part, _)| part.has(wanted)).count();
+        let free = |owners: &Vec<InstanceId>| owners.is_empty() || self.oversubscribe;
+        let indices = 0..self.parts.len();
+        let able = indices.filter(|&at| free(&self.parts[at].1) && self.parts[at].0.has(wanted));
+        let best = able.min_by_key(|&at| (self.parts[at].1.len(), size(&self.parts[at].0), at));
+        let best = best.ok_or_else(|| {
+            format!("of {} hosts {fits} have what is asked for, and none of these is free", self.parts.len())
+        })?;
+        self.parts[best].1.push(id);
+        Ok(self.parts[best].0.clone())
+    }
+
+    /// Gives the first part that is free.
+    pub fn take_next(&mut self, id: InstanceId) -> Result<Topology, String> {
+        let least = self.parts.iter_mut().min_by_key(|(_, owners)| owners.len());
+        match least {
+            Some((part, owners)) if owners.is_empty() || self.oversubscribe => {
+                owners.push(id);
+                Ok(part.clone())
+            }
+            _ => Err(format!(
+                "there are {} hosts for more Instances; name more, or say --oversubscribe",
+                self.parts.len()
+            )),
+        }
+    }
+
+    /// An Instance has ended; its part is free.
+    pub fn give_back(&mut self, id: InstanceId) {
+        self.parts.iter_mut().for_each(|(_, owners)| owners.retain(|owner| *owner != id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(domains: &[usize]) -> Topology {
+        let unit = r#"{"Type":"Processing Unit"}"#;
+        let domain = |units: &usize| {
+            let units = vec![unit; *units].join(",");
+            format!(
+                r#"{{"Type":"NUMA Domain","Compute Resources":[{units}],"Memory Spaces":[{{"Type":"RAM","Size":1200}}]}}"#
+            )
+        };
+        let domains: Vec<_> = domains.iter().map(domain).collect();
+        Topology::read(&format!(r#"{{"Devices":[{}]}}"#, domains.join(","))).unwrap()
+    }
+
+    /// What each part has: units and bytes of each device.
+    fn parts(hosts: &Hosts) -> Vec<String> {
+        let device = |device: &Device| {
+            format!("{}u {}B", device.compute_resources.len(), device.memory_spaces[0].size)
+        };
+        hosts
+            .parts
+            .iter()
+            .map(|(part, _)| part.devices.iter().map(device).collect::<Vec<_>>().join(" + "))
+            .collect()
+    }
+
+    #[test]
+    fn a_machine_is_shared_out_and_nothing_twice() {
+        assert_eq!(parts(&Hosts::share(&machine(&[4]), 2, false).unwrap()), ["2u 600B", "2u 600B"]);
+        assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 2, false).unwrap()), ["2u 1200B", "2u 1200B"]);
+        assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 1, false).unwrap()), ["2u 1200B + 2u 1200B"]);
+        let error = Hosts::share(&machine(&[2]), 3, false).unwrap_err();
+        insta::assert_snapshot!(error, @"cannot share out the machine in 3 parts: it has 2 processing units; ask for fewer parts, or say --oversubscribe");
+        assert_eq!(parts(&Hosts::share(&machine(&[2]), 3, true).unwrap()), ["1u 400B", "1u 400B", "1u 400B"]);
+    }
+
+    #[test]
+    fn the_smallest_host_that_fits_is_given_once() {
+        let hosts = format!("[{},{}]", machine(&[8]).to_json(), machine(&[4]).to_json());
+        let mut hosts = Hosts::read(&hosts, false).unwrap();
+        let given = hosts.take(InstanceId(1), &Topology::default()).unwrap();
+        assert_eq!(given, machine(&[4]));
+        assert!(hosts.take(InstanceId(2), &machine(&[5])).is_ok());
+        insta::assert_snapshot!(hosts.take(InstanceId(3), &machine(&[5])).unwrap_err(), @"of 2 hosts 1 have what is asked for, and none of these is free");
+        hosts.give_back(InstanceId(2));
+        assert!(hosts.take(InstanceId(3), &machine(&[5])).is_ok());
+    }
+}

@@ -1,0 +1,396 @@
+//! `cairn-run`: starts Instances, tells them of each other, decides their collectives, and ends with them.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            net::{SocketAddr, UnixListener, UnixStream},
+            process::ExitStatusExt,
+        },
+    },
+    process::{Child, Command, ExitStatus},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sha2::{Digest, Sha256};
+
+use super::{
+    hosts::Hosts,
+    wire::{self, ADDRESS, TOKEN, ToInstance, ToLauncher},
+};
+use crate::{
+    backends::shared::arbiter::{Arbiter, Decision},
+    model::{Description, Error, Event, InstanceId, InstanceState, InstanceTemplate, Refused},
+};
+
+/// How long an Instance that was told to end may take.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// What to launch.
+pub struct Launch {
+    /// How many Instances.
+    pub instances: usize,
+    /// Where.
+    pub hosts: Hosts,
+    /// Which program.
+    pub program: OsString,
+    /// With which arguments.
+    pub arguments: Vec<OsString>,
+}
+
+enum News {
+    Connected { token: String, stream: UnixStream },
+    Said(InstanceId, ToLauncher),
+    Ended(InstanceId, io::Result<ExitStatus>),
+}
+
+struct Member {
+    description: Description,
+    state: InstanceState,
+    /// Until its process was waited for.
+    process: Option<std::os::fd::OwnedFd>,
+    to: Option<Sender<ToInstance>>,
+    /// When it is killed, if it still runs.
+    patience: Option<Instant>,
+}
+
+/// Instances that somebody asked for and that are not all up, or refused, yet.
+struct Creation {
+    from: InstanceId,
+    request: u64,
+    answers: Vec<Result<InstanceId, Refused>>,
+}
+
+struct Launcher {
+    launch: Launch,
+    address: String,
+    run: String,
+    created: u64,
+    members: BTreeMap<InstanceId, Member>,
+    tokens: BTreeMap<String, InstanceId>,
+    root: Option<InstanceId>,
+    arbiter: Arbiter,
+    creations: Vec<Creation>,
+    news: Sender<News>,
+    code: i32,
+}
+
+/// Runs until the last Instance has ended; the exit code is that of an abort, or the first that was not 0.
+pub fn launch(launch: Launch) -> Result<i32, Error> {
+    let run = random()?;
+    let address = format!("cairn-run-{run}");
+    let wrong = |error| Error::system("listen for Instances", error);
+    let name = SocketAddr::from_abstract_name(&address).map_err(wrong)?;
+    let listener = UnixListener::bind_addr(&name).map_err(wrong)?;
+    let (news, heard) = channel();
+    let mut launcher = Launcher {
+        launch,
+        address,
+        run,
+        created: 0,
+        members: BTreeMap::new(),
+        tokens: BTreeMap::new(),
+        root: None,
+        arbiter: Arbiter::default(),
+        creations: Vec::new(),
+        news: news.clone(),
+        code: 0,
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let news = news.clone();
+            std::thread::spawn(move || greet(stream, &news));
+        }
+    });
+    launcher.begin()?;
+    launcher.serve(&heard);
+    Ok(launcher.code)
+}
+
+fn random() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(16) => Ok(format!("{:032x}", u128::from_ne_bytes(bytes))),
+        other => Err(Error::system("draw a random number", format!("{other:?}"))),
+    }
+}
+
+fn greet(mut stream: UnixStream, news: &Sender<News>) {
+    if let Ok(ToLauncher::Hello { token }) = wire::receive(&mut stream) {
+        let _ = news.send(News::Connected { token, stream });
+    }
+}
+
+impl Launcher {
+    fn begin(&mut self) -> Result<(), Error> {
+        // All are known before the first is started, so that each sees all.
+        let mut ids = Vec::new();
+        for _ in 0..self.launch.instances {
+            let id = self.new_id();
+            let granted = self.launch.hosts.take_next(id).map_err(|why| Error::misuse("launch", why))?;
+            self.add(id, granted);
+            ids.push(id);
+        }
+        self.root = ids.first().copied();
+        for id in ids {
+            self.start(id)?;
+        }
+        Ok(())
+    }
+
+    fn new_id(&mut self) -> InstanceId {
+        self.created += 1;
+        let uid = format!("{}-{}", self.run, self.created);
+        let digest: [u8; 32] = Sha256::digest(uid).into();
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        InstanceId(u64::from_be_bytes(first))
+    }
+
+    fn add(&mut self, id: InstanceId, topology: crate::hicr::Topology) {
+        let description = Description { id, boot: 1, topology, address: String::new() };
+        let state = InstanceState::Requested;
+        self.members.insert(id, Member { description, state, process: None, to: None, patience: None });
+    }
+
+    fn start(&mut self, id: InstanceId) -> Result<(), Error> {
+        let token = random()?;
+        let program = &self.launch.program;
+        let mut command = Command::new(program);
+        command.args(&self.launch.arguments).env(ADDRESS, &self.address).env(TOKEN, &token);
+        let what = format!("start {}", program.to_string_lossy());
+        let child = command.spawn().map_err(|error| Error::system(&what, error))?;
+        let process = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.tokens.insert(token, id);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.process = process;
+            member.description.address = format!("process {}", child.id());
+        }
+        self.becomes(id, InstanceState::Starting);
+        let news = self.news.clone();
+        std::thread::spawn(move || {
+            let mut child = child;
+            let _ = news.send(News::Ended(id, child.wait()));
+        });
+        Ok(())
+    }
+
+    fn serve(&mut self, heard: &Receiver<News>) {
+        while self.members.values().any(|member| !member.state.is_over()) {
+            let next = self.members.values().filter_map(|member| member.patience).min();
+            let news = match next {
+                None => heard.recv().ok(),
+                Some(next) => match heard.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.lose_patience();
+                        continue;
+                    }
+                    news => news.ok(),
+                },
+            };
+            match news {
+                Some(News::Connected { token, stream }) => self.connected(&token, stream),
+                Some(News::Said(id, said)) => self.said(id, said),
+                Some(News::Ended(id, status)) => self.ended(id, status),
+                None => return,
+            }
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        let now = Instant::now();
+        for member in self.members.values_mut() {
+            if member.patience.is_some_and(|until| until <= now) {
+                member.patience = None;
+                signal(member, Signal::KILL);
+            }
+        }
+    }
+
+    fn connected(&mut self, token: &str, mut stream: UnixStream) {
+        // A token is used once.
+        let (Some(id), Ok(mut writer)) = (self.tokens.remove(token), stream.try_clone()) else { return };
+        let (to, messages) = channel::<ToInstance>();
+        std::thread::spawn(move || {
+            // A stopped Instance holds up this thread alone.
+            while let Ok(message) = messages.recv() {
+                if wire::send(&mut writer, &message).is_err() {
+                    return;
+                }
+            }
+        });
+        let news = self.news.clone();
+        std::thread::spawn(move || {
+            while let Ok(said) = wire::receive(&mut stream) {
+                if news.send(News::Said(id, said)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.becomes(id, InstanceState::Running);
+        let all =
+            self.members.values().map(|member| (member.description.clone(), member.state.clone())).collect();
+        let _ = to.send(ToInstance::Welcome { me: id, root: self.root.unwrap_or(id), all });
+        if let Some(member) = self.members.get_mut(&id) {
+            member.to = Some(to);
+        }
+        self.answer_creations();
+    }
+
+    fn tell(&self, id: InstanceId, message: ToInstance) {
+        if let Some(to) = self.members.get(&id).and_then(|member| member.to.as_ref()) {
+            let _ = to.send(message);
+        }
+    }
+
+    fn tell_all(&self, message: impl Fn() -> ToInstance) {
+        self.members.keys().for_each(|id| self.tell(*id, message()));
+    }
+
+    fn decided(&self, decisions: Vec<Decision>) {
+        for Decision { to, tag, round, result } in decisions {
+            for id in to {
+                self.tell(id, ToInstance::Decided { tag, round, result: result.clone() });
+            }
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "a state is made where it is told")]
+    fn becomes(&mut self, id: InstanceId, state: InstanceState) {
+        let Some(member) = self.members.get_mut(&id).filter(|member| member.state.may_become(&state)) else {
+            return;
+        };
+        member.state = state.clone();
+        self.tell_all(|| ToInstance::Event(Event { id, state: state.clone() }));
+    }
+
+    fn said(&mut self, from: InstanceId, said: ToLauncher) {
+        match said {
+            ToLauncher::Hello { .. } => {}
+            ToLauncher::Gather(call) => {
+                let decisions = self.arbiter.offer(from, call);
+                self.decided(decisions);
+            }
+            ToLauncher::Withdraw { tag, round } => {
+                let decisions = self.arbiter.withdraw(from, tag, round);
+                self.decided(decisions);
+            }
+            ToLauncher::Release { tag, key } => self.arbiter.release(from, tag, key),
+            ToLauncher::Create { request, n, template } => {
+                let answers = (0..n).map(|_| self.create(&template)).collect();
+                self.creations.push(Creation { from, request, answers });
+                self.answer_creations();
+            }
+            ToLauncher::Terminate { request, id } => {
+                let result = self.terminate(id);
+                self.tell(from, ToInstance::Done { request, result });
+            }
+            ToLauncher::Abort { code, reason } => {
+                eprintln!("cairn-run: Instance {from} aborted with code {code}: {reason}");
+                self.code = code;
+                let failed = InstanceState::Failed(format!("aborted with code {code} by {from}: {reason}"));
+                for id in self.members.keys().copied().collect::<Vec<_>>() {
+                    self.becomes(id, failed.clone());
+                    signal(&self.members[&id], Signal::KILL);
+                }
+            }
+        }
+    }
+
+    fn create(&mut self, template: &InstanceTemplate) -> Result<InstanceId, Refused> {
+        let id = self.new_id();
+        let granted = self.launch.hosts.take(id, &template.topology).map_err(|why| Refused { why })?;
+        self.add(id, granted);
+        self.tell_all(|| ToInstance::Added(self.members[&id].description.clone()));
+        if let Err(error) = self.start(id) {
+            self.becomes(id, InstanceState::Failed(error.to_string()));
+            self.launch.hosts.give_back(id);
+            return Err(Refused { why: error.to_string() });
+        }
+        Ok(id)
+    }
+
+    /// Answers those of whose Instances each is up, or refused.
+    fn answer_creations(&mut self) {
+        for mut creation in std::mem::take(&mut self.creations) {
+            let mut open = false;
+            for answer in &mut creation.answers {
+                let Ok(id) = answer else { continue };
+                match &self.members[id].state {
+                    InstanceState::Requested | InstanceState::Starting => open = true,
+                    InstanceState::Failed(why) => *answer = Err(Refused { why: why.clone() }),
+                    _ => {}
+                }
+            }
+            if open {
+                self.creations.push(creation);
+            } else {
+                let Creation { from, request, answers } = creation;
+                self.tell(from, ToInstance::Created { request, answers });
+            }
+        }
+    }
+
+    fn terminate(&mut self, id: InstanceId) -> Result<(), Error> {
+        let Some(member) = self.members.get_mut(&id) else {
+            let why = format!("there is none with the id {id}; `instances` lists them");
+            return Err(Error::misuse("terminate an Instance", why));
+        };
+        if !member.state.may_become(&InstanceState::Leaving) {
+            let is = format!("{:?}", member.state);
+            return Err(Error::state(format!("Instance {id}"), "terminate it", is, "Starting or Running"));
+        }
+        member.patience = Some(Instant::now() + LEAVING);
+        self.becomes(id, InstanceState::Leaving);
+        signal(&self.members[&id], Signal::TERM);
+        Ok(())
+    }
+
+    fn ended(&mut self, id: InstanceId, status: io::Result<ExitStatus>) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let leaving = member.state == InstanceState::Leaving;
+        let up = !matches!(member.state, InstanceState::Requested | InstanceState::Starting);
+        member.process = None;
+        member.patience = None;
+        let state = match &status {
+            _ if leaving => InstanceState::Gone,
+            Ok(status) if status.success() && up => InstanceState::Gone,
+            Ok(status) if status.success() => InstanceState::Failed("it ended before it joined".into()),
+            Ok(status) => InstanceState::Failed(match (status.code(), status.signal()) {
+                (Some(code), _) => format!("it exited with code {code}"),
+                (None, Some(signal)) => format!("it was killed by signal {signal}"),
+                (None, None) => "it ended".into(),
+            }),
+            Err(error) => InstanceState::Failed(format!("it could not be waited for: {error}")),
+        };
+        if let (InstanceState::Failed(_), 0) = (&state, self.code) {
+            let code = status.ok().and_then(|status| status.code()).filter(|code| *code != 0);
+            self.code = code.unwrap_or(1);
+        }
+        self.becomes(id, state);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.to = None;
+        }
+        self.launch.hosts.give_back(id);
+        let decisions = self.arbiter.lose(id);
+        self.decided(decisions);
+        self.answer_creations();
+    }
+}
+
+fn pid(child: &Child) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+/// By the process's own descriptor: its number may be another's by now.
+fn signal(member: &Member, signal: Signal) {
+    if let Some(process) = &member.process {
+        let _ = pidfd_send_signal(process, signal);
+    }
+}

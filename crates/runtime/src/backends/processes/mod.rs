@@ -1,0 +1,86 @@
+//! Processes of one machine that `cairn-run` started: Instances, shared segments, and copies between them.
+
+mod hosts;
+mod launcher;
+mod link;
+mod wire;
+
+use std::sync::Arc;
+
+pub use hosts::Hosts;
+pub use launcher::{Launch, launch};
+use link::Link;
+pub use link::{Granted, Instances};
+use raw::Memory;
+
+use super::{host, shared::Communication};
+use crate::{
+    hicr::{MemorySpace, Topology},
+    model::{Bytes, Capability, Error, Ledger, LocalSlot, MemoryManager, Rejected, TopologyManager},
+};
+
+/// The managers of an Instance that `cairn-run` started.
+pub struct Managers {
+    /// This Instance and all others of the run.
+    pub instances: Instances,
+    /// What the launcher granted this one.
+    pub topology: Granted,
+    /// Shared segments.
+    pub memory: Segments,
+    /// Copies between processes.
+    pub communication: Communication,
+}
+
+/// Whether `cairn-run` started this process.
+pub fn launched() -> bool {
+    std::env::var_os(wire::ADDRESS).is_some()
+}
+
+/// Joins the run. Once in a process, at the beginning of `main`.
+pub fn join() -> Result<Managers, Error> {
+    let link = Link::join()?;
+    let topology = link.granted();
+    let memory = Segments::new(&topology.query()?);
+    let communication = Communication::new("processes", &["processes", "host"], Arc::clone(&link) as _);
+    Ok(Managers { instances: Instances::new(link), topology, memory, communication })
+}
+
+/// Memory that other processes can map: each slot is a sealed file in memory.
+pub struct Segments {
+    ledger: Arc<Ledger>,
+}
+
+const NAME: &str = "processes";
+
+impl Segments {
+    /// For the memory spaces of this topology that are the processors'.
+    pub fn new(topology: &Topology) -> Self {
+        Self { ledger: Ledger::new(host::spaces(topology)) }
+    }
+}
+
+impl MemoryManager for Segments {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn supports(&self, _capability: Capability) -> bool {
+        false
+    }
+
+    fn claims(&self, space: &MemorySpace) -> bool {
+        self.ledger.holds(space)
+    }
+
+    fn allocate(&self, space: &MemorySpace, size: usize) -> Result<LocalSlot, Error> {
+        let room = self.ledger.take(NAME, space, size)?;
+        let memory =
+            Memory::segment(size).map_err(|error| Error::system("allocate a shared segment", error))?;
+        Ok(LocalSlot::new(NAME, space.clone(), Bytes::Host(memory), Some(room), size))
+    }
+
+    fn register_memory(&self, _space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>> {
+        let instead = "other processes cannot reach it; register it with `host` and copy, or allocate here";
+        Err(Rejected { error: Error::unsupported(NAME, "register a buffer", instead), value: memory })
+    }
+}

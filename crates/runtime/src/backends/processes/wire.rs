@@ -1,0 +1,100 @@
+//! What launcher and Instances say to each other: postcard behind a length, over a socket of the machine.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    backends::shared::arbiter::{Agreed, Call},
+    model::{Description, Error, Event, InstanceId, InstanceState, InstanceTemplate, Key, Refused, Tag},
+};
+
+/// Where the launcher listens, and who the Instance is, in the environment.
+pub const ADDRESS: &str = "CAIRN_RUN_ADDRESS";
+/// What proves to the launcher which Instance connects.
+pub const TOKEN: &str = "CAIRN_RUN_TOKEN";
+
+/// The largest message, in bytes.
+pub const LARGEST: usize = 16 << 20;
+
+/// From an Instance to its launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToLauncher {
+    /// The first message.
+    Hello { token: String },
+    /// It comes to a collective.
+    Gather(Call),
+    /// It goes without waiting for the outcome.
+    Withdraw { tag: Tag, round: Option<u64> },
+    /// It destroyed a slot without a fence.
+    Release { tag: Tag, key: Key },
+    /// It asks for Instances.
+    Create { request: u64, n: usize, template: InstanceTemplate },
+    /// It has one end.
+    Terminate { request: u64, id: InstanceId },
+    /// It ends all.
+    Abort { code: i32, reason: String },
+}
+
+/// From a launcher to an Instance.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToInstance {
+    /// The answer to `Hello`.
+    Welcome { me: InstanceId, root: InstanceId, all: Vec<(Description, InstanceState)> },
+    /// A new Instance.
+    Added(Description),
+    /// An Instance has a new state.
+    Event(Event),
+    /// A collective's outcome.
+    Decided { tag: Tag, round: Option<u64>, result: Result<Agreed, Error> },
+    /// What became of those that were asked for.
+    Created { request: u64, answers: Vec<Result<InstanceId, Refused>> },
+    /// Whether it was done.
+    Done { request: u64, result: Result<(), Error> },
+}
+
+/// Sends one message.
+pub fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LARGEST);
+    let length = length.ok_or_else(|| io::Error::other("the message is too large"))?;
+    let framed = [&length.to_le_bytes()[..], &bytes].concat();
+    stream.write_all(&framed)
+}
+
+/// Receives one message.
+pub fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too large"));
+    }
+    // Grows with what comes, so that a length alone takes no memory.
+    let mut bytes = Vec::new();
+    stream.take(length as u64).read_to_end(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// No bytes make a reader panic, or take more memory than they are.
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
+            let _ = receive::<ToLauncher>(&mut &bytes[..]);
+            let _ = receive::<ToInstance>(&mut &bytes[..]);
+            let mut framed = u32::try_from(bytes.len()).unwrap().to_le_bytes().to_vec();
+            framed.extend(&bytes);
+            let _ = receive::<ToLauncher>(&mut &framed[..]);
+            let _ = receive::<ToInstance>(&mut &framed[..]);
+        }
+    }
+}

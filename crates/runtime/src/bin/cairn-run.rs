@@ -1,0 +1,71 @@
+//! Starts a program as several Instances on this machine.
+//!
+//! `cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] PROGRAM [ARGUMENTS]`
+
+use std::{ffi::OsString, process::ExitCode};
+
+use runtime::{
+    Error, TopologyManager,
+    backends::{
+        host::HostTopology,
+        processes::{Hosts, Launch, launch},
+    },
+};
+
+const USAGE: &str = "\
+cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] PROGRAM [ARGUMENTS]
+
+Starts PROGRAM as N Instances. The machine is shared out in M parts (N unless said otherwise): what N leaves is for
+Instances that the program creates. With --hosts, FILE is a JSON list of topologies, one for each Instance. Nothing
+is given twice unless --oversubscribe is said.";
+
+fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1)) {
+        Ok(code) => ExitCode::from(u8::try_from(code.clamp(0, 255)).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("cairn-run: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
+    let wrong = |why: String| Error::misuse("launch", format!("{why}\n\n{USAGE}"));
+    let (mut instances, mut parts, mut hosts, mut oversubscribe) = (1, None, None, false);
+    let program = loop {
+        let Some(argument) = arguments.next() else { return Err(wrong("no program is named".into())) };
+        let mut number = |name: &str| {
+            let value = arguments.next().and_then(|value| value.to_str()?.parse::<usize>().ok());
+            value
+                .filter(|number| *number > 0)
+                .ok_or_else(|| wrong(format!("{name} takes a number from 1 on")))
+        };
+        match argument.to_str() {
+            Some("-n") => instances = number("-n")?,
+            Some("--parts") => parts = Some(number("--parts")?),
+            Some("--hosts") => {
+                let file = arguments.next().ok_or_else(|| wrong("--hosts takes a file".into()))?;
+                let what = format!("read {}", file.to_string_lossy());
+                hosts = Some(std::fs::read_to_string(file).map_err(|error| Error::system(&what, error))?);
+            }
+            Some("--oversubscribe") => oversubscribe = true,
+            Some("--help" | "-h") => {
+                println!("{USAGE}");
+                return Ok(0);
+            }
+            Some(option) if option.starts_with('-') => {
+                return Err(wrong(format!("{option} is not an option")));
+            }
+            _ => break argument,
+        }
+    };
+    let hosts = match hosts {
+        Some(text) => Hosts::read(&text, oversubscribe)?,
+        None => Hosts::share(
+            &HostTopology::new()?.query()?,
+            parts.unwrap_or(instances).max(instances),
+            oversubscribe,
+        )?,
+    };
+    launch(Launch { instances, hosts, program, arguments: arguments.collect() })
+}

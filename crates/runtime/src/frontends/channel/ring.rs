@@ -1,0 +1,221 @@
+//! A ring of one producer. Each record is one copy: the consumer counts records by the copies that came, the producer
+//! counts what was popped by the copies of size 0 that came back.
+
+use std::collections::VecDeque;
+
+use super::{PushError, Setup, Shape, ring_bell};
+use crate::model::{CommunicationManager, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy};
+
+/// What precedes a message of a ring of any size: its length.
+const HEAD: usize = 8;
+/// Instead of a length: the rest of the ring, up to its end, holds nothing.
+const SKIP: u64 = u64::MAX;
+
+/// How many bytes of a ring a message of any size takes.
+pub(super) fn record(message: usize) -> usize {
+    HEAD.saturating_add(message).checked_next_multiple_of(8).unwrap_or(usize::MAX)
+}
+
+/// The producer's end.
+pub(super) struct Sender<'a> {
+    communication: &'a dyn CommunicationManager,
+    ring: GlobalSlot,
+    /// As large as the ring, and copied from to the same place: free where the ring is.
+    staging: LocalSlot,
+    /// Where pops are counted.
+    credit: LocalSlot,
+    bell: Option<GlobalSlot>,
+    shape: Shape,
+    /// Where the next record begins.
+    at: usize,
+    /// Records that are not known to be popped, each with its bytes.
+    records: VecDeque<usize>,
+    used: usize,
+    popped: u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(
+        setup: Setup<'a>,
+        ring: GlobalSlot,
+        credit: LocalSlot,
+        bell: Option<GlobalSlot>,
+        shape: Shape,
+    ) -> Result<Self, Error> {
+        let staging = setup.slot(shape.bytes())?;
+        let records = VecDeque::new();
+        let communication = setup.communication;
+        Ok(Self { communication, ring, staging, credit, bell, shape, at: 0, records, used: 0, popped: 0 })
+    }
+
+    /// Takes in what was popped meanwhile.
+    fn refresh(&mut self) {
+        let popped = self.communication.counts((&self.credit).into()).received;
+        while self.popped < popped {
+            self.popped += 1;
+            self.used -= self.records.pop_front().unwrap_or(0);
+        }
+    }
+
+    pub(super) fn depth(&mut self) -> usize {
+        self.refresh();
+        self.records.len()
+    }
+
+    /// Makes room for `bytes` in one piece.
+    fn make_room(&mut self, bytes: usize) -> Result<(), PushError> {
+        let capacity = self.shape.bytes();
+        let rest = capacity - self.at;
+        let skip = if bytes > rest { rest } else { 0 };
+        if self.used + skip + bytes > capacity {
+            self.refresh();
+        }
+        if self.used + skip + bytes > capacity {
+            return Err(PushError::Full);
+        }
+        if skip > 0 {
+            self.staging.write(self.at, &SKIP.to_le_bytes())?;
+            self.communication.memcpy(&self.ring, self.at, &self.staging, self.at, HEAD)?;
+            self.pushed(skip);
+        }
+        Ok(())
+    }
+
+    fn pushed(&mut self, bytes: usize) {
+        self.records.push_back(bytes);
+        self.used += bytes;
+        self.at = (self.at + bytes) % self.shape.bytes();
+    }
+
+    pub(super) fn push(&mut self, message: &[u8]) -> Result<(), PushError> {
+        self.shape.fits(message.len())?;
+        let (bytes, copied) = match self.shape {
+            Shape::Fixed { size, .. } => (size, size),
+            Shape::Variable { .. } => (record(message.len()), HEAD + message.len()),
+        };
+        self.make_room(bytes)?;
+        let mut at = self.at;
+        if let Shape::Variable { .. } = self.shape {
+            self.staging.write(at, &(message.len() as u64).to_le_bytes())?;
+            at += HEAD;
+        }
+        self.staging.write(at, message)?;
+        self.communication.memcpy(&self.ring, self.at, &self.staging, self.at, copied)?;
+        self.pushed(bytes);
+        self.ring()
+    }
+
+    pub(super) fn push_slot(&mut self, slot: &LocalSlot, offset: usize) -> Result<(), PushError> {
+        let Shape::Fixed { size, .. } = self.shape else {
+            let instead = "push the bytes";
+            return Err(Error::unsupported("a channel of any sizes", "push from a slot", instead).into());
+        };
+        self.make_room(size)?;
+        self.communication.memcpy(&self.ring, self.at, slot, offset, size)?;
+        self.pushed(size);
+        self.ring()
+    }
+
+    fn ring(&self) -> Result<(), PushError> {
+        let Some(bell) = &self.bell else { return Ok(()) };
+        Ok(ring_bell(self.communication, bell, &self.staging)?)
+    }
+}
+
+/// The consumer's end.
+pub(super) struct Ring<'a> {
+    communication: &'a dyn CommunicationManager,
+    pub(super) slot: LocalSlot,
+    credit: GlobalSlot,
+    /// From where the copies of size 0 come.
+    token: LocalSlot,
+    shape: Shape,
+    at: usize,
+    popped: u64,
+    producer: InstanceId,
+}
+
+impl<'a> Ring<'a> {
+    pub(super) fn new(
+        setup: Setup<'a>,
+        slot: LocalSlot,
+        credit: GlobalSlot,
+        shape: Shape,
+        producer: InstanceId,
+    ) -> Result<Self, Error> {
+        let token = setup.slot(1)?;
+        Ok(Self {
+            communication: setup.communication,
+            slot,
+            credit,
+            token,
+            shape,
+            at: 0,
+            popped: 0,
+            producer,
+        })
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        let came = self.communication.counts((&self.slot).into()).received;
+        usize::try_from(came.saturating_sub(self.popped)).unwrap_or(usize::MAX)
+    }
+
+    fn popped(&mut self, bytes: usize) -> Result<(), Error> {
+        self.at = (self.at + bytes) % self.shape.bytes();
+        self.popped += 1;
+        match ring_bell(self.communication, &self.credit, &self.token) {
+            // Nobody waits for the room any more.
+            Ok(()) | Err(Error::PeerLost(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn pop_into(&mut self, bytes: &mut [u8]) -> Result<bool, Error> {
+        let Shape::Fixed { size, .. } = self.shape else {
+            return Err(Error::unsupported("a channel of any sizes", "pop into a buffer", "pop a message"));
+        };
+        if bytes.len() != size {
+            return Err(Error::misuse(
+                "pop",
+                format!("the buffer has {} bytes; a message has {size}", bytes.len()),
+            ));
+        }
+        if self.depth() == 0 {
+            return Ok(false);
+        }
+        self.slot.read(self.at, bytes)?;
+        self.popped(size)?;
+        Ok(true)
+    }
+
+    pub(super) fn next(&mut self, take: bool) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            if self.depth() == 0 {
+                return Ok(None);
+            }
+            let (at, length, bytes) = match self.shape {
+                Shape::Fixed { size, .. } => (self.at, size, size),
+                Shape::Variable { capacity } => {
+                    let length = self.slot.read_values::<u64>(self.at, 1)?[0];
+                    if length == SKIP {
+                        self.popped(capacity - self.at)?;
+                        continue;
+                    }
+                    let length = usize::try_from(length).unwrap_or(usize::MAX);
+                    if record(length) > capacity - self.at {
+                        let why =
+                            format!("Instance {} wrote a message that does not fit its ring", self.producer);
+                        return Err(Error::misuse("pop", why));
+                    }
+                    (self.at + HEAD, length, record(length))
+                }
+            };
+            let message = self.slot.read_values::<u8>(at, length)?;
+            if take {
+                self.popped(bytes)?;
+            }
+            return Ok(Some(message));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Tasks: executions that depend on each other.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use super::workers::Shared;
+use crate::model::{Context, Error, ExecutionState, ExecutionUnit, wait::lock};
+
+/// What happens to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// A worker begins it, or goes on with it.
+    Execute,
+    /// It waits for something.
+    Suspend,
+    /// What it waited for is there.
+    Sync,
+    /// It is over.
+    Finish,
+}
+
+/// What is called when something happens to a task.
+pub type Callback = Arc<dyn Fn(TaskEvent, &Task) + Send + Sync>;
+
+/// What a task does.
+type Work = Box<dyn FnOnce(&mut Scope<'_>) + Send>;
+
+/// A task. Clones are the same task.
+#[derive(Clone)]
+pub struct Task(pub(super) Arc<Core>);
+
+/// No worker yet.
+pub(super) const NOWHERE: usize = usize::MAX;
+
+pub(super) struct Core {
+    pub(super) name: Arc<str>,
+    pub(super) state: ExecutionState,
+    /// For how many things it waits; ready at 0.
+    pub(super) waits: AtomicUsize,
+    pub(super) dependents: Mutex<Option<Vec<Task>>>,
+    /// On which worker it must run.
+    pub(super) affinity: Option<usize>,
+    /// On which worker it was begun.
+    pub(super) home: AtomicUsize,
+    pub(super) callback: Option<Callback>,
+    pub(super) spawned: AtomicBool,
+    /// Whether it is among those that wait.
+    pub(super) kept: AtomicBool,
+    /// Woken by something outside, so that nobody can say that it waits for ever.
+    pub(super) outside: AtomicBool,
+    pub(super) shared: Weak<Shared>,
+}
+
+/// What a task's function can do.
+pub struct Scope<'a> {
+    context: &'a mut dyn Context,
+    task: Task,
+    shared: Arc<Shared>,
+}
+
+/// What is handed to the execution of a task.
+struct Argument {
+    work: Work,
+    task: Arc<std::sync::OnceLock<Weak<Core>>>,
+}
+
+/// All tasks are executions of one function, which calls what it is handed.
+pub(super) fn unit() -> ExecutionUnit {
+    ExecutionUnit::function(|context: &mut dyn Context, argument: Argument| {
+        let task = argument.task.get().and_then(Weak::upgrade);
+        let Some(core) = task else { return };
+        let Some(shared) = core.shared.upgrade() else { return };
+        let mut scope = Scope { context, task: Task(core), shared };
+        (argument.work)(&mut scope);
+    })
+    .named("task")
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {} ({})", self.0.name, self.0.state.status())
+    }
+}
+
+impl Task {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        name: Arc<str>,
+        affinity: Option<usize>,
+        callback: Option<Callback>,
+        work: Work,
+    ) -> Result<Self, Error> {
+        let cell = Arc::new(std::sync::OnceLock::new());
+        let argument = Box::new(Argument { work, task: Arc::clone(&cell) });
+        let state = shared.tasks.create_execution_state(&shared.unit, argument)?;
+        Ok(Self::of(shared, name, affinity, callback, state, &cell))
+    }
+
+    fn of(
+        shared: &Arc<Shared>,
+        name: Arc<str>,
+        affinity: Option<usize>,
+        callback: Option<Callback>,
+        state: ExecutionState,
+        cell: &std::sync::OnceLock<Weak<Core>>,
+    ) -> Self {
+        let core = Arc::new(Core {
+            name,
+            state,
+            // One until it is spawned.
+            waits: AtomicUsize::new(1),
+            dependents: Mutex::new(Some(Vec::new())),
+            affinity,
+            home: AtomicUsize::new(NOWHERE),
+            callback,
+            spawned: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
+            outside: AtomicBool::new(false),
+            shared: Arc::downgrade(shared),
+        });
+        let _ = cell.set(Arc::downgrade(&core));
+        Self(core)
+    }
+
+    /// Of an execution of another kind, such as an asynchronous function's or a kernel's.
+    pub(super) fn of_state(shared: &Arc<Shared>, name: Arc<str>, state: ExecutionState) -> Self {
+        let task = Self::of(shared, name, None, None, state, &std::sync::OnceLock::new());
+        task.0.outside.store(true, SeqCst);
+        task
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its execution, which has its result, or its panic.
+    pub fn state(&self) -> &ExecutionState {
+        &self.0.state
+    }
+
+    /// Has it begin only when `other` is finished. Before it is spawned.
+    pub fn depends_on(&self, other: &Self) -> Result<(), Error> {
+        if self.0.spawned.load(SeqCst) {
+            return Err(Error::state(format!("{self:?}"), "add a dependency", "spawned", "not spawned yet"));
+        }
+        self.await_end(other);
+        Ok(())
+    }
+
+    /// Counts `other` among what it waits for, unless that is over.
+    fn await_end(&self, other: &Self) {
+        if let Some(dependents) = lock(&other.0.dependents).as_mut() {
+            self.0.waits.fetch_add(1, SeqCst);
+            dependents.push(self.clone());
+        }
+    }
+
+    pub(super) fn call(&self, event: TaskEvent) {
+        if let Some(callback) = &self.0.callback {
+            callback(event, self);
+        }
+    }
+}
+
+impl Scope<'_> {
+    /// The task itself.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// A new task, which begins when it is [spawned](Self::start).
+    pub fn create(
+        &self,
+        name: &Arc<str>,
+        work: impl FnOnce(&mut Scope<'_>) + Send + 'static,
+    ) -> Result<Task, Error> {
+        Task::new(&self.shared, Arc::clone(name), None, None, Box::new(work))
+    }
+
+    /// Has a task begin as soon as what it depends on is finished.
+    pub fn start(&self, task: &Task) -> Result<(), Error> {
+        self.shared.spawn(task, Some(self.task.0.home.load(SeqCst)))
+    }
+
+    /// A new task that may begin at once.
+    pub fn spawn(
+        &self,
+        name: &Arc<str>,
+        work: impl FnOnce(&mut Scope<'_>) + Send + 'static,
+    ) -> Result<Task, Error> {
+        let task = self.create(name, work)?;
+        self.start(&task)?;
+        Ok(task)
+    }
+
+    /// Suspends until all of these are finished; the worker runs others meanwhile.
+    pub fn wait_for(&mut self, tasks: &[Task]) {
+        self.task.0.waits.fetch_add(1, SeqCst);
+        for task in tasks {
+            self.task.await_end(task);
+        }
+        // The worker takes the one back that was added first, once the task is suspended.
+        if self.task.0.waits.load(SeqCst) > 1 {
+            self.context.suspend();
+        } else {
+            self.task.0.waits.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Suspends until `queue` gives it back; `unless` is asked under the queue's lock.
+    pub(super) fn wait_in(&mut self, queue: &Mutex<Queue>, unless: impl FnOnce(&mut Queue) -> bool) {
+        {
+            let mut queue = lock(queue);
+            if unless(&mut queue) {
+                return;
+            }
+            self.task.0.waits.fetch_add(2, SeqCst);
+            queue.waiting.push_back(self.task.clone());
+        }
+        self.context.suspend();
+    }
+
+    /// Waits in `queue` from now on; [`Self::suspend_queued`] follows.
+    pub(super) fn enqueue(&self, queue: &Mutex<Queue>) {
+        self.task.0.waits.fetch_add(2, SeqCst);
+        lock(queue).waiting.push_back(self.task.clone());
+    }
+
+    /// Suspends, being in a queue.
+    pub(super) fn suspend_queued(&mut self) {
+        self.context.suspend();
+    }
+
+    /// Lets others run, and goes on after them.
+    pub fn yield_now(&mut self) {
+        self.task.0.waits.fetch_add(1, SeqCst);
+        self.context.suspend();
+    }
+
+    pub(super) fn release(&self, task: &Task) {
+        self.shared.release(task);
+    }
+}
+
+/// Tasks that wait for each other, and whether somebody has what they wait for.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) taken: bool,
+    pub(super) waiting: VecDeque<Task>,
+}

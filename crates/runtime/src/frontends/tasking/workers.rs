@@ -1,0 +1,427 @@
+//! Workers: each pulls the next task, runs it, and rests when there is none.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+use super::{
+    task::{self, Callback, Core, NOWHERE, Scope, Task, TaskEvent},
+    trace::Trace,
+};
+use crate::{
+    hicr::ComputeResource,
+    model::{Capability, ComputeManager, Error, ExecutionUnit, ProcessingUnit, Status, wait::lock},
+};
+
+/// Says which task a worker, by its number, runs next; none if there is none for now.
+pub type Pull = Arc<dyn Fn(usize) -> Option<Task> + Send + Sync>;
+
+/// What a service does when it is its turn; whether there was something to do.
+type Service = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Tasks that wait for something that never comes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these tasks wait for ever: {}; what they wait for is neither ready nor running", names.join(", "))]
+pub struct Blocked {
+    /// Their names, sorted.
+    pub names: Vec<String>,
+}
+
+pub(super) struct Shared {
+    pub(super) tasks: Arc<dyn ComputeManager>,
+    pub(super) unit: ExecutionUnit,
+    /// Whether a suspended task may go on anywhere.
+    anywhere: bool,
+    queues: Vec<Mutex<VecDeque<Task>>>,
+    /// Tasks that only this worker may run.
+    bound: Vec<Mutex<VecDeque<Task>>>,
+    next: AtomicUsize,
+    /// Spawned and not finished.
+    unfinished: AtomicUsize,
+    waiting: Mutex<BTreeMap<usize, Task>>,
+    resting: Mutex<usize>,
+    rested: Condvar,
+    /// Changed whenever a task becomes ready.
+    ready: AtomicU64,
+    sleepers: AtomicUsize,
+    pull: Option<Pull>,
+    paused: Vec<AtomicBool>,
+    services: Vec<Service>,
+    ended: AtomicBool,
+    trace: Option<Trace>,
+}
+
+/// How long a worker that has services rests before it asks them again.
+const SERVICE: std::time::Duration = std::time::Duration::from_millis(1);
+/// How often a worker looks for a task before it rests.
+const LOOKS: usize = 200;
+
+impl Shared {
+    /// Counts a task among those that are to be done, and lets it begin when it waits for nothing.
+    pub(super) fn spawn(&self, task: &Task, worker: Option<usize>) -> Result<(), Error> {
+        if task.0.spawned.swap(true, SeqCst) {
+            return Err(Error::state(format!("{task:?}"), "spawn it", "spawned already", "new"));
+        }
+        self.unfinished.fetch_add(1, SeqCst);
+        if task.0.waits.load(SeqCst) > 1 {
+            self.keep(task);
+        }
+        self.release_to(task, worker);
+        Ok(())
+    }
+
+    /// Remembers a task that waits, so that it can be named if it waits for ever.
+    fn keep(&self, task: &Task) {
+        task.0.kept.store(true, SeqCst);
+        lock(&self.waiting).insert(Arc::as_ptr(&task.0).addr(), task.clone());
+    }
+
+    /// One thing less to wait for.
+    pub(super) fn release(&self, task: &Task) {
+        self.release_to(task, None);
+    }
+
+    fn release_to(&self, task: &Task, worker: Option<usize>) {
+        if task.0.waits.fetch_sub(1, SeqCst) == 1 {
+            self.is_ready(task.clone(), worker);
+        }
+    }
+
+    fn is_ready(&self, task: Task, worker: Option<usize>) {
+        if task.0.kept.swap(false, SeqCst) {
+            self.forget(&task.0);
+        }
+        if task.0.state.status() == Status::Suspended {
+            task.call(TaskEvent::Sync);
+        }
+        let home = task.0.home.load(SeqCst);
+        let begun = home != NOWHERE && !self.anywhere;
+        if let Some(bound) = task.0.affinity.or(begun.then_some(home)) {
+            lock(&self.bound[bound]).push_back(task);
+        } else {
+            let worker = worker.filter(|worker| *worker != NOWHERE);
+            let worker = worker.unwrap_or_else(|| self.next.fetch_add(1, SeqCst) % self.queues.len());
+            lock(&self.queues[worker]).push_back(task);
+        }
+        self.ready.fetch_add(1, SeqCst);
+        if self.sleepers.load(SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        drop(lock(&self.resting));
+        self.rested.notify_all();
+    }
+
+    /// The next task of a worker: bound to it, its own, last first; then another's, first first.
+    fn take(&self, worker: usize) -> Option<Task> {
+        if let Some(task) = lock(&self.bound[worker]).pop_front() {
+            return Some(task);
+        }
+        if let Some(task) = lock(&self.queues[worker]).pop_back() {
+            return Some(task);
+        }
+        let count = self.queues.len();
+        (1..count).find_map(|step| lock(&self.queues[(worker + step) % count]).pop_front())
+    }
+
+    /// What a worker's thread does.
+    fn work(self: &Arc<Self>, worker: usize) {
+        let mut looked = 0;
+        loop {
+            if self.ended.load(SeqCst) {
+                return;
+            }
+            let seen = self.ready.load(SeqCst);
+            let paused = self.paused[worker].load(SeqCst);
+            let pulled = || self.pull.as_ref().and_then(|pull| pull(worker));
+            let next = if paused { None } else { pulled().or_else(|| self.take(worker)) };
+            if let Some(task) = next {
+                looked = 0;
+                self.run(worker, &task);
+                continue;
+            }
+            let served = !paused && self.services.iter().filter(|service| service()).count() > 0;
+            looked += 1;
+            if served || (!paused && looked < LOOKS) {
+                std::hint::spin_loop();
+                continue;
+            }
+            looked = 0;
+            self.rest(worker, seen);
+        }
+    }
+
+    /// Rests until something becomes ready. If nobody is left who could make anything ready, it is the end.
+    fn rest(&self, worker: usize, seen: u64) {
+        self.sleepers.fetch_add(1, SeqCst);
+        let mut resting = lock(&self.resting);
+        *resting += 1;
+        let nothing = || self.ready.load(SeqCst) == seen && !self.ended.load(SeqCst);
+        while nothing() {
+            if *resting == self.queues.len() && self.stuck() {
+                self.ended.store(true, SeqCst);
+                self.rested.notify_all();
+                break;
+            }
+            if self.services.is_empty() && (self.pull.is_none() || self.paused[worker].load(SeqCst)) {
+                resting = self.rested.wait(resting).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                // Services, and a pull function, are asked again: nobody says when they have something.
+                let rested = self.rested.wait_timeout(resting, SERVICE);
+                resting = rested.unwrap_or_else(PoisonError::into_inner).0;
+                break;
+            }
+            if !self.paused[worker].load(SeqCst) {
+                break;
+            }
+        }
+        *resting -= 1;
+        drop(resting);
+        self.sleepers.fetch_sub(1, SeqCst);
+    }
+
+    /// Whether no task is ready and none can become so: all are kept, and wait for each other.
+    fn stuck(&self) -> bool {
+        let any = |queues: &[Mutex<VecDeque<Task>>]| queues.iter().any(|queue| !lock(queue).is_empty());
+        let waiting = lock(&self.waiting);
+        self.unfinished.load(SeqCst) == waiting.len()
+            && !waiting.is_empty()
+            && self.pull.is_none()
+            && self.services.is_empty()
+            && !any(&self.queues)
+            && !any(&self.bound)
+            && waiting.values().all(|task| task.0.waits.load(SeqCst) > 0 && !task.0.outside.load(SeqCst))
+    }
+
+    fn run(self: &Arc<Self>, worker: usize, task: &Task) {
+        task.0.home.store(worker, SeqCst);
+        task.call(TaskEvent::Execute);
+        let begin = self.trace.is_some().then(Instant::now);
+        let status = self.tasks.run(&task.0.state);
+        if let (Some(trace), Some(begin)) = (&self.trace, begin) {
+            trace.ran(worker, &task.0.name, begin);
+        }
+        match status {
+            Ok(Status::Suspended) => {
+                task.call(TaskEvent::Suspend);
+                if task.0.outside.load(SeqCst) {
+                    self.until_woken(task);
+                } else {
+                    if task.0.waits.load(SeqCst) > 1 {
+                        self.keep(task);
+                    }
+                    // What its function added before it suspended.
+                    self.release_to(task, None);
+                }
+            }
+            Ok(_) | Err(_) => self.finish(worker, task),
+        }
+    }
+
+    /// It goes on when its future is woken.
+    fn until_woken(self: &Arc<Self>, task: &Task) {
+        task.0.waits.fetch_add(1, SeqCst);
+        // The callback alone has the task until then, and gives it away once: a waker may be called again and again.
+        let (shared, waiting) = (Arc::downgrade(self), Mutex::new(Some(task.clone())));
+        task.0.state.core().on_wake(Arc::new(move || {
+            let woken = lock(&waiting).take();
+            if let (Some(task), Some(shared)) = (woken, shared.upgrade()) {
+                shared.release(&task);
+            }
+        }));
+    }
+
+    fn finish(&self, worker: usize, task: &Task) {
+        let dependents = lock(&task.0.dependents).take().unwrap_or_default();
+        task.call(TaskEvent::Finish);
+        for dependent in &dependents {
+            if dependent.0.waits.fetch_sub(1, SeqCst) == 1 {
+                self.is_ready(dependent.clone(), Some(worker));
+            }
+        }
+        if self.unfinished.fetch_sub(1, SeqCst) == 1 {
+            self.ended.store(true, SeqCst);
+            self.wake();
+        }
+    }
+
+    /// A task that was kept is ready.
+    fn forget(&self, core: &Arc<Core>) {
+        lock(&self.waiting).remove(&Arc::as_ptr(core).addr());
+    }
+}
+
+/// Makes tasks from anywhere.
+#[derive(Clone)]
+pub struct Spawner(Weak<Shared>);
+
+impl Spawner {
+    /// A new task of any function that the tasks' manager takes, which may begin at once.
+    pub fn spawn(
+        &self,
+        name: &Arc<str>,
+        unit: &ExecutionUnit,
+        argument: crate::Value,
+    ) -> Result<Task, Error> {
+        let shared = self.0.upgrade().ok_or_else(|| Error::Gone("the workers".into()))?;
+        let state = shared.tasks.create_execution_state(unit, argument)?;
+        let task = Task::of_state(&shared, Arc::clone(name), state);
+        shared.spawn(&task, None)?;
+        Ok(task)
+    }
+}
+
+/// Workers, tasks and what is between them.
+pub struct Tasking {
+    shared: Arc<Shared>,
+    workers: Arc<dyn ComputeManager>,
+    resources: Vec<ComputeResource>,
+}
+
+impl Tasking {
+    /// A worker for each resource, made by `workers`; tasks made by `tasks`, which must run on the caller's thread.
+    pub fn new(
+        workers: Arc<dyn ComputeManager>,
+        tasks: Arc<dyn ComputeManager>,
+        resources: &[ComputeResource],
+    ) -> Result<Self, Error> {
+        if resources.is_empty() {
+            return Err(Error::misuse("make workers", "there is no compute resource for one"));
+        }
+        if !tasks.supports(Capability::Run) {
+            let instead = "choose threads, coroutines or futures for tasks";
+            return Err(Error::unsupported(tasks.name(), "run states on a worker's thread", instead));
+        }
+        let each = || resources.iter().map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared {
+            anywhere: tasks.supports(Capability::ResumeAnywhere),
+            tasks,
+            unit: task::unit(),
+            queues: each(),
+            bound: each(),
+            next: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+            resting: Mutex::default(),
+            rested: Condvar::new(),
+            ready: AtomicU64::new(0),
+            sleepers: AtomicUsize::new(0),
+            pull: None,
+            paused: resources.iter().map(|_| AtomicBool::new(false)).collect(),
+            services: Vec::new(),
+            ended: AtomicBool::new(false),
+            trace: None,
+        });
+        Ok(Self { shared, workers, resources: resources.to_vec() })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Shared)) -> Result<(), Error> {
+        let shared = Arc::get_mut(&mut self.shared);
+        shared.map(change).ok_or_else(|| Error::state("tasking", "change it", "running, or has tasks", "new"))
+    }
+
+    /// Records what each worker runs. Before tasks are made.
+    pub fn record(&mut self) -> Result<(), Error> {
+        let workers = self.resources.len();
+        self.change(|shared| shared.trace = Some(Trace::new(workers)))
+    }
+
+    /// Has workers ask this before they look into the ready queues. Before tasks are made.
+    pub fn pull(&mut self, pull: Pull) -> Result<(), Error> {
+        self.change(|shared| shared.pull = Some(pull))
+    }
+
+    /// Has workers that have nothing else to do call this, again at once if it had something to do. Before tasks are
+    /// made.
+    pub fn serve(&mut self, service: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
+        self.change(|shared| shared.services.push(Box::new(service)))
+    }
+
+    /// A new task, which begins once it is [spawned](Self::spawn): on any worker, or the one of `affinity`.
+    pub fn task(
+        &self,
+        name: &str,
+        affinity: Option<usize>,
+        callback: Option<Callback>,
+        work: impl FnOnce(&mut Scope<'_>) + Send + 'static,
+    ) -> Result<Task, Error> {
+        if let Some(worker) = affinity.filter(|worker| *worker >= self.resources.len()) {
+            let why = format!("there is no worker {worker}; they are 0 to {}", self.resources.len() - 1);
+            return Err(Error::misuse("make a task", why));
+        }
+        Task::new(&self.shared, name.into(), affinity, callback, Box::new(work))
+    }
+
+    /// A task of an asynchronous function, or of any that the tasks' manager takes.
+    pub fn task_of(&self, name: &str, unit: &ExecutionUnit, argument: crate::Value) -> Result<Task, Error> {
+        let state = self.shared.tasks.create_execution_state(unit, argument)?;
+        Ok(Task::of_state(&self.shared, name.into(), state))
+    }
+
+    /// What makes tasks from within tasks that are futures, which have no scope.
+    pub fn spawner(&self) -> Spawner {
+        Spawner(Arc::downgrade(&self.shared))
+    }
+
+    /// Has a task begin when what it depends on is finished.
+    pub fn spawn(&self, task: &Task) -> Result<(), Error> {
+        self.shared.spawn(task, None)
+    }
+
+    /// Has a worker take no further task.
+    pub fn pause(&self, worker: usize) {
+        self.shared.paused[worker].store(true, SeqCst);
+    }
+
+    /// Has a paused worker go on.
+    pub fn resume(&self, worker: usize) {
+        self.shared.paused[worker].store(false, SeqCst);
+        self.shared.ready.fetch_add(1, SeqCst);
+        self.shared.wake();
+    }
+
+    /// Runs until all spawned tasks are finished, or wait for ever. The trace, if one is recorded, is whole then.
+    pub fn run(&self) -> Result<Result<(), Blocked>, Error> {
+        if self.shared.unfinished.load(SeqCst) == 0 {
+            return Ok(Ok(()));
+        }
+        self.shared.ended.store(false, SeqCst);
+        let loop_unit =
+            ExecutionUnit::function(|_, (shared, worker): (Arc<Shared>, usize)| shared.work(worker));
+        let mut running: Vec<(ProcessingUnit, crate::ExecutionState)> = Vec::new();
+        for (worker, resource) in self.resources.iter().enumerate() {
+            let unit = self.workers.create_processing_unit(resource)?;
+            self.workers.initialize(&unit)?;
+            let argument = Box::new((Arc::clone(&self.shared), worker));
+            let state = self.workers.create_execution_state(&loop_unit, argument)?;
+            running.push((unit, state));
+        }
+        for (unit, state) in &running {
+            self.workers.start(unit, state)?;
+        }
+        for (_, state) in &running {
+            self.workers.wait(state).done()?;
+        }
+        let waiting = std::mem::take(&mut *lock(&self.shared.waiting));
+        let stuck = waiting.values().filter(|task| task.0.state.status() != Status::Finished);
+        let mut names: Vec<_> = stuck.map(|task| task.name().to_owned()).collect();
+        names.sort_unstable();
+        Ok(if names.is_empty() || self.shared.unfinished.load(SeqCst) == 0 {
+            Ok(())
+        } else {
+            Err(Blocked { names })
+        })
+    }
+
+    /// What the workers ran, if it was recorded.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.shared.trace.as_ref()
+    }
+}

@@ -1,0 +1,347 @@
+//! Local slots: pieces of memory between which copies are made, and the managers that make them.
+
+use std::{
+    any::Any,
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use raw::{Header, Memory, Plain};
+
+use super::{Capability, Error, InstanceId, Rejected};
+use crate::hicr::MemorySpace;
+
+/// Memory of a device, as its back-end has it.
+pub trait DeviceMemory: Send + Sync {
+    /// For the back-end to find its own type again.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Where the bytes of a slot are.
+pub enum Bytes {
+    /// Where processors read and write them.
+    Host(Memory),
+    /// On a device; its counters are here.
+    Device(Box<dyn DeviceMemory>, Box<Header>),
+}
+
+/// What has been counted and not yet waited for, and what waits.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// What earlier fences took, of `sent` and of `received`.
+    pub consumed: Mutex<(u64, u64)>,
+    /// Whether a fence waits: there is one at a time.
+    pub waiting: AtomicBool,
+    /// Why a copy that was begun did not end well: the next fence says it.
+    pub failure: Mutex<Option<Error>>,
+    /// With whom the slot was exchanged.
+    pub peers: Mutex<BTreeSet<InstanceId>>,
+    /// Of which lost peers a fence has told already.
+    pub told: Mutex<BTreeSet<InstanceId>>,
+}
+
+/// A slot itself, which its handle, pending copies and global slots share.
+pub struct SlotCore {
+    number: u64,
+    origin: &'static str,
+    space: MemorySpace,
+    size: usize,
+    pub(crate) bytes: Bytes,
+    pub(crate) tally: Tally,
+    /// In how many global slots it is.
+    pub(crate) exposed: AtomicUsize,
+    /// Whether it ever was in one.
+    pub(crate) was_exposed: AtomicBool,
+    /// How many copies and kernels are under way.
+    pub(crate) pending: AtomicUsize,
+    /// Gives the room back when the slot goes.
+    room: Option<Room>,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl SlotCore {
+    pub(crate) fn new(
+        origin: &'static str,
+        space: MemorySpace,
+        bytes: Bytes,
+        room: Option<Room>,
+        size: usize,
+    ) -> Self {
+        Self {
+            number: NUMBERS.fetch_add(1, SeqCst),
+            origin,
+            space,
+            size,
+            bytes,
+            tally: Tally::default(),
+            exposed: AtomicUsize::new(0),
+            was_exposed: AtomicBool::new(false),
+            pending: AtomicUsize::new(0),
+            room,
+        }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        match &self.bytes {
+            Bytes::Host(memory) => memory.header(),
+            Bytes::Device(_, header) => header,
+        }
+    }
+
+    pub(crate) fn host(&self, what: &str) -> Result<&Memory, Error> {
+        match &self.bytes {
+            Bytes::Host(memory) => Ok(memory),
+            Bytes::Device(..) => {
+                Err(Error::misuse(what, format!("{self} is on a device; copy it to a host slot")))
+            }
+        }
+    }
+
+    pub(crate) fn check(&self, offset: usize, length: usize) -> Result<(), Error> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(Error::OutOfBounds {
+                slot: self.to_string(),
+                offset: offset as u64,
+                end: offset as u128 + length as u128,
+                size: self.size as u64,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for SlotCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slot {} ({})", self.number, self.origin)
+    }
+}
+
+/// A piece of memory of this Instance (hicr.txt 3.1.3).
+///
+/// It is read and written by copy, as if by relaxed atomics: copies that race mix their bytes, and 8 aligned bytes
+/// never tear. A slot that was never global and has nothing pending can lend its bytes.
+///
+/// Dropped, it is freed once nothing needs it any more.
+pub struct LocalSlot {
+    pub(crate) core: Arc<SlotCore>,
+}
+
+impl fmt::Debug for LocalSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.core, self.core.size)
+    }
+}
+
+impl LocalSlot {
+    /// For back-ends: a slot of `bytes`. `room`, if any, is given back when it goes.
+    pub fn new(
+        origin: &'static str,
+        space: MemorySpace,
+        bytes: Bytes,
+        room: Option<Room>,
+        size: usize,
+    ) -> Self {
+        Self { core: Arc::new(SlotCore::new(origin, space, bytes, room, size)) }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.core.size
+    }
+
+    /// The memory space that it is in.
+    pub fn space(&self) -> &MemorySpace {
+        &self.core.space
+    }
+
+    /// The name of the manager that made it.
+    pub fn origin(&self) -> &'static str {
+        self.core.origin
+    }
+
+    /// The device memory that it is, for the back-end that made it.
+    pub fn device(&self) -> Option<&dyn DeviceMemory> {
+        match &self.core.bytes {
+            Bytes::Host(_) => None,
+            Bytes::Device(memory, _) => Some(&**memory),
+        }
+    }
+
+    /// Copies from the slot into `bytes`.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Error> {
+        self.core.check(offset, bytes.len())?;
+        self.core.host("read")?.read(offset, bytes).expect("the bounds were checked");
+        Ok(())
+    }
+
+    /// Copies `bytes` into the slot.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.core.check(offset, bytes.len())?;
+        self.core.host("write")?.write(offset, bytes).expect("the bounds were checked");
+        Ok(())
+    }
+
+    /// As many values of plain data as there are from `offset` on, up to `count`.
+    pub fn read_values<T: Plain>(&self, offset: usize, count: usize) -> Result<Vec<T>, Error> {
+        let mut values = vec![T::zeroed(); count];
+        self.read(offset, bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+
+    /// The bytes themselves: for a slot that was never global and has nothing pending.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
+        let in_use = |by: &str| Error::InUse { slot: self.core.to_string(), by: by.into() };
+        if self.core.was_exposed.load(SeqCst) {
+            return Err(in_use(
+                "it is or was global, so that a peer may write it; read and write it by copy",
+            ));
+        }
+        let pending = in_use("a copy or a kernel is pending; fence it first");
+        let on_device =
+            Error::misuse("lend bytes", format!("{} is on a device; copy it to a host slot", self.core));
+        match &mut Arc::get_mut(&mut self.core).ok_or(pending.clone())?.bytes {
+            Bytes::Host(memory) => memory.bytes_mut().ok_or(pending),
+            Bytes::Device(..) => Err(on_device),
+        }
+    }
+
+    /// The bytes themselves as values of plain data, under the conditions of [`Self::bytes_mut`].
+    pub fn values_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
+        bytemuck::try_cast_slice_mut(self.bytes_mut()?).map_err(|error| {
+            Error::misuse("lend values", format!("the slot's bytes are not whole values: {error}"))
+        })
+    }
+
+    /// Why it cannot be given up now, if so.
+    pub(crate) fn in_use(&self) -> Option<Error> {
+        let by = if self.core.exposed.load(SeqCst) != 0 {
+            "it is global; destroy its global slots and fence their tag first"
+        } else if self.core.pending.load(SeqCst) != 0 {
+            "a copy or a kernel is pending; fence it first"
+        } else {
+            return None;
+        };
+        Some(Error::InUse { slot: self.core.to_string(), by: by.into() })
+    }
+}
+
+/// How much of each memory space is taken.
+#[derive(Default)]
+pub struct Ledger {
+    spaces: Vec<(MemorySpace, AtomicU64)>,
+}
+
+/// Room that a slot takes; dropped, it is free again.
+pub struct Room {
+    ledger: Arc<Ledger>,
+    index: usize,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.ledger.spaces[self.index].1.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
+impl Ledger {
+    /// With these spaces, all free.
+    pub fn new(spaces: impl IntoIterator<Item = MemorySpace>) -> Arc<Self> {
+        Arc::new(Self { spaces: spaces.into_iter().map(|space| (space, AtomicU64::new(0))).collect() })
+    }
+
+    /// Whether this space is one of them.
+    pub fn holds(&self, space: &MemorySpace) -> bool {
+        self.spaces.iter().any(|(known, _)| known == space)
+    }
+
+    /// Takes room for `size` bytes of `space`; `manager` is who asks.
+    pub fn take(self: &Arc<Self>, manager: &str, space: &MemorySpace, size: usize) -> Result<Room, Error> {
+        if size == 0 {
+            return Err(Error::misuse("allocate 0 bytes", "a slot has at least one"));
+        }
+        let index = self.spaces.iter().position(|(known, _)| known == space).ok_or_else(|| {
+            let why =
+                format!("{manager} does not know this {} space; ask the topology for its own", space.type_);
+            Error::misuse("allocate", why)
+        })?;
+        let (_, used) = &self.spaces[index];
+        let asked = size as u64;
+        let take = |used: u64| used.checked_add(asked).filter(|used| *used <= space.size);
+        match used.fetch_update(SeqCst, SeqCst, take) {
+            Ok(_) => Ok(Room { ledger: Arc::clone(self), index, bytes: asked }),
+            Err(used) => Err(Error::NoRoom { space: space.type_.clone(), asked, free: space.size - used }),
+        }
+    }
+}
+
+/// Makes slots (hicr.txt 3.1.3).
+pub trait MemoryManager: Send + Sync {
+    /// Its name, as errors and slots have it.
+    fn name(&self) -> &'static str;
+    /// Whether it can do this.
+    fn supports(&self, capability: Capability) -> bool;
+    /// Whether this space is one of its own.
+    fn claims(&self, space: &MemorySpace) -> bool;
+    /// `size` bytes of a space, zeroed.
+    fn allocate(&self, space: &MemorySpace, size: usize) -> Result<LocalSlot, Error>;
+    /// A slot of memory that the program has; made by [`register`](Register::register).
+    fn register_memory(&self, space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>>;
+    /// Sets `length` bytes from `offset` on to `byte`.
+    fn fill(&self, slot: &LocalSlot, offset: usize, byte: u8, length: usize) -> Result<(), Error> {
+        slot.core.check(offset, length)?;
+        slot.core.host("fill")?.fill(offset, byte, length).expect("the bounds were checked");
+        Ok(())
+    }
+    /// Gives the slot's memory back. In use, it is refused and comes back.
+    fn free(&self, slot: LocalSlot) -> Result<(), Rejected<LocalSlot>> {
+        slot.in_use().map_or(Ok(()), |error| Err(Rejected { error, value: slot }))
+    }
+}
+
+/// Typed forms of a memory manager's operations.
+pub trait Register: MemoryManager {
+    /// Makes a slot of a buffer of plain data.
+    fn register<T: Plain>(&self, space: &MemorySpace, buffer: Vec<T>) -> Result<LocalSlot, Rejected<Vec<T>>> {
+        let memory = Memory::of(buffer);
+        if memory.size() == 0 {
+            let value = memory.into_buffer().unwrap_or_default();
+            return Err(Rejected {
+                error: Error::misuse("register 0 bytes", "a slot has at least one"),
+                value,
+            });
+        }
+        self.register_memory(space, memory).map_err(|rejected| Rejected {
+            error: rejected.error,
+            value: rejected.value.into_buffer().unwrap_or_default(),
+        })
+    }
+
+    /// Gives the buffer back of which the slot was made.
+    fn deregister<T: Plain>(&self, slot: LocalSlot) -> Result<Vec<T>, Rejected<LocalSlot>> {
+        if let Some(error) = slot.in_use() {
+            return Err(Rejected { error, value: slot });
+        }
+        let pending =
+            Error::InUse { slot: slot.core.to_string(), by: "a peer still holds a global slot of it".into() };
+        let core = Arc::try_unwrap(slot.core)
+            .map_err(|core| Rejected { error: pending, value: LocalSlot { core } })?;
+        let SlotCore { origin, space, size, bytes, room, .. } = core;
+        let not_it = |bytes| {
+            let value = LocalSlot { core: Arc::new(SlotCore::new(origin, space, bytes, room, size)) };
+            let why = "the slot was not made of such a buffer; free it, or name the type that was registered";
+            Rejected { error: Error::misuse("deregister", why), value }
+        };
+        match bytes {
+            Bytes::Host(memory) => memory.into_buffer().map_err(|memory| not_it(Bytes::Host(memory))),
+            device @ Bytes::Device(..) => Err(not_it(device)),
+        }
+    }
+}
+
+impl<M: MemoryManager + ?Sized> Register for M {}

@@ -1,0 +1,29 @@
+//! The model: managers as object-safe traits, and the components that they make (hicr.txt 3).
+
+mod capability;
+pub(crate) mod communication;
+pub(crate) mod compute;
+mod error;
+mod instance;
+pub(crate) mod memory;
+mod several;
+mod topology;
+pub(crate) mod wait;
+
+pub use capability::{Capability, table};
+pub use communication::{
+    At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag,
+};
+pub use compute::{
+    ComputeManager, Context, ExecutionState, ExecutionUnit, Format, Kernel, ProcessingUnit, Registry, Status,
+    UnitStatus, Value,
+};
+pub use error::{Error, Rejected};
+pub use instance::{
+    Description, Event, Instance, InstanceId, InstanceManager, InstanceState, InstanceTemplate, Refused,
+    Watch,
+};
+pub use memory::{Bytes, DeviceMemory, Ledger, LocalSlot, MemoryManager, Register, Room};
+pub use several::{SeveralCommunications, SeveralComputes, SeveralMemories, SeveralTopologies};
+pub use topology::TopologyManager;
+pub use wait::{Promise, Source, Wait, promise};

@@ -1,0 +1,58 @@
+//! The documented table is what the managers say.
+
+use std::fs;
+
+use runtime::{
+    Capability, CommunicationManager, ComputeManager, InstanceManager, MemoryManager, TopologyManager,
+    backends::{Coroutines, Futures, Threads, host, processes},
+    table,
+};
+
+use crate::ranks::{launched, member};
+
+#[test]
+fn the_guide_has_what_the_managers_say_of_themselves() {
+    if processes::launched() {
+        member(|rank| {
+            // What a launched Instance's managers say is what the other half of this test writes.
+            let create = Capability::CreateInstances;
+            assert!(rank.instances.supports(create) && rank.instances.supports(Capability::SeveralInstances));
+            assert!(rank.communication.supports(Capability::GlobalCopies) && !rank.memory.supports(create));
+        });
+    }
+    let name = "capabilities::the_guide_has_what_the_managers_say_of_themselves";
+    assert!(launched(&["-n", "1"], name).status.success());
+    let several = host::inside(2).unwrap();
+    let it = &several[0];
+    let segments = processes::Segments::new(&it.topology.query().unwrap());
+    let (threads, coroutines, futures) = (Threads::new(), Coroutines::new(), Futures::new());
+    let host = |capability| {
+        it.instances.supports(capability)
+            || it.topology.supports(capability)
+            || it.memory.supports(capability)
+            || it.communication.supports(capability)
+    };
+    // Its Instances need a launcher to be made; the first half of this test holds it to this.
+    let processes = |capability| {
+        matches!(capability, Capability::CreateInstances | Capability::SeveralInstances)
+            || segments.supports(capability)
+            || it.communication.supports(capability)
+    };
+    let text = table(&[
+        ("host", &host),
+        ("processes", &processes),
+        ("threads", &|capability| threads.supports(capability)),
+        ("coroutines", &|capability| coroutines.supports(capability)),
+        ("futures", &|capability| futures.supports(capability)),
+    ]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runtime.md");
+    let guide = fs::read_to_string(path).unwrap();
+    let (before, rest) = guide.split_once("<!-- capabilities -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- /capabilities -->").unwrap();
+    let written = format!("{before}<!-- capabilities -->\n{text}<!-- /capabilities -->{after}");
+    fs::write(path, &written).unwrap();
+    assert!(
+        guide == written,
+        "the table in docs/runtime.md was not what the managers say, and is now: commit it"
+    );
+}

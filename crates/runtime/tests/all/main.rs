@@ -1,0 +1,14 @@
+//! One suite for each manager, run on every back-end that claims the capability; and the frontends on all of them.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod capabilities;
+mod communication;
+mod compute;
+mod frontends;
+mod instances;
+mod memory;
+mod misuses;
+mod programs;
+mod ranks;
+mod tasks;

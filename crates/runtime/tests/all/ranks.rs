@@ -1,0 +1,119 @@
+//! Runs a test's body once for each of several Instances: threads of this process, and processes under `cairn-run`.
+
+use std::{
+    process::{Command, Output},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use runtime::{
+    CommunicationManager, Error, InstanceId, InstanceManager, Key, LocalSlot, MemoryManager, Tag,
+    TopologyManager, Wait,
+    backends::{host, processes},
+    hicr::MemorySpace,
+};
+
+/// The managers of one Instance, as programs have them.
+pub struct Rank {
+    pub instances: Arc<dyn InstanceManager>,
+    pub topology: Arc<dyn TopologyManager>,
+    pub memory: Arc<dyn MemoryManager>,
+    pub communication: Arc<dyn CommunicationManager>,
+}
+
+impl Rank {
+    pub fn me(&self) -> InstanceId {
+        self.instances.current().id()
+    }
+
+    /// All ids, sorted, the root first.
+    pub fn ids(&self) -> Vec<InstanceId> {
+        let mut ids: Vec<_> = self.instances.instances().iter().map(runtime::Instance::id).collect();
+        let root = self.instances.root_id();
+        ids.sort_by_key(|id| (*id != root, *id));
+        ids
+    }
+
+    /// Which of all this one is; the root is 0.
+    pub fn index(&self) -> usize {
+        self.ids().iter().position(|id| *id == self.me()).unwrap()
+    }
+
+    pub fn group(&self) -> Vec<InstanceId> {
+        let mut ids = self.ids();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub fn space(&self) -> MemorySpace {
+        let topology = self.topology.query().unwrap();
+        let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
+        spaces.clone().find(|space| self.memory.claims(space)).unwrap().clone()
+    }
+
+    pub fn slot(&self, size: usize) -> LocalSlot {
+        self.memory.allocate(&self.space(), size).unwrap()
+    }
+
+    /// Waits until all are here.
+    pub fn barrier(&self, tag: u64) {
+        let exchange = self.communication.exchange(&self.group(), Tag(tag), &[]).unwrap();
+        assert!(soon(exchange).unwrap().is_empty());
+    }
+}
+
+/// Waits, but not for ever.
+pub fn soon<T>(mut wait: Wait<T>) -> Result<T, Error> {
+    wait.block(Instant::now() + Duration::from_mins(1))
+}
+
+/// Runs `body` as `count` Instances on every back-end that has several. `name` is the test's own path.
+pub fn everywhere(count: usize, name: &str, body: fn(&Rank)) {
+    if processes::launched() {
+        member(body);
+    }
+    inside(count, body);
+    let output = launched(&["-n", &count.to_string(), "--oversubscribe"], name);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub fn inside(count: usize, body: fn(&Rank)) {
+    std::thread::scope(|threads| {
+        for managers in host::inside(count).unwrap() {
+            threads.spawn(move || {
+                let instances = Arc::new(managers.instances);
+                body(&Rank {
+                    instances,
+                    topology: Arc::new(managers.topology),
+                    memory: Arc::new(managers.memory),
+                    communication: Arc::new(managers.communication),
+                });
+            });
+        }
+    });
+}
+
+/// What a launched process does: the body, and nothing of the test harness after it.
+pub fn member(body: fn(&Rank)) -> ! {
+    let managers = processes::join().unwrap();
+    body(&Rank {
+        instances: Arc::new(managers.instances),
+        topology: Arc::new(managers.topology),
+        memory: Arc::new(managers.memory),
+        communication: Arc::new(managers.communication),
+    });
+    std::process::exit(0)
+}
+
+/// This test program under `cairn-run`, the test `name` alone.
+pub fn launched(options: &[&str], name: &str) -> Output {
+    let this = std::env::current_exe().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-run"));
+    command.args(options).arg(this).args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.output().unwrap()
+}
+
+/// A global slot of an exchange by its key.
+pub fn key(number: usize) -> Key {
+    Key(number as u64)
+}
