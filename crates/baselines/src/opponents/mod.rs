@@ -1,10 +1,14 @@
 //! Strategies from elsewhere.
 
+mod annealing;
 mod external;
 mod matching;
 mod metis;
+mod metis_apolike;
 mod partition;
 mod repair;
 
+pub use annealing::Annealing;
 pub use external::External;
 pub use metis::Metis;
+pub use metis_apolike::MetisApolike;
