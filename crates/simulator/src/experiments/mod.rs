@@ -2,7 +2,12 @@
 //!
 //! A new experiment is one module and one line in [`ALL`].
 
+mod apo;
+pub mod contest;
+mod plot;
+
 use std::error::Error;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// What goes wrong in an experiment; people read it, nobody matches on it.
@@ -31,6 +36,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Says on standard error how many of all pieces are ready, where progress is shown.
+    pub fn tell(&self, done: usize, all: usize) {
+        if self.progress {
+            // That nobody can read it is no error.
+            let _ =
+                write!(std::io::stderr(), "\r{done} of {all} runs {}", if done == all { "\n" } else { "" });
+        }
+    }
+
     /// Writes one file of the results.
     ///
     /// # Errors
@@ -46,7 +60,48 @@ fn unwritable(path: &Path, source: &std::io::Error) -> Failure {
 }
 
 /// Every experiment, in the order in which they are listed to people.
-pub const ALL: &[Experiment] = &[];
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "table-1",
+        summary: "APO: non-connected, ring and chain after one decision",
+        run: apo::table_1,
+    },
+    Experiment {
+        name: "figure-4",
+        summary: "APO: the surveillance example as the paper tells it",
+        run: apo::figure_4,
+    },
+    Experiment {
+        name: "surveillance",
+        summary: "APO: surveillance as in the authors' files",
+        run: apo::surveillance,
+    },
+    Experiment {
+        name: "figure-5",
+        summary: "APO: 64 actors, a hotspot that comes and goes",
+        run: apo::figure_5,
+    },
+    Experiment {
+        name: "moving-hotspot",
+        summary: "a hotspot that is elsewhere each time; moves free and charged",
+        run: apo::moving_hotspot,
+    },
+    Experiment {
+        name: "energy",
+        summary: "tasks and watts without and with a cap on power",
+        run: apo::energy,
+    },
+    Experiment {
+        name: "partial-kinds",
+        summary: "actors that run on some kinds only",
+        run: apo::partial_kinds,
+    },
+    Experiment {
+        name: "gamma",
+        summary: "the weights of the annoyance in the three worlds",
+        run: apo::gamma,
+    },
+];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
