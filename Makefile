@@ -29,7 +29,7 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench fmt lint build clean tools node-tools
+.PHONY: help demo test bench reproduce fmt lint build clean tools node-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	@cargo build --locked --workspace --bins --lib
 	@$(BIN)/cairn-e2e footprint
 	@$(BIN)/cairn-e2e footprint --trouble
+
+reproduce: tools ## repeat the experiments of the papers (hours) and write docs/results/apo
+	@cargo build --locked -p simulator --bins
+	@for name in $$($(BIN)/cairn-sim experiment --list | cut -d' ' -f1); do $(BIN)/cairn-sim experiment $$name --out docs/results/apo || exit 1; done
 
 fmt: ## format the code
 	@cargo fmt --all
