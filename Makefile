@@ -62,7 +62,7 @@ bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and wr
 	@$(BIN)/cairn-e2e binaries >/dev/null
 	@$(BIN)/cairn-e2e bench
 	$(call say,kernels)
-	@cargo bench --locked --profile dev -p placement
+	@cargo bench --locked --profile dev -p search
 	$(call say,placement: strategies on instances)
 	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
 	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000

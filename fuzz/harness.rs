@@ -1,6 +1,7 @@
 //! What must hold of any bytes whatever: no panic, and what is accepted is sound.
 
-use placement::{Budget, Greedy, NoPolicy, PlanError, Snapshot};
+use placement::{Budget, NoPolicy, PlanError, Snapshot};
+use search::Greedy;
 
 /// Worlds above this are read and not planned: finding faults needs many worlds, not large ones.
 const LARGEST: usize = 40;
@@ -40,9 +41,9 @@ pub fn plan(data: &[u8]) {
     assert_eq!(snapshot.violations(&plan.assignment), []);
     assert_eq!(plan.cost.unplaced, snapshot.cost(&plan.assignment).unplaced);
     let everybody: Vec<usize> = (0..snapshot.actors()).collect();
-    let explained = snapshot.explain(&plan.assignment, &everybody);
+    let explained = explain::explain(&snapshot, &plan.assignment, &everybody);
     assert_eq!(explained.placed.len(), plan.assignment.iter().flatten().count());
-    let reasons = snapshot.reasons(&plan.assignment, EFFORT);
+    let reasons = explain::reasons(&snapshot, &plan.assignment, EFFORT);
     assert_eq!(reasons.len(), plan.unplaced.len());
     assert!(reasons.iter().all(|unplaced| !unplaced.reasons.is_empty()), "{reasons:?}");
 }

@@ -52,7 +52,7 @@ use crate::reconcile::{Context, after_error, reconcile};
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    asp::run_child_if_asked();
+    portfolio::run_child_if_asked();
     let config = Config::parse();
     start_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, ClingoJudge, Limits};
 use crds::{ActorApplication, Placement};
+use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use placement::{
-    Budget, Cost, Judge, JudgeError, Plan, PlanError, REASONS_EFFORT, Snapshot, StoppedBy, Strategy,
-};
+use placement::{Budget, Cost, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Objects, Policy, World};
 
 use crate::decision::{says_the_same, spec};
@@ -161,9 +160,7 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
             let stop = || Instant::now() >= deadline;
             let budget = Budget { effort: None, seed, stop: &stop };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
-            if !plan.unplaced.is_empty() {
-                plan.find_reasons(&world.snapshot, &judge, REASONS_EFFORT);
-            }
+            explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
         })
     });
@@ -185,18 +182,12 @@ fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }
 
-/// The strategy that the policy names.
+/// The strategy that the policy names, which may be one for production alone.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits(policy)))];
-    all.extend(placement::strategies());
-    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
-    let unknown = Error::Policy(format!(
-        "policy {}: policy.yaml, strategy: `{}` is not known; use one of {}",
-        policy.name,
-        policy.strategy,
-        names.join(", ")
-    ));
-    all.into_iter().find(|strategy| strategy.name() == policy.strategy).ok_or(unknown)
+    let refused =
+        |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
+    let entry = portfolio::strategy(&policy.strategy, Use::Production).map_err(refused)?;
+    Ok(entry.make(limits(policy)))
 }
 
 /// The plan in the newest world, if it is still lawful there and crowds nobody; the commit lock must be held.
@@ -234,7 +225,7 @@ async fn still_stands(
     // What was proven, was proven of another world.
     plan.optimal = false;
     plan.bound.clear();
-    plan.moves = world.snapshot.moves(&assignment);
+    plan.moves = explain::moves(&world.snapshot, &assignment);
     (plan.assignment, plan.cost) = (assignment, cost);
     Ok(Some((world, plan)))
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use asp::Program;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use policy::Program;
 use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;

@@ -2,35 +2,20 @@
 //! line per model on standard output.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::process::exit;
 
 use clingo::Symbol;
-use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Aim, Model, Outcome, Task};
-use crate::policy;
 use crate::program::RULES;
+use crate::sandbox::{ChildError, Limits, begin, positions, tell};
+use crate::worker;
 
 /// The argument that makes an executable the solver; no part of any command line that people use.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-solver";
-
-/// What a solver process may use at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Address space, in MiB.
-    pub memory_mib: u64,
-    /// Processor time, in seconds.
-    pub cpu_seconds: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { memory_mib: 1024, cpu_seconds: 60 }
-    }
-}
 
 /// The first line that the solver process reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,8 +63,8 @@ pub fn run_child_if_asked() {
     let Some(asked) = std::env::args_os().nth(1) else { return };
     let served = if asked == ARGUMENT {
         serve()
-    } else if asked == policy::ARGUMENT {
-        policy::serve()
+    } else if asked == worker::ARGUMENT {
+        worker::serve()
     } else {
         return;
     };
@@ -90,21 +75,6 @@ pub fn run_child_if_asked() {
             exit(1);
         }
     }
-}
-
-/// Why the solver process ends early; its parent reads it from standard error.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChildError {
-    #[error("cannot limit the solver process: {0}")]
-    Limit(#[from] rustix::io::Errno),
-    #[error("the process that asked is gone")]
-    Orphan,
-    #[error("cannot read what is asked: {0}")]
-    Ask(#[source] io::Error),
-    #[error("cannot understand what is asked: {0}")]
-    Job(#[from] serde_json::Error),
-    #[error("cannot tell the answer: {0}")]
-    Tell(#[from] io::Error),
 }
 
 fn serve() -> Result<(), ChildError> {
@@ -124,33 +94,6 @@ fn serve() -> Result<(), ChildError> {
     Ok(())
 }
 
-/// Ties this process to the one that asked, and limits it.
-pub(crate) fn begin(parent: u32, limits: &Limits) -> Result<(), ChildError> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have died before the signal was set.
-    let alive = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
-    if alive != Some(parent) {
-        return Err(ChildError::Orphan);
-    }
-    Ok(limit(limits)?)
-}
-
-fn limit(limits: &Limits) -> Result<(), rustix::io::Errno> {
-    let at_most = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
-    setrlimit(Resource::Core, at_most(0))?;
-    setrlimit(Resource::As, at_most(limits.memory_mib.saturating_mul(1 << 20)))?;
-    setrlimit(Resource::Cpu, at_most(limits.cpu_seconds))
-}
-
-/// Writes one line of JSON.
-pub(crate) fn tell(line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    let mut out = io::stdout().lock();
-    out.write_all(&text)?;
-    out.flush()
-}
-
 /// Searches, and tells every model as it comes.
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
@@ -162,12 +105,12 @@ fn solve(job: &Job) -> Result<Outcome, String> {
         aim: job.aim,
         at_most: &job.at_most,
     };
-    let (mut told, mut problem) = (0, None);
+    let (mut reported, mut problem) = (0, None);
     let outcome = engine::run(&task, |model| {
-        told += 1;
+        reported += 1;
         let line = reader.read(&model);
         match line.and_then(|line| tell(&line).map_err(|e| e.to_string())) {
-            Ok(()) if told < job.models => ControlFlow::Continue(()),
+            Ok(()) if reported < job.models => ControlFlow::Continue(()),
             Ok(()) => ControlFlow::Break(()),
             Err(e) => {
                 problem = Some(e);
@@ -204,13 +147,4 @@ impl Reader {
         }
         Ok(Line::Model { places, sums: model.cost.clone() })
     }
-}
-
-/// From symbols to their positions.
-pub(crate) fn positions(names: &[String]) -> Result<HashMap<Symbol, usize>, String> {
-    let symbol = |(position, name): (usize, &String)| {
-        let symbol = clingo::parse_term(name).map_err(|e| format!("{name} is no symbol: {e}"))?;
-        Ok((symbol, position))
-    };
-    names.iter().enumerate().map(symbol).collect()
 }

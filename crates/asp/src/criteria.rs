@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::file::Constraint;
 use placement::{Criterion, Snapshot};
 
-use crate::facts::Writer;
 use crate::room::Rooms;
+use crate::writer::Writer;
 
 /// Criteria whose values cannot be divided: they count, or are rounded themselves.
-pub(crate) const INDIVISIBLE: [Criterion; 5] =
+pub const INDIVISIBLE: [Criterion; 5] =
     [Criterion::Bottleneck, Criterion::Consolidate, Criterion::Energy, Criterion::Spread, Criterion::Latency];
 
 /// What there is to say of loads and of power, worked out once.

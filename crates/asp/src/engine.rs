@@ -23,10 +23,10 @@ pub(crate) struct Task<'a> {
 
 /// What a search is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Aim {
+pub enum Aim {
     /// Something better soon.
     #[default]
-    Gain,
+    Improve,
     /// To know that there is nothing better, where the best is there already or nearly.
     Proof,
 }
@@ -36,7 +36,7 @@ impl Aim {
     /// time (docs/results/placement/README.md).
     fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Gain => &["--heuristic=Domain"],
+            Self::Improve => &["--heuristic=Domain"],
             Self::Proof => &["--configuration=crafty", "--heuristic=Vmtf", "--strengthen=recursive,all"],
         }
     }
@@ -53,7 +53,7 @@ pub(crate) struct Model {
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The last model is optimal.
     Proven,
     /// The conflicts were spent, or whoever took the models wanted no more.
@@ -137,12 +137,15 @@ pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError>
 
 fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {
     let mut best = None;
-    run(&Task { program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Gain, at_most: &[] }, |model| {
-        let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
-        atoms.sort_unstable();
-        best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });
-        ControlFlow::Continue(())
-    })?;
+    run(
+        &Task { program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Improve, at_most: &[] },
+        |model| {
+            let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
+            atoms.sort_unstable();
+            best = Some(Optimum { atoms, vector: model.cost.iter().map(|sum| sum - 1).collect() });
+            ControlFlow::Continue(())
+        },
+    )?;
     Ok(best)
 }
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Scope};
 use placement::{Assignment, Cost, Criterion, Snapshot};
+use policy::{actor, string};
 
 use crate::criteria::Extras;
 use crate::room::{Room, Rooms};
 use crate::ruled;
-use crate::symbols::{actor, string};
-use crate::twins::Twins;
+use crate::symmetry::Symmetry;
+use crate::writer::Writer;
 
 /// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
 /// atom for each actor and unit.
@@ -37,8 +38,11 @@ impl<'a> Encoded<'a> {
         let rooms = Rooms::new(snapshot);
         let extras = Extras::new(snapshot, &rooms);
         // A policy's rules can tell any unit from any other.
-        let twins =
-            if snapshot.rules().is_some() { Twins::none() } else { Twins::new(snapshot, &rooms, &movable) };
+        let symmetry = if snapshot.rules().is_some() {
+            Symmetry::none()
+        } else {
+            Symmetry::new(snapshot, &rooms, &movable)
+        };
         let mut writer = Writer {
             snapshot,
             actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
@@ -47,9 +51,9 @@ impl<'a> Encoded<'a> {
         };
         writer.levels();
         writer.units();
-        writer.actors(&movable, &twins.spare());
-        writer.twins(&movable, &twins);
-        writer.start(&movable, &twins.ordered(start));
+        writer.actors(&movable, &symmetry.spare());
+        writer.symmetry(&movable, &symmetry);
+        writer.start(&movable, &symmetry.ordered(start));
         writer.edges();
         writer.exchange_costs();
         writer.limits(&rooms, &extras);
@@ -93,7 +97,7 @@ impl<'a> Encoded<'a> {
 }
 
 /// The exact vector of an assignment, the penalties of `prefer` included.
-pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
@@ -121,24 +125,7 @@ fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
     cost.vector(snapshot)
 }
 
-/// Facts in the making.
-pub(crate) struct Writer<'a> {
-    pub snapshot: &'a Snapshot,
-    pub actors: Vec<String>,
-    pub units: Vec<String>,
-    lines: Vec<String>,
-}
-
 impl Writer<'_> {
-    pub fn fact(&mut self, name: &str, terms: &[&dyn std::fmt::Display]) {
-        let terms: Vec<String> = terms.iter().map(ToString::to_string).collect();
-        self.lines.push(format!("{name}({}).\n", terms.join(",")));
-    }
-
-    pub fn aims_at(&self, criterion: Criterion) -> bool {
-        self.snapshot.objectives().names(criterion)
-    }
-
     fn levels(&mut self) {
         let levels = self.snapshot.objectives().levels().to_vec();
         self.fact("level", &[&"unplaced", &(levels.len() + 1)]);
@@ -188,12 +175,12 @@ impl Writer<'_> {
         }
     }
 
-    fn twins(&mut self, movable: &[usize], twins: &Twins) {
+    fn symmetry(&mut self, movable: &[usize], symmetry: &Symmetry) {
         if movable.len() > MOST_RANKED {
             return;
         }
         let mut any = false;
-        for (before, after) in twins.in_order() {
+        for (before, after) in symmetry.in_order() {
             self.fact("next", &[&self.units[before].clone(), &self.units[after].clone()]);
             any = true;
         }
@@ -234,15 +221,6 @@ impl Writer<'_> {
                     }
                 }
             }
-        }
-    }
-
-    /// Says where a fixed actor is.
-    pub fn resident(&mut self, actor: usize) {
-        if let Some(home) = self.snapshot.current(actor).filter(|_| self.snapshot.is_fixed(actor)) {
-            let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
-            self.fact("actor", &[&symbol]);
-            self.fact("fixed", &[&symbol, &home]);
         }
     }
 
@@ -407,7 +385,8 @@ fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
 
 #[cfg(test)]
 mod tests {
-    use placement::{Budget, Greedy, Strategy};
+    use ::search::Greedy;
+    use placement::{Budget, Strategy};
     use proptest::prelude::*;
 
     use super::*;

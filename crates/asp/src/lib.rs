@@ -1,35 +1,35 @@
-//! Answer Set Programming behind the placement seam: facts, programs, budgets, the sandboxed solver.
+//! clingo: a snapshot as facts, the programs of `policies/`, a solver in a process of its own, and the judge.
 //!
-//! [`Asp`] is a [`Strategy`](placement::Strategy). It writes a [`Snapshot`](placement::Snapshot) as facts, adds the
-//! rules of `policies/`, and has clingo search in a process of its own. Every model that comes back is priced again in
-//! exact arithmetic; a difference is an error, and the answer is not used. Small worlds are proven as a whole; large ones
-//! are improved by the native search of `placement` and, part by part, by clingo.
+//! [`Session::ask`] writes a [`Snapshot`](placement::Snapshot) as facts, adds the rules of `policies/`, and has clingo
+//! search in a process of its own. Every model that comes back is priced again in exact arithmetic; a difference is an
+//! error, and the answer is not used. Numbers that pass 32 bits are made smaller by [`Scale`]. [`ClingoJudge`] says what
+//! an administrator's policy thinks of a finished assignment.
 //!
-//! This is the only crate that links clingo. An executable that uses [`Asp::new`] calls [`run_child_if_asked`] first in
-//! `main`.
+//! This is the only crate that links clingo. An executable that uses it calls [`run_child_if_asked`] first in `main`.
 
+mod ask;
 mod child;
 mod criteria;
 mod engine;
 mod facts;
-mod neighbourhood;
-mod partial;
-mod parting;
-mod policy;
+mod judge;
 mod process;
 mod program;
 mod room;
-mod rounds;
 mod ruled;
+mod sandbox;
 mod scale;
-mod search;
-mod slice;
-mod strategy;
-mod symbols;
-mod twins;
-mod whole;
+mod session;
+mod symmetry;
+mod worker;
+mod writer;
 
-pub use child::{Limits, run_child_if_asked};
-pub use engine::{EngineError, Optimum, optimum, optimum_approximated};
-pub use policy::{ClingoJudge, Fault, GroundBudget, Program, Size};
-pub use strategy::Asp;
+pub use child::run_child_if_asked;
+pub use criteria::INDIVISIBLE;
+pub use engine::{Aim, EngineError, Optimum, Outcome, optimum, optimum_approximated};
+pub use facts::vector;
+pub use judge::ClingoJudge;
+pub use process::Ended;
+pub use sandbox::Limits;
+pub use scale::{Rounding, Scale};
+pub use session::{Session, Task};

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::child::{ARGUMENT, Job, Limits, Line, Terms};
+use crate::child::{ARGUMENT, Job, Line, Terms};
 use crate::engine::Outcome;
+use crate::sandbox::Limits;
 
 /// How often the caller's `stop` is asked while the solver works.
 const POLL: Duration = Duration::from_millis(2);
@@ -24,9 +25,9 @@ const KEPT: u64 = 4096;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// By itself.
-    Told(Outcome),
+    Finished(Outcome),
     /// The caller's `stop` said so.
     Stopped,
     /// Whatever went wrong, in plain words; what was found before it stands.
@@ -34,6 +35,7 @@ pub(crate) enum Ended {
 }
 
 /// A running solver process, which does one job after the other. Dropping it ends and reaps it, on every path.
+#[derive(Debug)]
 pub(crate) struct Solver {
     child: Child,
     jobs: Sender<Vec<u8>>,
@@ -99,7 +101,7 @@ impl Solver {
 
     /// Has a job done; `found` gets each model, and an error from it ends the job.
     ///
-    /// The process may be asked again only after [`Ended::Told`].
+    /// The process may be asked again only after [`Ended::Finished`].
     pub fn run<E>(
         &mut self,
         job: &Job,
@@ -115,7 +117,7 @@ impl Solver {
             }
             match self.lines.recv_timeout(POLL) {
                 Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
-                Ok(Ok(Line::End(outcome))) => return Ok(Ended::Told(outcome)),
+                Ok(Ok(Line::End(outcome))) => return Ok(Ended::Finished(outcome)),
                 Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
                     return Ok(Ended::Lost(self.explain(&problem)));
                 }

@@ -21,7 +21,7 @@ pub(crate) const RULES: &[&str] = &[
     include_str!("../../../policies/prefer.lp"),
     include_str!("../../../policies/limits.lp"),
     include_str!("../../../policies/relations.lp"),
-    include_str!("../../../policies/twins.lp"),
+    include_str!("../../../policies/symmetry.lp"),
     include_str!("../../../policies/incumbent.lp"),
 ];
 

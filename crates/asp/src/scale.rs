@@ -1,7 +1,7 @@
 //! Numbers that fit: clingo computes in 32 bits, so a snapshot whose sums could pass 2^30 is solved in two scalings.
 //!
-//! *Cautious* rounds work, requirements and prices up, capacities and what is provided down: what is lawful there is
-//! lawful here. *Relaxed* rounds the other way: what is lawful here is lawful there and costs no more, so its optimum,
+//! *Cautious* rounds work, requirements and prices up, capacities and what is provided down: what is feasible there is
+//! feasible here. *Relaxed* rounds the other way: what is feasible here is feasible there and costs no more, so its optimum,
 //! multiplied back, is a bound.
 
 use std::collections::BTreeMap;
@@ -17,16 +17,18 @@ const LARGEST_SUM: i64 = 1 << 30;
 
 /// Which way numbers are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rounding {
+pub enum Rounding {
+    /// What is feasible here is feasible in the original.
     Cautious,
+    /// What is feasible in the original is feasible here, and costs no more.
     Relaxed,
 }
 
 /// By what the numbers of a snapshot are divided; 1 where they fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scale {
+pub struct Scale {
     /// Work and capacities.
-    pub work: u64,
+    work: u64,
     /// Resources by position; the same for units and nodes.
     resources: Vec<u64>,
     /// By level: rates, drags and weights.
@@ -123,6 +125,12 @@ impl Scale {
             return self.work;
         }
         self.rates[level] * self.costs_in(snapshot, level)
+    }
+
+    /// Whether the optimum of the relaxed scaling bounds that of `snapshot`, whose scale this is: the difference of two
+    /// overloads does not shrink with both, the largest alone does.
+    pub fn bounds(&self, snapshot: &Snapshot) -> bool {
+        self.work <= 1 || Rooms::new(snapshot).least_overload() <= 0
     }
 
     /// Whether every number stays as it is.

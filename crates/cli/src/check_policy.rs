@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use asp::{Fault, GroundBudget, Program, Size};
 use placement::{Plan, Snapshot};
+use policy::{Fault, GroundBudget, Program, Size};
+use portfolio::Use;
 use serde::Serialize;
 
 use crate::arguments::{CheckArguments, Output};
@@ -21,7 +22,7 @@ const MOST_SHOWN: usize = 10;
 
 /// Checks and prints.
 pub fn run(arguments: &CheckArguments) -> Result<Outcome, CliError> {
-    decide::check(&arguments.strategy, "--strategy")?;
+    decide::check(&arguments.strategy, Use::Desk, "--strategy")?;
     let given = PolicyFile::read_unchecked(&arguments.policy)?;
     let Some(text) = &given.policy.program else {
         let problem = "has no program.lp; `plan --policy` reads its parameters".to_owned();
@@ -162,7 +163,7 @@ fn figures(
         units: plain.units(),
         conclusions: size.conclusions,
         ground_rules: size.rules,
-        constraint_cases: size.demands,
+        constraint_cases: size.constraints,
         penalty_cases: size.penalties,
         steps: size.steps,
         steps_allowed: budget.steps,

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use asp::{Asp, ClingoJudge, Limits};
-use placement::{Budget, Judge as _, Plan, PlanError, REASONS_EFFORT, Snapshot, Strategy};
+use explain::REASONS_EFFORT;
+use placement::{Budget, Judge as _, Plan, PlanError, Snapshot};
+use portfolio::{ClingoJudge, Entry, Limits, Use};
 
 use crate::arguments::SearchArguments;
 use crate::error::CliError;
@@ -60,32 +61,23 @@ impl Search {
 
     /// Plans, and says how long that took where a clock had a say.
     pub fn plan(&self, snapshot: &Snapshot) -> Result<(Plan, Option<Duration>), PlanError> {
-        let strategies = strategies(self);
-        let strategy = strategies
-            .iter()
-            .find(|strategy| strategy.name() == self.strategy)
+        let entry = portfolio::strategy(&self.strategy, Use::Desk)
             .expect("the name was checked before anything was read");
+        let strategy = entry.make(self.limits());
         let started = Instant::now();
         let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
-        let mut plan = placement::plan(snapshot, &**strategy, &self.judge(), &budget)?;
+        let mut plan = placement::plan(snapshot, &*strategy, &self.judge(), &budget)?;
         let took = self.wall.map(|_| started.elapsed());
-        if !plan.unplaced.is_empty() {
-            plan.find_reasons(snapshot, &self.judge(), REASONS_EFFORT);
-        }
+        explain::tell(&mut plan, snapshot, &self.judge(), REASONS_EFFORT);
         Ok((plan, took))
     }
 }
 
-/// Refuses a strategy that there is not, in the words of what named it.
-pub fn check(name: &str, named_by: &str) -> Result<(), CliError> {
-    let all = strategies(&ANY);
-    let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
-    if names.contains(&name) {
-        return Ok(());
-    }
-    let problem = format!("there is no strategy `{name}`; use one of {}", names.join(", "));
-    Err(CliError::Usage(format!("{named_by}: {problem}")))
+/// Refuses a strategy that may not be used so, in the words of what named it.
+pub fn check(name: &str, used: Use, named_by: &str) -> Result<(), CliError> {
+    let refused = |problem| CliError::Usage(format!("{named_by}: {problem}"));
+    portfolio::strategy(name, used).map(drop).map_err(refused)
 }
 
 /// What a policy prefers.
@@ -106,19 +98,11 @@ impl From<&world::Policy> for Preferred {
     }
 }
 
-/// Every strategy, in the order in which they are listed.
-fn strategies(search: &Search) -> Vec<Box<dyn Strategy>> {
-    let asp = Asp::new(search.limits());
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(asp)];
-    all.extend(placement::strategies());
-    all
-}
-
 /// The strategies with one line each.
 pub fn list() -> String {
-    let lines = strategies(&ANY).into_iter().map(|s| format!("{:<12} {}\n", s.name(), s.summary()));
-    lines.collect()
+    let line = |entry: Entry| {
+        let note = if entry.is_for_production() { "" } else { " (not for policies)" };
+        format!("{:<12} {}{note}\n", entry.name(), entry.summary())
+    };
+    portfolio::strategies(Use::Desk).map(line).collect()
 }
-
-/// For names and summaries, which no search changes.
-const ANY: Search = Search { strategy: String::new(), wall: None, effort: None, seed: 0, memory_mib: 1024 };

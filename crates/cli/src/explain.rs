@@ -1,6 +1,7 @@
 //! `explain`: why the actors of an application are where they are, and why some have no place.
 
-use placement::{Assignment, Cost, REASONS_EFFORT, Snapshot, Unplaced};
+use explain::REASONS_EFFORT;
+use placement::{Assignment, Cost, Snapshot, Unplaced};
 use serde::Serialize;
 use world::ApplicationKey;
 
@@ -80,8 +81,8 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
     let runs = snapshot.incumbent();
     let broken = world.violations(&runs);
     let (world, assignment, unplaced) = if is_decided(&snapshot) && broken.is_empty() {
-        let asked = world.open_to_questions(&snapshot, &search.judge(), &runs);
-        let unplaced = asked.reasons(&runs, REASONS_EFFORT);
+        let asked = explain::open_to_questions(&world, &snapshot, &search.judge(), &runs);
+        let unplaced = explain::reasons(&asked, &runs, REASONS_EFFORT);
         (world, runs, unplaced)
     } else {
         notes.push(match broken.first() {

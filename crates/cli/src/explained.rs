@@ -1,6 +1,7 @@
 //! An explanation for people and for programs: what it would cost to be elsewhere, and what binds.
 
-use placement::{Alternative, Assignment, Explanation, Objectives, Outcome, Relief, Snapshot, Whereabouts};
+use explain::{Alternative, Explanation, Outcome, Relief, Whereabouts};
+use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
 
 use crate::report::InOrder;
@@ -32,7 +33,7 @@ impl Explained {
     pub fn new(world: Snapshot, assignment: &Assignment, only: Option<usize>) -> Self {
         let own = (0..world.actors()).filter(|&actor| !world.is_fixed(actor));
         let whom: Vec<usize> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
-        let explanation = world.explain(assignment, &whom);
+        let explanation = explain::explain(&world, assignment, &whom);
         Self { world, explanation }
     }
 

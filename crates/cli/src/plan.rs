@@ -9,6 +9,7 @@ use crds::{Assignment, Placement, PlacementSpec};
 use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{Plan, Snapshot, SnapshotError};
+use portfolio::Use;
 use world::{ApplicationKey, Objects, Policy};
 
 use crate::arguments::{PlanArguments, PlanOutput};
@@ -42,14 +43,14 @@ pub fn run(arguments: &PlanArguments) -> Result<Outcome, CliError> {
     }
     // Before anything is read: a slip of the pen should not cost a listing of the cluster.
     if let Some(name) = &arguments.search.strategy {
-        decide::check(name, "--strategy")?;
+        decide::check(name, Use::Desk, "--strategy")?;
     }
     if let Some(levels) = &arguments.search.objectives {
         levels.check().map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
     }
     let given = arguments.search.policy.as_deref().map(PolicyFile::read).transpose()?;
     if let Some(given) = &given {
-        decide::check(&given.policy.strategy, &format!("{}: strategy", given.file()))?;
+        decide::check(&given.policy.strategy, Use::Production, &format!("{}: strategy", given.file()))?;
     }
     match &arguments.subject.snapshot {
         Some(file) => from_snapshot(file, arguments, given.as_ref()),
@@ -235,7 +236,10 @@ pub fn search(
     policy: &Policy,
 ) -> Result<(Plan, Option<Duration>), CliError> {
     let search = Search::new(&arguments.search, &Preferred::from(policy));
-    decide::check(&search.strategy, &format!("{key}: policy {}: strategy", policy.name))?;
+    if arguments.search.strategy.is_none() {
+        let named_by = format!("{key}: policy {}: strategy", policy.name);
+        decide::check(&search.strategy, Use::Production, &named_by)?;
+    }
     search.plan(snapshot).map_err(|source| CliError::Plan { subject: key.to_string(), source })
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use asp::Program;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use policy::Program;
 use serde::Deserialize as _;
 use serde_json::Value;
 use world::{Objects, Policy};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::file::{Constraint, Places, SnapshotFile, VERSION};
-use crate::index::kind_cost;
 use crate::latency::Paths;
+use crate::problem::kind_cost;
 use crate::sums::check_sums;
 use crate::{Criterion, Objectives};
 

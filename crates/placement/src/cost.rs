@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator;
 
 use crate::file::{Constraint, Scope};
-use crate::{Assignment, Criterion, Snapshot};
+use crate::{Assignment, Criterion, Objectives, Snapshot};
 
 /// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,21 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The vector in words, `unplaced` left out when it is 0.
+    pub fn in_words(&self, snapshot: &Snapshot) -> String {
+        let levels = snapshot.objectives().levels().iter();
+        let mut words: Vec<String> = levels
+            .map(|level| {
+                let value: i64 = level.iter().map(|criterion| self.of(*criterion)).sum();
+                format!("{} {value}", Objectives::key(level))
+            })
+            .collect();
+        if self.unplaced > 0 {
+            words.insert(0, format!("unplaced {}", self.unplaced));
+        }
+        words.join(", ")
+    }
+
     /// The value of one criterion.
     pub fn of(&self, criterion: Criterion) -> i64 {
         match criterion {
@@ -154,8 +169,8 @@ impl Snapshot {
         let of_rules = self.rules().map_or(0, |rules| rules.penalty(assignment));
         let missed = self.file().constraints.iter().filter_map(|constraint| {
             let Constraint::Prefer { actor, unit, weight } = constraint else { return None };
-            let place = assignment[self.index.actor_by_id[actor]]?;
-            (place != self.index.unit_by_id[unit]).then(|| i64::try_from(*weight).expect(SUMS_FIT))
+            let place = assignment[self.problem.actor_by_id[actor]]?;
+            (place != self.problem.unit_by_id[unit]).then(|| i64::try_from(*weight).expect(SUMS_FIT))
         });
         missed.fold(of_rules, add)
     }

@@ -94,21 +94,21 @@ fn cycle(next: &[Vec<usize>], waiting_for: &[usize]) -> Vec<usize> {
 impl Snapshot {
     /// Σ exchange costs along the dearest path of messages between actors that have a place (criterion `latency`); 0
     /// where no level names it.
-    pub(crate) fn latency(&self, assignment: &Assignment) -> i64 {
+    pub fn latency(&self, assignment: &Assignment) -> i64 {
         self.latency_where(|actor| assignment[actor])
     }
 
     pub(crate) fn latency_where(&self, place: impl Fn(usize) -> Option<usize>) -> i64 {
-        self.index.paths.longest(|from, to| Some(self.exchange_cost(place(from)?, place(to)?)))
+        self.problem.paths.longest(|from, to| Some(self.exchange_cost(place(from)?, place(to)?)))
     }
 
     /// How many messages the longest path has, where a level names `latency`; 0 otherwise.
     pub fn longest_path(&self) -> usize {
-        usize::try_from(self.index.paths.longest(|_, _| Some(1))).expect("a count of messages is small")
+        usize::try_from(self.problem.paths.longest(|_, _| Some(1))).expect("a count of messages is small")
     }
 
     /// Whom an actor sends messages to, ascending, where a level names `latency`; nobody otherwise.
     pub fn sends_to(&self, actor: usize) -> &[usize] {
-        self.index.paths.next(actor)
+        self.problem.paths.next(actor)
     }
 }

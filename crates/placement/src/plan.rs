@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::state::State;
 use crate::{
-    Answer, Assignment, Budget, Cost, Criterion, Derived, Holds, Judge, JudgeError, NoPolicy, Objectives,
-    Rule, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation, improve,
+    Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule, Snapshot,
+    SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -15,9 +15,9 @@ pub struct Plan {
     pub assignment: Assignment,
     /// What it costs.
     pub cost: Cost,
-    /// What has no place, and why.
+    /// What has no place; why, `explain` fills in.
     pub unplaced: Vec<Unplaced>,
-    /// What runs now and goes elsewhere.
+    /// What runs now and goes elsewhere; why, `explain` fills in.
     pub moves: Vec<Move>,
     /// Proven lower bounds by key of the level.
     pub bound: BTreeMap<String, i64>,
@@ -42,10 +42,20 @@ pub struct Plan {
 pub struct Unplaced {
     /// Its position.
     pub actor: usize,
-    /// What keeps it out, in plain words.
+    /// What keeps it out, in plain words; none before `explain` was asked.
     pub reasons: Vec<String>,
-    /// How far the reasons reach, where they are an irreducible set ([`Plan::find_reasons`]).
+    /// How far the reasons reach, where they are an irreducible set.
     pub holds: Option<Holds>,
+}
+
+/// How far the reasons of a missing place reach, where they are an irreducible set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "camelCase")]
+pub enum Holds {
+    /// Wherever the actors that have a place would be instead.
+    Always,
+    /// As long as they are where they are: whether a rearrangement would help is not known.
+    WhereOthersAre,
 }
 
 /// An actor that leaves its unit.
@@ -57,7 +67,7 @@ pub struct Move {
     pub from: usize,
     /// The unit that it goes to.
     pub to: usize,
-    /// Why, in plain words.
+    /// Why, in plain words; empty before `explain` was asked.
     pub reason: String,
 }
 
@@ -128,7 +138,6 @@ pub fn plan(
     let name = strategy.name();
     let answer =
         strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
-    let answer = obeying(snapshot, answer, budget);
     let (mut assignment, claimed) = match tidied(snapshot, &answer.assignment)? {
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
@@ -155,7 +164,7 @@ pub fn plan(
     let optimal = answer.optimal && !refuted;
     let bound = bounds(snapshot, &cost, proven, optimal);
     Ok(Plan {
-        unplaced: snapshot.unplaced(&assignment),
+        unplaced: unplaced(&assignment),
         moves: snapshot.moves(&assignment),
         optimal: optimal || is_bounded(snapshot, &cost, &bound),
         bound,
@@ -168,28 +177,6 @@ pub fn plan(
         stopped_by: answer.stopped_by,
         derived,
     })
-}
-
-/// Pieces of native search for each actor of a placement that breaks the policy's rules.
-const REPAIR: u64 = 2;
-
-/// The answer, or one near it where it breaks nothing but the policy's rules, which not every strategy knows.
-fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
-    let Some(rules) = snapshot.rules() else { return answer };
-    if rules.violations(&answer.assignment).is_empty() {
-        return answer;
-    }
-    let effort = REPAIR * (snapshot.actors() as u64).max(100);
-    let repaired = improve(snapshot, &answer.assignment, &Budget { effort: Some(effort), ..*budget });
-    if rules.violations(&repaired.assignment).is_empty() {
-        return Answer {
-            stage: repaired.stage,
-            assignment: repaired.assignment,
-            bound: BTreeMap::new(),
-            ..answer
-        };
-    }
-    answer
 }
 
 /// What checker and judge say, and the exact cost with the judge's penalty in it.
@@ -333,6 +320,11 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
 }
 
 impl Plan {
+    /// The world that was planned: the snapshot, and what the policy derived from it.
+    pub fn world(&self, snapshot: &Snapshot) -> Snapshot {
+        snapshot.with_derived(self.derived.clone()).expect("it was a sound world when it was planned")
+    }
+
     /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
     /// where no bound is known for that level.
     pub fn gap_percent(&self, snapshot: &Snapshot) -> Option<i64> {
@@ -348,23 +340,18 @@ impl Plan {
 }
 
 impl Snapshot {
-    /// What runs now and is elsewhere in `assignment`, by position of the actor.
+    /// What runs now and is elsewhere in `assignment`, by position of the actor; no reasons are given.
     pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
-        let mut state = State::of(self, assignment);
         let moved = |actor: usize| {
             let (from, to) = (self.current(actor)?, assignment[actor]?);
-            let reason = (from != to).then(|| self.why_moved(actor, from, to, &mut state))?;
-            Some(Move { actor, from, to, reason })
+            (from != to).then(|| Move { actor, from, to, reason: String::new() })
         };
         (0..self.actors()).filter(|&actor| !self.is_fixed(actor)).filter_map(moved).collect()
     }
+}
 
-    /// What has no place in `assignment`, and why.
-    pub fn unplaced(&self, assignment: &Assignment) -> Vec<Unplaced> {
-        let state = State::of(self, assignment);
-        let without = (0..self.actors()).filter(|actor| assignment[*actor].is_none());
-        without
-            .map(|actor| Unplaced { actor, reasons: self.why_without(actor, &state), holds: None })
-            .collect()
-    }
+/// What has no place in `assignment`; no reasons are given.
+fn unplaced(assignment: &Assignment) -> Vec<Unplaced> {
+    let without = assignment.iter().enumerate().filter(|(_, place)| place.is_none());
+    without.map(|(actor, _)| Unplaced { actor, reasons: Vec::new(), holds: None }).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::file::{CapScope, Constraint, SnapshotFile};
-use crate::index::Index;
+use crate::problem::Problem;
 use crate::{Assignment, Snapshot};
 
 /// A `powerCap` over numbered places.
@@ -12,33 +12,33 @@ pub struct PowerCap {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// By unit: the number of its place.
-    pub(crate) place: Vec<usize>,
+    pub place: Vec<usize>,
     /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
-    pub(crate) limit: Vec<i64>,
+    pub limit: Vec<i64>,
     /// By place: its name, for people.
-    pub(crate) name: Vec<String>,
+    pub name: Vec<String>,
 }
 
 impl Snapshot {
     /// Watts that a unit draws: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
     /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
     pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
-        self.index.draw(unit, load, in_use)
+        self.problem.draw(unit, load, in_use)
     }
 
     /// The caps on power.
     pub fn power_caps(&self) -> &[PowerCap] {
-        &self.index.caps
+        &self.problem.caps
     }
 
     /// Places that draw more than a cap allows: the constraint, the place, watts, and what is allowed.
     pub(crate) fn overdrawn(&self, assignment: &Assignment) -> Vec<(usize, &str, i64, i64)> {
         let mut found = Vec::new();
-        if self.index.caps.is_empty() {
+        if self.problem.caps.is_empty() {
             return found;
         }
-        let units = self.index.unit_draws(assignment);
-        for cap in &self.index.caps {
+        let units = self.problem.unit_draws(assignment);
+        for cap in &self.problem.caps {
             let drawn = cap.drawn(&units).into_iter().zip(&cap.limit).zip(&cap.name);
             found.extend(
                 drawn
@@ -58,7 +58,7 @@ impl PowerCap {
     }
 
     /// By place, from what each unit draws.
-    pub(crate) fn drawn(&self, units: &[i64]) -> Vec<i64> {
+    pub fn drawn(&self, units: &[i64]) -> Vec<i64> {
         let mut drawn = vec![0; self.limit.len()];
         for (unit, watts) in units.iter().enumerate() {
             drawn[self.place[unit]] += watts;
@@ -67,8 +67,9 @@ impl PowerCap {
     }
 }
 
-impl Index {
-    pub(crate) fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
+impl Problem {
+    /// As [`Snapshot::draw`].
+    pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
         let (idle, full) = self.watts[unit];
         if load == 0 || full == 0 {
             return if in_use { idle } else { 0 };

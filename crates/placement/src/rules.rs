@@ -288,24 +288,24 @@ impl Rules {
     }
 
     /// By atom: whether one of these demands depends on it.
-    pub(crate) fn matter_to(&self, demands: impl Iterator<Item = usize>) -> Vec<bool> {
+    pub fn matter_to(&self, demands: impl Iterator<Item = usize>) -> Vec<bool> {
         self.below(demands.map(|demand| self.demands[demand].atom).collect())
     }
 
     /// Bodies that an atom is in, and what each gains when it comes to hold.
-    pub(crate) fn uses_of(&self, atom: u32) -> &[(u32, i64)] {
+    pub fn uses_of(&self, atom: u32) -> &[(u32, i64)] {
         let at = atom as usize;
         &self.uses[self.first_use[at]..self.first_use[at + 1]]
     }
 
     /// The demand that an atom is, by position.
-    pub(crate) fn demand_at(&self, atom: u32) -> Option<usize> {
+    pub fn demand_at(&self, atom: u32) -> Option<usize> {
         let demand = self.demand_of[atom as usize];
         (demand != NONE).then_some(demand as usize)
     }
 
     /// The same; nothing where there is no such actor.
-    pub(crate) fn inputs_of(&self, actor: usize) -> Option<&[(usize, u32)]> {
+    pub fn inputs_of(&self, actor: usize) -> Option<&[(usize, u32)]> {
         self.inputs.get(actor).map(Vec::as_slice)
     }
 
@@ -479,7 +479,7 @@ impl<'a> Ruling<'a> {
     }
 
     /// Positions of the demands that are broken.
-    pub(crate) fn broken(&self) -> impl Iterator<Item = usize> {
+    pub fn broken(&self) -> impl Iterator<Item = usize> {
         self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
     }
 

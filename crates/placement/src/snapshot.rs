@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::check::check;
 use crate::file::{Scope, SnapshotFile};
-use crate::index::{Edge, Implementation, Index, kind_cost};
 use crate::objectives::Objectives;
+use crate::problem::{Edge, Implementation, Problem, kind_cost};
 use crate::{Derived, Rules, SnapshotError};
 
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
@@ -17,7 +17,7 @@ pub struct Snapshot {
     file: SnapshotFile,
     objectives: Objectives,
     rules: Option<Arc<Rules>>,
-    pub(crate) index: Index,
+    pub(crate) problem: Problem,
 }
 
 /// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
@@ -45,8 +45,8 @@ impl Snapshot {
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         check(&file, &objectives)?;
-        let index = Index::new(&file, &objectives);
-        Ok(Self { file, objectives, rules: None, index })
+        let problem = Problem::new(&file, &objectives);
+        Ok(Self { file, objectives, rules: None, problem })
     }
 
     /// The same world with what a policy derived from it.
@@ -85,6 +85,11 @@ impl Snapshot {
         &self.file
     }
 
+    /// The dense form that searches read.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
     /// The levels that placements are compared by.
     pub fn objectives(&self) -> &Objectives {
         &self.objectives
@@ -105,6 +110,13 @@ impl Snapshot {
         &self.file.actors[actor].id
     }
 
+    /// The name of an actor, without the application that is planned.
+    pub fn short_name(&self, actor: usize) -> &str {
+        let id = self.actor_id(actor);
+        let application = self.file().application.as_deref();
+        application.and_then(|application| id.strip_prefix(application)?.strip_prefix('/')).unwrap_or(id)
+    }
+
     /// The id of a unit.
     pub fn unit_id(&self, unit: usize) -> &str {
         &self.file.units[unit].id
@@ -112,12 +124,12 @@ impl Snapshot {
 
     /// The position of the actor of this id.
     pub fn actor(&self, id: &str) -> Option<usize> {
-        self.index.actor_by_id.get(id).copied()
+        self.problem.actor_by_id.get(id).copied()
     }
 
     /// The position of the unit of this id.
     pub fn unit(&self, id: &str) -> Option<usize> {
-        self.index.unit_by_id.get(id).copied()
+        self.problem.unit_by_id.get(id).copied()
     }
 
     /// Whether the actor belongs to another application and stays where it is.
@@ -127,7 +139,7 @@ impl Snapshot {
 
     /// Where the actor runs now.
     pub fn current(&self, actor: usize) -> Option<usize> {
-        self.index.current[actor]
+        self.problem.current[actor]
     }
 
     /// The price of moving the actor once.
@@ -137,77 +149,77 @@ impl Snapshot {
 
     /// Units that the actor may be on as far as the actor alone decides, ascending.
     pub fn candidates(&self, actor: usize) -> &[usize] {
-        &self.index.candidate_sets[self.index.candidate_set[actor]]
+        &self.problem.candidate_sets[self.problem.candidate_set[actor]]
     }
 
     /// Which actors have equal candidates: equal numbers mean equal [`Snapshot::candidates`].
     pub fn candidate_set(&self, actor: usize) -> usize {
-        self.index.candidate_set[actor]
+        self.problem.candidate_set[actor]
     }
 
     /// What the actor needs on the unit's kind, `None` if it cannot run there.
     pub fn implementation(&self, actor: usize, unit: usize) -> Option<&Implementation> {
-        self.index.implementations[actor][self.index.unit_kind[unit]].as_ref()
+        self.problem.implementations[actor][self.problem.unit_kind[unit]].as_ref()
     }
 
     /// The actor's ties to others, peers ascending.
     pub fn edges(&self, actor: usize) -> &[Edge] {
-        &self.index.edges[actor]
+        &self.problem.edges[actor]
     }
 
     /// Work that a unit can do in one window.
     pub fn capacity(&self, unit: usize) -> i64 {
-        self.index.capacity[unit]
+        self.problem.capacity[unit]
     }
 
     /// The number of the actor's group, if it is in one. Actors of different applications share no group.
     pub fn group(&self, actor: usize) -> Option<usize> {
-        self.index.group[actor]
+        self.problem.group[actor]
     }
 
     /// How many groups there are.
     pub fn groups(&self) -> usize {
-        self.index.groups
+        self.problem.groups
     }
 
     /// The names of resources; [`Implementation`] speaks of them by position.
     pub fn resources(&self) -> &[String] {
-        &self.index.resources
+        &self.problem.resources
     }
 
     /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
     pub fn unit_provides(&self, unit: usize) -> &[i64] {
-        &self.index.unit_provides[unit]
+        &self.problem.unit_provides[unit]
     }
 
     /// The names of nodes, also of those that only units speak of.
     pub fn nodes(&self) -> &[String] {
-        &self.index.nodes
+        &self.problem.nodes
     }
 
     /// The position of a unit's node.
     pub fn node_of(&self, unit: usize) -> usize {
-        self.index.unit_node[unit]
+        self.problem.unit_node[unit]
     }
 
     /// What a node provides of each resource.
     pub fn node_provides(&self, node: usize) -> &[i64] {
-        &self.index.node_provides[node]
+        &self.problem.node_provides[node]
     }
 
     /// The number of a unit's place within a scope: equal numbers mean the same place.
     pub fn place(&self, scope: Scope, unit: usize) -> usize {
-        self.index.place(scope, unit)
+        self.problem.place(scope, unit)
     }
 
     /// Cost of one message between two units; 0 on the same one.
     pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
-        self.index.exchange_cost(a, b)
+        self.problem.exchange_cost(a, b)
     }
 
     /// Cost of one message between two different units by kinds and places, overrides of pairs left aside.
     pub fn class_cost(&self, a: usize, b: usize) -> i64 {
-        self.index.class_cost(a, b)
+        self.problem.class_cost(a, b)
     }
 
     /// The cost of a pair of kinds, in either order.
@@ -218,7 +230,7 @@ impl Snapshot {
 
     /// Where everything is now: fixed actors and what runs; the rest has no place.
     pub fn incumbent(&self) -> Assignment {
-        self.index.current.clone()
+        self.problem.current.clone()
     }
 }
 

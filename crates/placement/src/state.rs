@@ -16,10 +16,11 @@ struct Ties {
 }
 
 /// An assignment with loads, remaining resources and overloads kept up to date.
-pub(crate) struct State<'a> {
+pub struct State<'a> {
     snapshot: &'a Snapshot,
     /// Whether a level names it.
     bottleneck: bool,
+    /// Where everybody is.
     pub assignment: Assignment,
     load: Vec<i64>,
     hosted: Vec<u64>,
@@ -47,13 +48,13 @@ impl<'a> State<'a> {
             assignment: vec![None; snapshot.actors()],
             load: vec![0; units],
             hosted: vec![0; units],
-            unit_left: snapshot.index.unit_provides.clone(),
-            node_left: snapshot.index.node_provides.clone(),
+            unit_left: snapshot.problem.unit_provides.clone(),
+            node_left: snapshot.problem.node_provides.clone(),
             overloads: Counts::of(units),
             fullness: Counts::of(units),
-            drawn: snapshot.index.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
+            drawn: snapshot.problem.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
             group_zones: vec![BTreeMap::new(); snapshot.groups()],
-            relation_places: vec![BTreeMap::new(); snapshot.index.relations.len()],
+            relation_places: vec![BTreeMap::new(); snapshot.problem.relations.len()],
             preferences: preferences(snapshot),
         };
         for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
@@ -76,18 +77,18 @@ impl<'a> State<'a> {
 
     /// Whether the actor, which has no place now, may lawfully be put on the unit.
     pub fn admits(&self, actor: usize, unit: usize) -> bool {
-        let index = &self.snapshot.index;
+        let problem = &self.snapshot.problem;
         self.snapshot.implementation(actor, unit).is_some()
             && self.has_slot(unit)
             && self.missing(actor, unit).is_none()
-            && index.rules_of[actor].iter().all(|&rule| index.obeys(actor, unit, &index.rules[rule]))
+            && problem.rules_of[actor].iter().all(|&rule| problem.obeys(actor, unit, &problem.rules[rule]))
             && self.broken_relation(actor, unit).is_none()
             && self.passed_caps(actor, unit).next().is_none()
     }
 
     /// The caps on power that the actor, which has no place now, would pass on the unit: their constraints.
     pub fn passed_caps(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
-        let caps = &self.snapshot.index.caps;
+        let caps = &self.snapshot.problem.caps;
         let more = if caps.is_empty() { 0 } else { self.more_power(actor, unit) };
         let passed = caps.iter().zip(&self.drawn).filter(move |(cap, drawn)| {
             let place = cap.place[unit];
@@ -115,7 +116,7 @@ impl<'a> State<'a> {
     /// is needed, how much is left.
     pub fn missing(&self, actor: usize, unit: usize) -> Option<(bool, &str, i64, i64)> {
         let (of_node, resource, needed, left) = self.all_missing(actor, unit).next()?;
-        Some((of_node, self.snapshot.index.resources[resource].as_str(), needed, left))
+        Some((of_node, self.snapshot.problem.resources[resource].as_str(), needed, left))
     }
 
     /// Every such resource, by position: those of the unit first.
@@ -151,10 +152,10 @@ impl<'a> State<'a> {
 
     /// Every such rule.
     pub fn broken_relations(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
-        let index = &self.snapshot.index;
-        index.relations_of[actor].iter().copied().filter(move |&relation| {
-            let (given, places) = (&index.relations[relation], &self.relation_places[relation]);
-            let here = places.contains_key(&index.place(given.scope, unit));
+        let problem = &self.snapshot.problem;
+        problem.relations_of[actor].iter().copied().filter(move |&relation| {
+            let (given, places) = (&problem.relations[relation], &self.relation_places[relation]);
+            let here = places.contains_key(&problem.place(given.scope, unit));
             if given.apart { here } else { !(places.is_empty() || (here && places.len() == 1)) }
         })
     }
@@ -173,7 +174,7 @@ impl<'a> State<'a> {
     }
 
     fn change(&mut self, actor: usize, unit: usize, sign: i64) {
-        let index = &self.snapshot.index;
+        let problem = &self.snapshot.problem;
         let power = self.power(unit);
         if let Some(needs) = self.snapshot.implementation(actor, unit) {
             let before = (self.overload(unit), self.full(unit));
@@ -185,19 +186,19 @@ impl<'a> State<'a> {
                 self.unit_left[unit][resource] -= sign * quantity;
             }
             for &(resource, quantity) in &needs.node_requires {
-                self.node_left[index.unit_node[unit]][resource] -= sign * quantity;
+                self.node_left[problem.unit_node[unit]][resource] -= sign * quantity;
             }
         }
         self.hosted[unit] = self.hosted[unit].saturating_add_signed(sign);
         let more = self.power(unit) - power;
-        for (cap, drawn) in index.caps.iter().zip(&mut self.drawn) {
+        for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
             drawn[cap.place[unit]] += more;
         }
         if let Some(group) = self.snapshot.group(actor) {
-            *self.group_zones[group].entry(index.place(Scope::Zone, unit)).or_default() += sign;
+            *self.group_zones[group].entry(problem.place(Scope::Zone, unit)).or_default() += sign;
         }
-        for &relation in &index.relations_of[actor] {
-            let place = index.place(index.relations[relation].scope, unit);
+        for &relation in &problem.relations_of[actor] {
+            let place = problem.place(problem.relations[relation].scope, unit);
             let count = self.relation_places[relation].entry(place).or_default();
             *count = count.saturating_add_signed(isize::try_from(sign).expect("sign is 1 or -1"));
             if *count == 0 {
@@ -305,7 +306,7 @@ impl<'a> State<'a> {
 
 /// How many units have each value of a figure.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts(BTreeMap<i64, usize>);
+pub struct Counts(BTreeMap<i64, usize>);
 
 impl Counts {
     /// All of so many units at 0.
@@ -353,8 +354,8 @@ fn preferences(snapshot: &Snapshot) -> BTreeMap<usize, Vec<(usize, i64)>> {
     for constraint in &snapshot.file().constraints {
         if let crate::file::Constraint::Prefer { actor, unit, weight } = constraint {
             let weight = i64::try_from(*weight).expect("numbers above 2^53 are refused on input");
-            let wish = (snapshot.index.unit_by_id[unit], weight);
-            wishes.entry(snapshot.index.actor_by_id[actor]).or_default().push(wish);
+            let wish = (snapshot.problem.unit_by_id[unit], weight);
+            wishes.entry(snapshot.problem.actor_by_id[actor]).or_default().push(wish);
         }
     }
     wishes

@@ -94,9 +94,9 @@ impl Snapshot {
                 let says = format!("{id} cannot run on {}: no implementation for {}", unit.id, unit.kind);
                 found.push(Violation { rule: Rule::Kind, says });
             }
-            for &rule in &self.index.rules_of[actor] {
-                let rule = &self.index.rules[rule];
-                if !self.index.obeys(actor, unit, rule) {
+            for &rule in &self.problem.rules_of[actor] {
+                let rule = &self.problem.rules[rule];
+                if !self.problem.obeys(actor, unit, rule) {
                     let says = format!("{id} not on {}: {}", self.unit_id(unit), self.says(rule.constraint));
                     found.push(Violation { rule: Rule::Constraint, says });
                 }
@@ -124,22 +124,22 @@ impl Snapshot {
                 let implementation = self.implementation(actor, unit)?;
                 Some((self.is_fixed(actor), implementation.requires.as_slice()))
             });
-            self.check_resources(&given.id, &self.index.unit_provides[unit], needs, found);
+            self.check_resources(&given.id, &self.problem.unit_provides[unit], needs, found);
         }
     }
 
     fn check_nodes(&self, assignment: &Assignment, found: &mut Vec<Violation>) {
-        let mut needs: Vec<Vec<Needs>> = vec![Vec::new(); self.index.nodes.len()];
+        let mut needs: Vec<Vec<Needs>> = vec![Vec::new(); self.problem.nodes.len()];
         for (actor, place) in assignment.iter().enumerate() {
             if let Some(unit) = *place
                 && let Some(implementation) = self.implementation(actor, unit)
             {
-                let node = self.index.unit_node[unit];
+                let node = self.problem.unit_node[unit];
                 needs[node].push((self.is_fixed(actor), implementation.node_requires.as_slice()));
             }
         }
         for (node, needs) in needs.into_iter().enumerate() {
-            let (id, provides) = (&self.index.nodes[node], &self.index.node_provides[node]);
+            let (id, provides) = (&self.problem.nodes[node], &self.problem.node_provides[node]);
             self.check_resources(id, provides, needs.into_iter(), found);
         }
     }
@@ -162,7 +162,7 @@ impl Snapshot {
         }
         for (resource, (sum, takes_part)) in wanted {
             if takes_part && sum > provides[resource] {
-                let (name, left) = (&self.index.resources[resource], provides[resource]);
+                let (name, left) = (&self.problem.resources[resource], provides[resource]);
                 let says = format!("{place}: {sum} of {name} wanted, {left} left");
                 found.push(Violation { rule: Rule::Resource, says });
             }
@@ -170,8 +170,8 @@ impl Snapshot {
     }
 
     fn check_relations(&self, assignment: &Assignment, found: &mut Vec<Violation>) {
-        for relation in &self.index.relations {
-            let place = |actor: usize| assignment[actor].map(|unit| self.index.place(relation.scope, unit));
+        for relation in &self.problem.relations {
+            let place = |actor: usize| assignment[actor].map(|unit| self.problem.place(relation.scope, unit));
             let placed: Vec<(usize, usize)> =
                 relation.actors.iter().filter_map(|&actor| Some((actor, place(actor)?))).collect();
             let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
@@ -189,7 +189,7 @@ impl Snapshot {
     }
 
     /// A constraint in plain words: its own reason, else what it demands.
-    pub(crate) fn says(&self, constraint: usize) -> String {
+    pub fn says(&self, constraint: usize) -> String {
         let scope = |scope: &Scope| match scope {
             Scope::Numa => "NUMA domain".to_owned(),
             other => other.to_string(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::planner::Gamma;
+use crate::gamma::Gamma;
 
 /// What is wrong with a configuration: where, what, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,9 @@
 
 pub mod best_static;
 pub mod config;
+pub mod dag;
 pub mod experiments;
+pub mod gamma;
 pub mod mean;
 pub mod planner;
 pub mod run;

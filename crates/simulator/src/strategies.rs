@@ -1,6 +1,7 @@
 //! The strategies that can decide in a simulated world, by name; the only place that knows where they come from.
 
 use placement::Strategy;
+use portfolio::{Limits, Use};
 
 use crate::planner::{Facts, Gate, Placing, Planner};
 
@@ -17,10 +18,6 @@ struct Entry {
 
 fn entries() -> Vec<Entry> {
     use baselines::opponents::{Annealing, Metis, MetisApolike};
-    let ours = |strategy: Box<dyn Strategy>| {
-        let as_it_is = ["round-robin", "random"].contains(&strategy.name());
-        Entry { strategy, as_it_is }
-    };
     let baselines: [Box<dyn Strategy>; 7] = [
         Box::new(Metis),
         Box::new(MetisApolike::Fair),
@@ -30,10 +27,11 @@ fn entries() -> Vec<Entry> {
         Box::new(Annealing::NEXT_STATE),
         Box::new(Annealing::STANDARD),
     ];
-    let mut all = vec![ours(Box::new(asp::Asp::new(asp::Limits::default())))];
-    all.extend(placement::strategies().into_iter().map(ours));
-    all.extend(baselines.map(|strategy| Entry { strategy, as_it_is: true }));
-    all
+    let ours = portfolio::strategies(Use::Desk).map(|entry| {
+        let as_it_is = ["round-robin", "random"].contains(&entry.name());
+        Entry { strategy: entry.make(Limits::default()), as_it_is }
+    });
+    ours.chain(baselines.map(|strategy| Entry { strategy, as_it_is: true })).collect()
 }
 
 /// All strategies, in the order in which they are listed to people.

@@ -30,7 +30,7 @@ fn the_example_in_numbers() {
         format!("{}: {}", actor.id, by_kind.join(", "))
     };
     insta::assert_snapshot!("work", file.actors.iter().map(work).collect::<Vec<_>>().join("\n"));
-    let plan = plan(&world.snapshot, &placement::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
     insta::assert_snapshot!("greedy", plan.cost.in_words(&world.snapshot));
     assert_eq!(world.notes, []);
 }

@@ -1,7 +1,8 @@
 //! What a policy's own rules about where actors are keep out, in its words.
 
 use asp::{ClingoJudge, Limits};
-use placement::{Assignment, Judge as _, Snapshot, WhyNot};
+use explain::WhyNot;
+use placement::{Assignment, Judge as _, Snapshot};
 use serde_json::{Value, json};
 
 fn judge() -> ClingoJudge {
@@ -31,9 +32,9 @@ fn tell(program: &str, constraints: &Value, nodes: &[usize]) -> String {
     let mut assignment: Assignment = nodes.iter().map(|node| Some(*node)).collect();
     assignment.resize(4, None);
     assert_eq!(ruled.violations(&assignment), []);
-    let asked = ruled.open_to_questions(&bare, &judge(), &assignment);
+    let asked = explain::open_to_questions(&ruled, &bare, &judge(), &assignment);
     assert_eq!(asked.violations(&assignment), []);
-    match asked.why_not(3, &assignment, 10_000_000) {
+    match explain::why_not(&asked, 3, &assignment, 10_000_000) {
         WhyNot::Blocked(core) => {
             assert!(core.irreducible);
             format!("{}: {}", core.holds, core.lines(&asked, &assignment).join("; "))

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use asp::{ClingoJudge, Limits};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use placement::{Budget, Objectives, Plan, Strategy};
+use portfolio::{ClingoJudge, Limits};
 
 use super::{Instance, Record};
 

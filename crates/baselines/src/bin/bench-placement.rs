@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use asp::{Asp, Limits};
 use baselines::bench::{
     BestKnown, Instance, Record, Run, Summary, apart, cost_over_time, gap_by_size, markdown, measure, ratio,
 };
@@ -14,6 +13,7 @@ use baselines::opponents::{External, Metis};
 use baselines::promises::{self, Promises};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
+use portfolio::{Limits, Use};
 
 /// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
 #[derive(Parser)]
@@ -144,7 +144,7 @@ struct CpSat {
 
 fn main() -> ExitCode {
     // The solver's process is this program started again.
-    asp::run_child_if_asked();
+    portfolio::run_child_if_asked();
     let done = match Arguments::parse().command {
         What::Run(arguments) => run(&arguments),
         What::Report(arguments) => report(&arguments),
@@ -173,8 +173,8 @@ type Problem = Box<dyn std::error::Error>;
 fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
-    let mut all: Vec<Box<dyn Strategy>> = vec![Box::new(Asp::new(limits))];
-    all.extend(placement::strategies());
+    let mut all: Vec<Box<dyn Strategy>> =
+        portfolio::strategies(Use::Desk).map(|entry| entry.make(limits)).collect();
     all.push(Box::new(Metis));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all
@@ -250,7 +250,7 @@ fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
         let Some(vector) = best.vector(&name, &levels) else { continue };
         let started = Instant::now();
         let stop = || started.elapsed().as_secs_f64() >= arguments.seconds;
-        let bounds = bound::lower(&snapshot, &vector, &stop);
+        let bounds = exact::bound::lower(&snapshot, &vector, &stop);
         let wall = started.elapsed().as_secs_f64();
         for (level, value) in levels.iter().zip(vector).filter(|(_, value)| *value > 0) {
             if let Some(bound) = bounds.get(level) {

@@ -33,7 +33,7 @@ const HOTTEST: f64 = 1.0;
 const COLDEST: f64 = 0.001;
 const FALL: f64 = 0.75;
 
-/// A level counts so much more than the one below it, each relative to what it was at the start.
+/// A level counts so much more than the one below it.
 const LEVEL: f64 = 100.0;
 
 /// The levels of a snapshot as one number.
@@ -42,13 +42,25 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(start: &[i64]) -> Self {
-        let last = start.len().saturating_sub(1);
+    /// Relative to the largest that each level is at the start and on some random assignments.
+    fn new(snapshot: &Snapshot, movable: &[usize], start: &Assignment, rng: &mut Rng) -> Self {
+        const SAMPLES: usize = 8;
+        let mut largest = snapshot.cost(start).vector(snapshot);
+        let mut sample = start.clone();
+        for _ in 0..SAMPLES {
+            for &actor in movable {
+                let candidates = snapshot.candidates(actor);
+                sample[actor] = Some(candidates[rng.usize(..candidates.len())]);
+            }
+            let vector = snapshot.cost(&sample).vector(snapshot);
+            largest.iter_mut().zip(vector).for_each(|(largest, value)| *largest = (*largest).max(value));
+        }
+        let last = largest.len().saturating_sub(1);
         let weigh = |(level, value): (usize, &i64)| {
             let above = i32::try_from(last - level).expect("levels are few");
             LEVEL.powi(above) / real((*value).max(1))
         };
-        Self { units: start.iter().enumerate().map(weigh).collect() }
+        Self { units: largest.iter().enumerate().map(weigh).collect() }
     }
 
     fn of(&self, snapshot: &Snapshot, assignment: &Assignment) -> f64 {
@@ -98,7 +110,7 @@ impl Strategy for Annealing {
         let mut left = Left { budget, spent: 0 };
         let mut best = start(snapshot, &movable, &mut rng);
         if !movable.is_empty() && snapshot.units() > 1 {
-            let scale = Scale::new(&snapshot.cost(&best).vector(snapshot));
+            let scale = Scale::new(snapshot, &movable, &best, &mut rng);
             best = self.anneal(snapshot, &movable, best, &scale, &mut left, &mut rng);
             descend(snapshot, &movable, &mut best, &scale, &mut left);
         }

@@ -80,13 +80,14 @@ impl Strategy for External {
                 place.ok_or_else(|| SolveError::Solver(format!("{actor} on {unit}: there is no such")))?;
             assignment[actor] = Some(unit);
         }
-        Ok(Answer {
+        let answer = Answer {
             assignment,
             bound: printed.bound,
             optimal: printed.optimal,
             effort: 1,
             stage: Stage::Whole,
             stopped_by: if printed.optimal { StoppedBy::Proof } else { StoppedBy::Deadline },
-        })
+        };
+        Ok(search::obeying(snapshot, answer, budget))
     }
 }

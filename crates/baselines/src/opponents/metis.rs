@@ -61,14 +61,15 @@ impl Strategy for Metis {
             }
         }
         let (_, assignment, effort) = best.expect("one cut is always tried");
-        Ok(Answer {
+        let answer = Answer {
             assignment,
             bound: BTreeMap::new(),
             optimal: false,
             effort,
             stage: Stage::Whole,
             stopped_by: if tried < most { StoppedBy::Deadline } else { StoppedBy::Effort },
-        })
+        };
+        Ok(search::obeying(snapshot, answer, budget))
     }
 }
 

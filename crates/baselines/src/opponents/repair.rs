@@ -1,6 +1,7 @@
 //! From places that nobody checked to a lawful answer.
 
-use placement::{Assignment, Budget, Greedy, Snapshot, SolveError, Strategy, improve};
+use placement::{Assignment, Budget, Snapshot, SolveError, Strategy};
+use search::{Greedy, improve};
 
 /// Two lawful answers near `start`: with single steps that pay, and with overload mended first and such steps after.
 ///

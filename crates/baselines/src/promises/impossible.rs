@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use asp::{Asp, Limits};
+use exact::Exhaustive;
+use explain::{Core, Limit, REASONS_EFFORT, WhyNot};
 use fastrand::Rng;
 use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
-use placement::{
-    Assignment, Budget, Core, Exhaustive, Greedy, LARGEST, Limit, NoPolicy, REASONS_EFFORT, Snapshot,
-    Strategy as _, WhyNot, plan,
-};
+use placement::{Assignment, Budget, LARGEST, NoPolicy, Snapshot, Strategy as _, plan};
+use portfolio::{Asp, Limits};
+use search::Greedy;
 
 use super::{Problem, Promises, Row, milliseconds, percentile};
 
@@ -33,7 +33,7 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
         worlds += 1;
         for left in &plan.unplaced {
             let started = Instant::now();
-            let why = snapshot.why_not(left.actor, &plan.assignment, REASONS_EFFORT);
+            let why = explain::why_not(&snapshot, left.actor, &plan.assignment, REASONS_EFFORT);
             times.push(milliseconds(started.elapsed()));
             sets += 1;
             right += usize::from(match why {
@@ -57,7 +57,7 @@ fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let assignment = Greedy.solve(&snapshot, &Budget::effort(None, 1))?.assignment;
     let unplaced: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     let started = Instant::now();
-    let reasons = snapshot.reasons(&assignment, REASONS_EFFORT);
+    let reasons = explain::reasons(&snapshot, &assignment, REASONS_EFFORT);
     let took = started.elapsed();
     let lines = reasons.iter().flat_map(|left| left.reasons.iter().map(String::as_str)).collect::<Vec<_>>();
     told(Row {

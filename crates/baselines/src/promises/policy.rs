@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use asp::{ClingoJudge, Limits};
 use placement::Snapshot;
 use placement::file::{Constraint, Places, Policy, Scope, SnapshotFile};
+use portfolio::{ClingoJudge, Limits};
 use serde_json::Value;
 
 use super::{Problem, Promises, Row, Scratch, milliseconds};
@@ -66,7 +66,8 @@ fn row(
     let (_, size) = ClingoJudge::new(Limits::default(), 2_000).examine(&Snapshot::new(file.clone())?)?;
     let took = milliseconds(started.elapsed());
     let searched = Searched::new(promises, file)?;
-    let (ours, theirs, (rules_left, cases)) = (&searched.median, &beside.median, (size.rules, size.demands));
+    let (ours, theirs, (rules_left, cases)) =
+        (&searched.median, &beside.median, (size.rules, size.constraints));
     Ok(Row {
         margin: margin(ours, theirs),
         promise: "policy: communication under rules about places, over that beside it",

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use baselines::bench::{Instance, Run, measure};
 use baselines::opponents::{External, Metis};
-use placement::{Budget, Greedy, NoPolicy, Snapshot, Strategy, plan};
+use placement::{Budget, NoPolicy, Snapshot, Strategy, plan};
+use search::Greedy;
 
 use crate::instance;
 

@@ -345,6 +345,7 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
         refused("fast.yaml", "moveCost: {fixed: 1}"),
         refused("fast.yaml", "strategyy: asp"),
         refused("fast.yaml", "strategy: magic"),
+        refused("fast.yaml", "strategy: random"),
         refused("fast.yaml", "objectives: [overload"),
         refused("fast.yaml", "objectives: [overload, overload]"),
         refused("fast.yaml", "strategy: asp\n---\nstrategy: greedy\n"),
@@ -359,7 +360,8 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
     error: fast.yaml: window: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: moveCost: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`
-    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local, round-robin, random, exhaustive
+    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local
+    error: fast.yaml: strategy: strategy `random` is there to compare and to check others by, not for production; use one of asp, greedy, local
     error: fast.yaml: is not YAML: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 13
     error: fast.yaml: objectives: `overload` is named twice; name it once
     error: fast.yaml: has several documents; a policy is one, give one

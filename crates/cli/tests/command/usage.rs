@@ -12,9 +12,9 @@ fn strategies_are_listed_without_planning_anything() {
     asp          an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small
     greedy       keeps what runs, places the rest where it costs least, then takes every single step that pays
     local        starts from what runs and a quick placement of the rest, then anneals by moves and swaps
-    round-robin  goes round the units and looks at no cost; for comparison
-    random       draws a unit for each actor, by the seed; for comparison
-    exhaustive   looks at every assignment, ten million at most; to check others by
+    round-robin  goes round the units and looks at no cost; for comparison (not for policies)
+    random       draws a unit for each actor, by the seed; for comparison (not for policies)
+    exhaustive   looks at every assignment, ten million at most; to check others by (not for policies)
     ");
 }
 

@@ -7,8 +7,8 @@ use placement::file::{PairCost, SnapshotFile};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
 
-use crate::fixture::{any_world, assignment, file, world};
-use crate::naive;
+use worlds::line::{any_world, assignment, file, world};
+use worlds::naive;
 
 /// Overload, communication, annoyance, interference, migration.
 fn cost(snapshot: &Snapshot, places: &str) -> [i64; 5] {

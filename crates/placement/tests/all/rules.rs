@@ -1,32 +1,16 @@
 //! A policy's rules as a circuit: against a reading of their definition, and in a plan.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
-use placement::{
-    Assignment, Budget, Demand, Derived, GroundRule, Judge, JudgeError, Judgement, Random, Rules, Ruling,
-    Snapshot, Strategy as _, plan,
-};
+use placement::{Assignment, Demand, GroundRule, Rules, Ruling, Snapshot};
 use proptest::prelude::*;
 
-use crate::fixture::world;
-
-const ACTORS: usize = 4;
-const UNITS: usize = 3;
-
-/// The atom of an actor on a unit.
-fn on(actor: usize, unit: usize) -> u32 {
-    u32::try_from(1 + actor * UNITS + unit).unwrap()
-}
-
-fn inputs() -> Vec<(usize, usize, u32)> {
-    (0..ACTORS).flat_map(|a| (0..UNITS).map(move |u| (a, u, on(a, u)))).collect()
-}
+use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
 fn ground(dice: &mut Rng) -> Vec<GroundRule> {
-    let first = i32::try_from(on(ACTORS - 1, UNITS - 1)).unwrap() + 1;
+    let first = i32::try_from(on(RULED_ACTORS - 1, RULED_UNITS - 1)).unwrap() + 1;
     let mut rules = Vec::new();
     for head in first..first + 8 {
         for _ in 0..dice.usize(..3) {
@@ -67,19 +51,19 @@ proptest! {
     fn a_circuit_says_what_its_rules_say(seed: u64) {
         let dice = &mut Rng::with_seed(seed);
         let ground = ground(dice);
-        let last = on(ACTORS - 1, UNITS - 1) + 8;
+        let last = on(RULED_ACTORS - 1, RULED_UNITS - 1) + 8;
         let demands: Vec<Demand> =
             (last - 3..last).map(|atom| Demand { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
-        let rules = Rules::new(ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
+        let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
         let mut ruling = Ruling::new(&rules);
-        let mut assignment: Assignment = vec![None; ACTORS];
+        let mut assignment: Assignment = vec![None; RULED_ACTORS];
         for _ in 0..20 {
-            let actor = dice.usize(..ACTORS);
+            let actor = dice.usize(..RULED_ACTORS);
             if let Some(unit) = assignment[actor] {
                 ruling.take(actor, unit);
             }
-            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(dice.usize(..UNITS)) };
+            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(dice.usize(..RULED_UNITS)) };
             if let Some(unit) = assignment[actor] {
                 ruling.put(actor, unit);
             }
@@ -97,21 +81,11 @@ proptest! {
     }
 }
 
-/// More than two of the actors on unit 0: counted by atom 20, said by 21.
-fn at_most_two() -> Rules {
-    let body = (0..ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
-    let ground =
-        vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
-    let demands =
-        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "more than two on u".into() }];
-    Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap()
-}
-
 #[test]
 fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     let rules = at_most_two();
     let mut ruling = Ruling::new(&rules);
-    let degrees: Vec<i64> = (0..ACTORS)
+    let degrees: Vec<i64> = (0..RULED_ACTORS)
         .map(|actor| {
             ruling.put(actor, 0);
             ruling.degree()
@@ -123,7 +97,7 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     ground[1].body[0].0 = -20;
     let demands =
         vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "fewer than three on u".into() }];
-    let rules = Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap();
+    let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
     let mut ruling = Ruling::new(&rules);
     assert_eq!(ruling.degree(), 3);
     ruling.put(0, 0);
@@ -137,7 +111,7 @@ fn what_is_said_over_and_over_is_evaluated_once() {
     let count = GroundRule { head: 30, ..ground[0].clone() };
     ground.extend([count, GroundRule { head: 21, lower: 1, body: vec![(30, 1)] }, ground[1].clone()]);
     let demands = at_most_two().cases().to_vec();
-    assert_eq!(Rules::new(ACTORS, ground, &inputs(), demands, vec![]).unwrap(), at_most_two());
+    assert_eq!(Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap(), at_most_two());
 }
 
 #[test]
@@ -146,41 +120,10 @@ fn nothing_may_follow_from_itself() {
         GroundRule { head: 20, lower: 1, body: vec![(21, 1)] },
         GroundRule { head: 21, lower: 1, body: vec![(20, 1)] },
     ];
-    let refused = Rules::new(ACTORS, circle, &inputs(), vec![], vec![]).unwrap_err();
+    let refused = Rules::new(RULED_ACTORS, circle, &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(refused, "the rules conclude something from itself");
     let unknown = Rules::new(1, vec![], &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(unknown, "there is no actor at position 1");
-}
-
-/// At most two on the first unit; it counts how often it is asked.
-#[derive(Default)]
-pub struct AtMostTwo(AtomicUsize);
-
-impl AtMostTwo {
-    /// How many verdicts it gave.
-    pub fn verdicts(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Judge for AtMostTwo {
-    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
-        Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
-    }
-    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Judgement::default())
-    }
-}
-
-#[test]
-fn an_answer_that_breaks_a_rule_gives_way_to_one_near_it_that_does_not() {
-    let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
-    let heedless = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
-    assert_eq!(heedless.assignment, vec![Some(0); 4]);
-    let plan = plan(&crowded, &Random, &AtMostTwo::default(), &Budget::effort(None, 1)).unwrap();
-    assert_eq!(plan.cost.unplaced, 2);
-    assert!(at_most_two().violations(&plan.assignment).is_empty());
 }
 
 #[test]

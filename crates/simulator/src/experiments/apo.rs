@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::contest::{ALL, Contest, Contestant, Result, last, overall, table};
 use super::plot::{Line, lines};
-use super::{Failure, Setting};
+use super::setting::{Failure, Setting};
 use crate::trace::{Hotspot, Kind, Phold, Surveillance};
 
 /// What is the same in every configuration.
@@ -61,7 +61,7 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
     for (name, kind, published) in cases {
         let contest = Contest::new(&equal_units(), kind, Some(8))?;
         let results = contest.compete(setting, ALL)?;
-        let (assignment, best) = contest.best_static_found(&results, 4)?;
+        let (assignment, best) = contest.best_static_found(&results, Some(4))?;
         write!(
             text,
             "\n## {name}\n\nThe paper: {published}. Best static found: {best} tasks/ms, {assignment:?}.\n\n{}",
@@ -101,7 +101,7 @@ fn described(
     let results = contest.compete(setting, contestants)?;
     let every = contest.config.replan_every_windows;
     let (reference, level, said) = if with_static {
-        let (assignment, best) = contest.best_static_found(&results, 4)?;
+        let (assignment, best) = contest.best_static_found(&results, contest.windows)?;
         let said =
             format!("Ratios are to the best static assignment found, {best} tasks/ms: {assignment:?}.");
         (best, Some(("best static found", best)), said)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Failure, Setting};
+use super::setting::{Failure, Setting};
 use crate::best_static::in_parallel;
 use crate::config::{Config, Platform};
 use crate::mean::mean;
@@ -152,7 +152,7 @@ impl Contest {
         })
     }
 
-    /// The best assignment that never changes as far as hill climbing over `windows` windows finds it: from where each of
+    /// The best assignment that never changes as far as hill climbing, by the mean of the first `windows`, finds it: from where each of
     /// `from` ends, single moves and exchanges of two actors are tried as long as one is better.
     ///
     /// # Errors
@@ -160,10 +160,10 @@ impl Contest {
     pub fn best_static_found(
         &self,
         from: &[Result],
-        windows: u64,
+        windows: Option<u64>,
     ) -> std::result::Result<(Vec<usize>, f64), Failure> {
         let worth = |start: &[usize]| -> std::result::Result<f64, Failure> {
-            Ok(self.case(start, Some(windows)).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
+            Ok(self.case(start, windows).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
         };
         let mut starts: Vec<&Vec<usize>> =
             from.iter().filter_map(|result| Some(&result.reports.first()?.assignment)).collect();

@@ -8,8 +8,9 @@ use placement::file::{
 };
 use placement::{Snapshot, SnapshotError};
 
-use super::{Gamma, Observed};
+use super::observed::Observed;
 use crate::config::Counters;
+use crate::gamma::Gamma;
 
 /// What work is measured in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +80,6 @@ impl Facts {
             // The authors do not divide: sums grow with the run.
             Counters::Cumulative => 1.0,
         };
-        let costs = (config.task_milliseconds, config.communication_milliseconds);
         let actors = observed.assignment.len();
         for at in 0..actors {
             for from in (0..actors).filter(|from| *from != at) {
@@ -87,8 +87,13 @@ impl Facts {
                 if count > 0 {
                     file.messages.push(Message { from: name(from), to: name(at), count });
                 }
-                let lost = self.gamma.annoyance(counted, platform, costs, (at, from));
-                let drag = whole(lost / windows);
+                // A rollback loses the time of undoing one, a null message that of a message at factor 1.
+                let lost = [
+                    f64::from(counted.late.get(at, from)) * platform.undo,
+                    f64::from(counted.nulls.get(at, from)) * config.communication_milliseconds,
+                    f64::from(counted.waited.get(at, from)) / 1000.0,
+                ];
+                let drag = whole(self.gamma.annoyance(lost, config.task_milliseconds) / windows);
                 if drag > 0 {
                     file.annoyance.push(Drag { a: name(at), b: name(from), drag });
                 }
@@ -217,7 +222,9 @@ fn time(observed: &Observed) -> Work {
     let each: Vec<f64> = (0..platform.units()).map(|unit| service(observed, unit) * 1000.0).collect();
     let together: f64 = each.iter().map(|each| 1.0 / each).sum();
     let share = tasks.iter().sum::<f64>() / together;
-    let capacity = vec![share * SLACK; platform.units()];
+    // Actors are not divisible: half of one more than the share is no overload.
+    let half = tasks.iter().sum::<f64>() / tasks.len().max(1) as f64 / 2.0;
+    let capacity = each.iter().map(|each| share * SLACK + half * each).collect();
     let work = tasks.iter().map(|tasks| each.iter().map(|each| tasks * each).collect()).collect();
     (capacity, work)
 }
@@ -234,4 +241,9 @@ fn tasks(observed: &Observed) -> Work {
         .map(|unit| if ran[unit] > 0.0 { ran[unit] * SLACK } else { baseline * platform.speed[unit] });
     let work = period.executed.iter().map(|tasks| vec![*tasks as f64; platform.units()]);
     (capacity.collect(), work.collect())
+}
+
+/// The levels that plans are compared by: the usual ones, or ordered by their relevance in what was counted.
+pub fn levels(adaptive: bool) -> Levels {
+    if adaptive { Levels::Adaptive } else { Levels::default() }
 }

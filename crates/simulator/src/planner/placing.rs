@@ -2,7 +2,8 @@
 
 use placement::{Budget, Judge, NoPolicy, Plan, PlanError, Snapshot, Strategy, plan};
 
-use super::{Facts, Observed, Planner, PlannerError};
+use super::facts::Facts;
+use super::observed::{Observed, Planner, PlannerError};
 
 /// Whether a plan is worth carrying out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,22 +60,13 @@ impl Placing {
 }
 
 impl Placing {
-    /// What the strategy answers, if it is lawful.
-    fn answer(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Vec<usize>, PlannerError> {
+    /// What the strategy answers; nothing moves where that is not lawful, or leaves an actor out.
+    fn answer(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Option<Vec<usize>>, PlannerError> {
         let strategy = self.strategy.name();
         let answer = self.strategy.solve(snapshot, budget);
         let answer = answer.map_err(|source| PlanError::Solve { strategy, source })?;
-        let violations = snapshot.violations(&answer.assignment);
-        if !violations.is_empty() {
-            return Err(PlanError::Unlawful { strategy, violations }.into());
-        }
-        let placed = |(actor, unit): (usize, &Option<usize>)| {
-            unit.ok_or_else(|| PlannerError::Unplaced {
-                actor: snapshot.actor_id(actor).to_owned(),
-                reason: format!("{strategy} found none"),
-            })
-        };
-        answer.assignment.iter().enumerate().map(placed).collect()
+        let lawful = snapshot.violations(&answer.assignment).is_empty();
+        Ok(answer.assignment.into_iter().collect::<Option<Vec<usize>>>().filter(|_| lawful))
     }
 }
 
@@ -85,7 +77,7 @@ impl Planner for Placing {
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(observed.windows);
         let budget = Budget::effort(self.effort, seed);
         if self.as_it_is {
-            return self.answer(&snapshot, &budget).map(Some);
+            return self.answer(&snapshot, &budget);
         }
         let judge: &dyn Judge = &NoPolicy;
         let plan = plan(&snapshot, self.strategy.as_ref(), judge, &budget)?;

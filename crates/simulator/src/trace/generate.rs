@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Row;
+use super::rows::Row;
 
 /// What is generated.
 ///
@@ -298,7 +298,7 @@ impl Ord for Time {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Row, Trace};
+    use super::super::rows::{Row, Trace};
     use super::{Hotspot, Kind, Phold, Surveillance};
 
     fn small() -> [Kind; 6] {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::{Builder, HEADER, Row, Trace};
+use super::rows::{Builder, HEADER, Row, Trace};
 
 /// What is wrong with a trace: where, what, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::{HEADER, Row, TraceError};
+use super::read::TraceError;
+use super::rows::{HEADER, Row};
 
 /// Writes rows one after the other; times in the shortest form that reads back as the same number.
 #[derive(Debug)]

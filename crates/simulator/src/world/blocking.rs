@@ -6,10 +6,10 @@
 //! message carries the same promise. In the fork/join world an actor knows what it waits for, and no null messages are
 //! needed. In both, a message costs its sender time as in the optimistic world, null or not.
 
-use super::channels::{Channels, number, units_by_rank};
+use super::channels::{Channels, number, number as index, units_by_rank};
 use super::counters::Counted;
 use super::event::{Agenda, Event, What};
-use super::{Windows, WorldError};
+use super::windows::{Windows, WorldError};
 use crate::config::Platform;
 use crate::trace::Trace;
 
@@ -212,7 +212,7 @@ impl<'a> Blocking<'a> {
         };
         let rank = self.platform.rank[self.actors[to as usize].unit];
         // The number of the parcel takes the place of the logical time: it orders what else is equal.
-        self.put(Event::receive(time, rank, f64::from(number), to, crate::world::channels::number(from)));
+        self.put(Event::receive(time, rank, f64::from(number), to, index(from)));
     }
 
     fn receive(&mut self, event: Event) {

@@ -10,7 +10,7 @@ use super::channels::{number, units_by_rank};
 use super::counters::Counted;
 use super::event::{Agenda, Event, What};
 use super::queue::{heapify, push};
-use super::{Windows, WorldError};
+use super::windows::{Windows, WorldError};
 use crate::config::{Gvt, Platform};
 use crate::trace::Trace;
 

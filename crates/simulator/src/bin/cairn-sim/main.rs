@@ -51,7 +51,7 @@ enum Output {
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    asp::run_child_if_asked();
+    portfolio::run_child_if_asked();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.

@@ -1,0 +1,90 @@
+//! The judge: what a policy derives from a snapshot, and what clingo says of an assignment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use placement::{Assignment, Derived, Judge, JudgeError, Judgement, Rules, Snapshot};
+use policy::{GroundBudget, Policy, Question, Size};
+
+use crate::ask::ask;
+use crate::sandbox::Limits;
+use crate::worker::PolicyJob;
+
+/// Judges by the program that the snapshot carries; without one there is nothing to say but preferences.
+///
+/// What a policy derives is worked out in this process, within a budget that is counted and not timed. A finished
+/// assignment is judged by clingo, in a process of its own as for [`Session`](crate::Session), within `limits` and
+/// `patience`.
+#[derive(Clone, Debug)]
+pub struct ClingoJudge {
+    executable: PathBuf,
+    limits: Limits,
+    patience: Duration,
+    budget: GroundBudget,
+}
+
+impl ClingoJudge {
+    /// Asks this executable started again.
+    ///
+    /// `wall_milliseconds` is the policy's budget; it bounds what the program may take to be written out.
+    pub fn new(limits: Limits, wall_milliseconds: u64) -> Self {
+        Self::with_executable("/proc/self/exe", limits, wall_milliseconds)
+    }
+
+    /// Asks another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
+    pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits, wall_milliseconds: u64) -> Self {
+        let patience = LEAST_PATIENCE + Duration::from_millis(wall_milliseconds);
+        let budget = GroundBudget::of(wall_milliseconds, limits.memory_mib);
+        Self { executable: executable.into(), limits, patience, budget }
+    }
+
+    /// What a policy may take to be written out.
+    pub fn budget(&self) -> GroundBudget {
+        self.budget
+    }
+
+    /// Derives, and says how large the policy is in this world.
+    ///
+    /// # Errors
+    /// When the policy is wrong, or takes more than it may.
+    pub fn examine(&self, snapshot: &Snapshot) -> Result<(Derived, Size), JudgeError> {
+        let Some(policy) = Policy::of(snapshot)? else { return Ok((Derived::default(), Size::default())) };
+        policy.derive(self.budget)
+    }
+}
+
+/// How long a judgement is waited for at least, whatever the policy's budget: a process must start.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Judge for ClingoJudge {
+    fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
+        self.examine(snapshot).map(|(derived, _)| derived)
+    }
+
+    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
+        let Some(policy) = Policy::of(snapshot)? else { return Ok(None) };
+        policy.rules_everywhere(anywhere, self.budget)
+    }
+
+    fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
+        let penalty = snapshot.penalty(assignment);
+        let Some(policy) = Policy::of(snapshot)?.filter(Policy::depends_on_placement) else {
+            return Ok(Judgement { violations: Vec::new(), penalty });
+        };
+        let Question { program, facts, actors, units } = policy.question(assignment)?;
+        let job =
+            PolicyJob { parent: std::process::id(), limits: self.limits, program, facts, actors, units };
+        let verdict = ask(&self.executable, &job, self.patience).map_err(JudgeError::Evaluation)?;
+        let violations = policy.violations(&verdict);
+        let of_rules = Policy::penalty(&verdict);
+        let known = snapshot.rules().map_or(0, |rules| rules.penalty(assignment));
+        if known != of_rules {
+            return Err(JudgeError::Evaluation(format!(
+                "policy {}: its rules, written out, cost {known} where clingo says {of_rules}; this is a defect, report it \
+                 with the snapshot",
+                policy.name()
+            )));
+        }
+        Ok(Judgement { violations, penalty })
+    }
+}

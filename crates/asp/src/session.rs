@@ -1,0 +1,132 @@
+//! clingo asked about one world after the other, in a process that is started when it is first needed.
+
+use std::path::{Path, PathBuf};
+
+use placement::{Assignment, Snapshot, SolveError};
+
+use crate::child::Job;
+use crate::engine::{Aim, Outcome};
+use crate::facts::{Encoded, vector};
+use crate::process::{Ended, Solver};
+use crate::sandbox::Limits;
+
+/// Solver processes that may be lost before a session goes on without.
+const MOST_LOSSES: u32 = 2;
+
+/// What is wanted of one search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Conflicts after which the search is cut.
+    pub conflicts: u64,
+    /// What the search is for.
+    pub aim: Aim,
+    /// So many models are wanted.
+    pub models: u64,
+    /// Whether only what is no worse than the start is wanted, which must be exact and feasible.
+    pub no_worse: bool,
+}
+
+/// clingo in a process of its own: a world is written as facts, and every model that comes back is priced again in exact
+/// arithmetic. If the process is killed, or its answer is none, another is started once.
+#[derive(Debug)]
+pub struct Session {
+    executable: PathBuf,
+    limits: Limits,
+    seed: u64,
+    solver: Option<Solver>,
+    losses: u32,
+}
+
+impl Session {
+    /// A session of an executable that calls [`run_child_if_asked`](crate::run_child_if_asked); starts nothing yet.
+    ///
+    /// `limits` are those of one process, for all that it is asked.
+    pub fn new(executable: &Path, limits: Limits, seed: u64) -> Self {
+        Self { executable: executable.to_owned(), limits, seed, solver: None, losses: 0 }
+    }
+
+    /// Whether clingo can be asked: not when too many processes were lost.
+    pub fn is_usable(&self) -> bool {
+        self.losses < MOST_LOSSES
+    }
+
+    /// Ends the process, if one runs, and starts no other.
+    pub fn close(&mut self) {
+        (self.losses, self.solver) = (MOST_LOSSES, None);
+    }
+
+    /// Starts the process, if none runs, which gets itself ready while the caller goes on.
+    pub fn wake(&mut self) {
+        if self.solver.is_some() || !self.is_usable() {
+            return;
+        }
+        match Solver::start(&self.executable, self.limits) {
+            Ok(solver) => self.solver = Some(solver),
+            Err(problem) => self.lose(&problem),
+        }
+    }
+
+    fn lose(&mut self, problem: &str) {
+        self.losses += 1;
+        tracing::warn!(problem, "the solver process was lost; the best answer so far stands");
+    }
+
+    /// Has clingo solve a world; `found` gets each model and its exact vector.
+    ///
+    /// # Errors
+    /// When clingo's sums are not what exact arithmetic says.
+    pub fn ask(
+        &mut self,
+        world: &Snapshot,
+        start: &Assignment,
+        task: &Task,
+        stop: &dyn Fn() -> bool,
+        mut found: impl FnMut(Assignment, Vec<i64>),
+    ) -> Result<Ended, SolveError> {
+        self.wake();
+        let Some(mut solver) = self.solver.take() else {
+            return Ok(Ended::Lost("no solver process could be started".into()));
+        };
+        let encoded = Encoded::new(world, start);
+        let job = Job {
+            seed: self.seed,
+            conflicts: task.conflicts,
+            aim: task.aim,
+            models: task.models,
+            at_most: if task.no_worse { encoded.sums(&vector(world, start)) } else { Vec::new() },
+            facts: encoded.facts.clone(),
+            actors: encoded.actors.clone(),
+            units: encoded.units.clone(),
+        };
+        let ended = solver.run(&job, stop, |places, sums| {
+            let assignment = encoded.assignment(&places).ok_or_else(|| strange(&places))?;
+            let (reported, exact) = (encoded.vector(sums), vector(world, &assignment));
+            if reported != exact {
+                return Err(SolveError::Mismatch {
+                    reported: format!("{reported:?}"),
+                    exact: format!("{exact:?}"),
+                });
+            }
+            tracing::debug!(vector = ?exact, "model");
+            found(assignment, exact);
+            Ok(())
+        })?;
+        match &ended {
+            Ended::Finished(outcome) => {
+                if *outcome == Outcome::Unsatisfiable {
+                    tracing::warn!(
+                        "the solver found no model where there is one; the best answer so far stands"
+                    );
+                }
+                self.solver = Some(solver);
+            }
+            Ended::Lost(problem) => self.lose(problem),
+            Ended::Stopped => {}
+        }
+        Ok(ended)
+    }
+}
+
+fn strange(places: &[Option<usize>]) -> SolveError {
+    SolveError::Mismatch { reported: format!("{places:?}"), exact: "places that exist".into() }
+}

@@ -1,0 +1,111 @@
+//! The bounds of a snapshot's levels, as far as something is known.
+
+use std::collections::BTreeMap;
+
+use placement::{Criterion, Objectives, Snapshot};
+
+use crate::bound::ascent::{Leave, Point, ascend};
+use crate::bound::relaxation::Relaxation;
+use crate::bound::triangles;
+use crate::bound::world::World;
+
+/// A round that gains less than the bound over this is idle.
+const LEAST_GAIN: i64 = 5000;
+
+/// Idle rounds in a row that are borne.
+const PATIENCE: usize = 2;
+
+/// Larger programs than this many coefficients are not searched.
+const MOST_COEFFICIENTS: usize = 6_000_000;
+
+/// Coefficients times steps of one search: half a minute or so.
+const WORK: usize = 4_000_000_000;
+
+/// Steps between two looks for triangles, at least.
+const STEPS: usize = 1500;
+
+/// Proven lower bounds by key of the level, for whoever knows a placement with the vector `best`, `unplaced` first.
+///
+/// A level is bounded given that those above it are at their bounds; the first that `best` does not reach is the last
+/// that is spoken of. Nothing is said where nothing is known: with actors left over, or where a level above is open.
+/// `stop` is asked often; once it is true, what is proven by then is returned. Without it the result is the same on
+/// every machine.
+pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTreeMap<String, i64> {
+    let mut bounds = BTreeMap::new();
+    if best.first() != Some(&0) {
+        return bounds;
+    }
+    let mut full = None;
+    for (level, &value) in snapshot.objectives().levels().iter().zip(&best[1..]) {
+        let bound = if value == 0 {
+            // Nothing is below 0.
+            Some(0)
+        } else if level.contains(&Criterion::Overload) {
+            None
+        } else {
+            level_bound(snapshot, level, full, value, stop)
+        };
+        // Of a level above 0, that it is not below 0 is no news.
+        let Some(bound) = bound.filter(|bound| *bound > 0 || value == 0) else { break };
+        bounds.insert(Objectives::key(level), bound);
+        if bound != value {
+            break;
+        }
+        if level.contains(&Criterion::Overload) {
+            full = most_over(snapshot);
+        }
+    }
+    bounds
+}
+
+/// How far above its capacity a unit can be where the difference between the units is 0.
+///
+/// Then all are equally far above, which takes work that there may not be. `None` where a sum does not fit.
+fn most_over(snapshot: &Snapshot) -> Option<i64> {
+    let heaviest = |actor: usize| {
+        let works =
+            snapshot.candidates(actor).iter().filter_map(|&unit| snapshot.implementation(actor, unit));
+        works.map(|needs| needs.work).max().unwrap_or(0)
+    };
+    let work = (0..snapshot.actors()).map(heaviest).try_fold(0i64, i64::checked_add)?;
+    let room = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).try_fold(0i64, i64::checked_add)?;
+    let units = i64::try_from(snapshot.units()).ok()?;
+    (units > 0).then(|| (work - room).max(0) / units)
+}
+
+/// The best bound of one level that the search finds; never above `value`, which is reached.
+fn level_bound(
+    snapshot: &Snapshot,
+    level: &[Criterion],
+    full: Option<i64>,
+    value: i64,
+    stop: &dyn Fn() -> bool,
+) -> Option<i64> {
+    let world = World::new(snapshot, full);
+    let mut relaxation = Relaxation::new(&world, level);
+    let mut point = Point::default();
+    let mut best: Option<i64> = None;
+    let (mut work, mut idle) = (0, 0);
+    loop {
+        let coefficients: usize = relaxation.program.rows.iter().map(|row| row.terms.len()).sum();
+        if coefficients > MOST_COEFFICIENTS || work >= WORK || best == Some(value) || stop() {
+            return best;
+        }
+        let program = &relaxation.program;
+        let before = best;
+        ascend(program, &mut point, Leave { steps: STEPS, stop }, &mut |multipliers| {
+            // No criterion is negative.
+            best = best.max(program.proves(multipliers).map(|bound| bound.max(0)));
+        });
+        if stop() {
+            return best;
+        }
+        work += STEPS * coefficients;
+        let found = triangles::cut(&mut relaxation, &point.values, 500 + coefficients / 20);
+        let gain = best.unwrap_or(0) - before.unwrap_or(0);
+        idle = if gain.saturating_mul(LEAST_GAIN) <= best.unwrap_or(0) { idle + 1 } else { 0 };
+        if idle > PATIENCE || (found == 0 && gain == 0) {
+            return best;
+        }
+    }
+}

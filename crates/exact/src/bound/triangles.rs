@@ -1,0 +1,86 @@
+//! Who shares a place with b, and who else does, share it with one another.
+
+use crate::bound::relaxation::{Pair, Relaxation};
+
+/// One place to look: which variable of a pair says that the two share it, and which that an actor is there at all.
+#[derive(Clone, Copy)]
+enum Share {
+    Unit(usize),
+    Node,
+    Zone,
+}
+
+/// A violated inequality: by how much, in millionths, and its terms as at most `right`.
+type Cut = (u64, Vec<(usize, i64)>, i64);
+
+/// Less than this is not worth a row.
+const LEAST: f64 = 0.02;
+
+/// Adds the triangle inequalities that `values` break most, at most `room`; returns how many.
+///
+/// together(a,b) + together(b,c) − together(a,c) ≤ is there(b) (Grötschel and Wakabayashi, 1990, with b's presence for
+/// the right-hand side). Where a and c cannot be together, their term is 0.
+pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize) -> usize {
+    let shares = (0..relaxation.world.kinds).map(Share::Unit).chain([Share::Node, Share::Zone]);
+    let mut cuts: Vec<Cut> = Vec::new();
+    for share in shares {
+        for middle in 0..relaxation.on_kind.len() {
+            around(relaxation, values, share, middle, &mut cuts);
+        }
+    }
+    cuts.sort_unstable_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    cuts.truncate(room);
+    let found = cuts.len();
+    for (_, terms, right) in cuts {
+        relaxation.program.at_most(terms, right);
+    }
+    found
+}
+
+fn variable(pair: &Pair, share: Share) -> Option<usize> {
+    match share {
+        Share::Unit(kind) => pair.units[kind],
+        Share::Node => pair.node,
+        Share::Zone => pair.zone,
+    }
+}
+
+fn around(relaxation: &Relaxation, values: &[f64], share: Share, middle: usize, cuts: &mut Vec<Cut>) {
+    let there = match share {
+        Share::Unit(kind) => match relaxation.on_kind[middle].get(&kind) {
+            Some(variable) => Some(*variable),
+            None => return,
+        },
+        Share::Node | Share::Zone => None,
+    };
+    let presence = there.map_or(1.0, |variable| values[variable]);
+    let beside: Vec<(usize, usize)> = relaxation.pairs_of[middle]
+        .iter()
+        .filter_map(|&(other, pair)| Some((other, variable(&relaxation.pairs[pair], share)?)))
+        .filter(|(_, variable)| values[*variable] > LEAST)
+        .collect();
+    for (position, &(a, with_a)) in beside.iter().enumerate() {
+        for &(c, with_c) in &beside[position + 1..] {
+            let excess = values[with_a] + values[with_c] - presence;
+            if excess <= LEAST {
+                continue;
+            }
+            let of_a = &relaxation.pairs_of[a];
+            // A pair that was not looked at may be together or not: nothing is known.
+            let Ok(at) = of_a.binary_search_by_key(&c, |(other, _)| *other) else { continue };
+            let across = variable(&relaxation.pairs[of_a[at].1], share);
+            let excess = excess - across.map_or(0.0, |variable| values[variable]);
+            if excess > LEAST {
+                let mut terms = vec![(with_a, 1), (with_c, 1)];
+                terms.extend(across.map(|variable| (variable, -1)));
+                terms.extend(there.map(|variable| (variable, -1)));
+                cuts.push((millionths(excess), terms, i64::from(there.is_none())));
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2")]
+fn millionths(excess: f64) -> u64 {
+    (excess * 1e6) as u64
+}

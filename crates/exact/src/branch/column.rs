@@ -1,0 +1,10 @@
+//! Columns of a set partition.
+
+/// Items that fit on one unit together.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    /// Positions among the items that are partitioned, as bits.
+    pub members: u64,
+    /// What it keeps, compared with all of them apart.
+    pub value: i64,
+}

@@ -1,0 +1,164 @@
+//! One class whose items are known: to part them into columns, one per unit, so that most is kept within.
+
+use crate::branch::column::Column;
+use crate::branch::exact_cover::ExactCover;
+use crate::branch::halt::Halt;
+use crate::branch::model::{Model, ones};
+use crate::branch::prices::price;
+
+/// More columns than this are not written down.
+const MOST_COLUMNS: usize = 1 << 21;
+
+/// Items to be partition over the units of one class.
+pub(crate) struct Problem {
+    class: usize,
+    /// Positions in the model, those that need most of a unit first.
+    items: Vec<usize>,
+    /// By item: what it needs of each dimension.
+    needs: Vec<Vec<i64>>,
+    room: Vec<i64>,
+    pub units: usize,
+    /// By two items: what is kept where they share a unit.
+    kept: Vec<Vec<i64>>,
+    /// By item: the others with which it must not share a unit.
+    cannot_link: Vec<u64>,
+    /// By item: the others with which it must.
+    must_link: Vec<u64>,
+    /// What it costs with all apart, must_link left out.
+    base: i64,
+}
+
+/// A class that is partition.
+pub(crate) struct Partition {
+    /// What it costs.
+    pub cost: i64,
+    /// The columns, as bits.
+    columns: Vec<u64>,
+}
+
+impl Partition {
+    /// Writes down the unit of each item.
+    pub fn put(&self, problem: &Problem, model: &Model, places: &mut [usize]) {
+        for (&members, &unit) in self.columns.iter().zip(&model.classes[problem.class].units) {
+            ones(members).for_each(|member| places[problem.items[member]] = unit);
+        }
+    }
+}
+
+impl Problem {
+    /// The problem of a class; `None` where nobody is in it.
+    pub fn new(model: &Model, class: usize, classes: &[usize]) -> Option<Self> {
+        let of = &model.classes[class];
+        let mut items: Vec<usize> = (0..classes.len()).filter(|&item| classes[item] == class).collect();
+        let share = |item: usize| {
+            let needs = model.items[item].needs[class].iter().zip(&of.room);
+            needs.map(|(need, room)| (i128::from(*need) << 20) / i128::from((*room).max(1))).max()
+        };
+        items.sort_by_key(|&item| std::cmp::Reverse(share(item)));
+        let count = items.len();
+        if count == 0 {
+            return None;
+        }
+        let mut problem = Self {
+            class,
+            needs: items.iter().map(|&item| model.items[item].needs[class].clone()).collect(),
+            room: of.room.clone(),
+            units: of.units.len(),
+            kept: vec![vec![0; count]; count],
+            cannot_link: vec![0; count],
+            must_link: vec![0; count],
+            base: 0,
+            items,
+        };
+        for (a, &item) in problem.items.iter().enumerate() {
+            for &(peer, tie) in &model.items[item].ties {
+                let Some(b) = problem.items.iter().position(|&item| item == peer) else { continue };
+                let tie = &model.ties[tie];
+                let (apart, together) = (model.apart(tie, class, class), model.together(tie, class));
+                let is_cannot_link = Model::is_forbidden(together);
+                if is_cannot_link {
+                    problem.cannot_link[a] |= 1 << b;
+                }
+                if Model::is_forbidden(apart) {
+                    problem.must_link[a] |= 1 << b;
+                    if a < b {
+                        problem.base += together;
+                    }
+                    continue;
+                }
+                if a < b {
+                    problem.base += apart;
+                }
+                if !is_cannot_link {
+                    problem.kept[a][b] = apart - together;
+                }
+            }
+        }
+        Some(problem)
+    }
+
+    /// How many items there are.
+    pub fn size(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The cheapest way, if it costs no more than `most`; `left` is the work that may be done.
+    pub fn solve(
+        &self,
+        most: i64,
+        left: &mut u64,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Partition>, Halt> {
+        let all = u64::MAX >> (64 - self.size());
+        if let Some(value) = self.value_of_all() {
+            let cost = self.base - value;
+            return Ok((cost <= most).then(|| Partition { cost, columns: vec![all] }));
+        }
+        let target = self.base - most;
+        let mut columns = Vec::new();
+        if !self.grow(&mut columns, Column { members: 0, value: 0 }, 0, &self.room) {
+            *left = left.saturating_sub(MOST_COLUMNS as u64);
+            return Err(Halt::TooMuch);
+        }
+        *left = left.checked_sub(columns.len() as u64).ok_or(Halt::TooMuch)?;
+        columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));
+        let Some(prices) = price((self.size(), self.units), &columns, target, left, stop)? else {
+            return Ok(None);
+        };
+        let mut cover = ExactCover::new(&columns, prices, self.units, target);
+        cover.search(all, left, stop)?;
+        Ok(cover.best().map(|(value, columns)| Partition { cost: self.base - value, columns }))
+    }
+
+    /// What all on one unit keep, where that is feasible and nothing is better.
+    fn value_of_all(&self) -> Option<i64> {
+        let total =
+            |dimension: usize| self.needs.iter().map(|needs| needs[dimension]).fold(0, i64::saturating_add);
+        let fits = (0..self.room.len()).all(|dimension| total(dimension) <= self.room[dimension]);
+        let is_best = self.kept.iter().flatten().all(|kept| *kept >= 0);
+        let is_lawful = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
+        (fits && is_best && is_lawful).then(|| self.kept.iter().flatten().sum::<i64>() / 2)
+    }
+
+    /// Writes down all that can be made of `column` with items from `first` on; false if there are too many.
+    fn grow(&self, columns: &mut Vec<Column>, column: Column, first: usize, room: &[i64]) -> bool {
+        for item in first..self.size() {
+            let needs = &self.needs[item];
+            let fits = needs.iter().zip(room).all(|(need, room)| need <= room);
+            if !fits || self.cannot_link[item] & column.members != 0 {
+                continue;
+            }
+            if columns.len() == MOST_COLUMNS {
+                return false;
+            }
+            let kept = ones(column.members).map(|other| self.kept[item][other]).sum::<i64>();
+            let larger = Column { members: column.members | 1 << item, value: column.value + kept };
+            columns.push(larger);
+            let room: Vec<i64> = room.iter().zip(needs).map(|(room, need)| room - need).collect();
+            if !self.grow(columns, larger, item + 1, &room) {
+                return false;
+            }
+        }
+        true
+    }
+}

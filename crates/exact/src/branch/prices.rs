@@ -1,0 +1,211 @@
+//! What each item is worth at most: the dual of the linear relaxation of a set partition.
+//!
+//! The columns of a partition hold every item once, and there are no more of them than units. Whatever prices items
+//! have, a partition keeps at most the sum of the prices, and for each unit what the best column keeps beyond the prices
+//! of its members. The simplex method on columns as columns finds prices for which that is least; Lagrange's bound is
+//! worked out from them in integers (Geoffrion, 1974).
+
+use crate::branch::column::Column;
+use crate::branch::halt::Halt;
+use crate::branch::model::ones;
+
+/// Prices are whole numbers of this part of a cost.
+pub(crate) const GRAIN: i64 = 1 << 10;
+
+/// Columns that are looked at between two looks at all of them.
+const MOST_ACTIVE: usize = 512;
+
+/// Numbers that count as nothing, beside values that are scaled to 1.
+const EPSILON: f64 = 1e-9;
+
+/// Prices of items, in parts of a cost.
+pub(crate) struct Prices {
+    /// By item.
+    pub each: Vec<i64>,
+    /// The most that a column keeps beyond the prices of its members; at least 0.
+    pub excess: i64,
+    /// What a partition keeps at most.
+    bound: i64,
+}
+
+/// The best prices that are found for so many items on so many units; `None` as soon as they prove that no partition keeps `target`.
+pub(crate) fn price(
+    (items, units): (usize, usize),
+    columns: &[Column],
+    target: i64,
+    left: &mut u64,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Prices>, Halt> {
+    let mut simplex = Simplex::new((items, units), columns);
+    let mut best: Option<Prices> = None;
+    loop {
+        *left = left.checked_sub(columns.len() as u64 * 4).ok_or(Halt::TooMuch)?;
+        if stop() {
+            return Err(Halt::Stopped);
+        }
+        let (duals, active) = simplex.look(columns);
+        let prices = judge(&duals, columns, units);
+        if prices.bound < target.saturating_mul(GRAIN) {
+            return Ok(None);
+        }
+        if best.as_ref().is_none_or(|best| prices.bound < best.bound) {
+            best = Some(prices);
+        }
+        let steps = simplex.improve(columns, &active);
+        *left = left.saturating_sub(steps * active.len() as u64 * 4);
+        if steps == 0 {
+            return Ok(best);
+        }
+    }
+}
+
+/// What prices prove.
+fn judge(duals: &[f64], columns: &[Column], units: usize) -> Prices {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "any price is as right as another"
+    )]
+    let prices: Vec<i64> = duals.iter().map(|dual| (dual * GRAIN as f64).round() as i64).collect();
+    // No price decides anything beyond this, and sums of them fit.
+    let prices: Vec<i64> = prices.into_iter().map(|price| price.clamp(-(1 << 55), 1 << 55)).collect();
+    let beyond = |column: &Column| beyond(column, &prices);
+    let excess = columns.iter().map(beyond).max().unwrap_or(0).max(0);
+    let units = i64::try_from(units.min(prices.len())).unwrap_or(i64::MAX);
+    let bound =
+        prices.iter().copied().fold(0i64, i64::saturating_add).saturating_add(excess.saturating_mul(units));
+    Prices { each: prices, excess, bound }
+}
+
+/// What a column keeps beyond the prices of its members.
+pub(crate) fn beyond(column: &Column, prices: &[i64]) -> i64 {
+    ones(column.members).fold(column.value * GRAIN, |left, member| left.saturating_sub(prices[member]))
+}
+
+/// The primal simplex method: a row for each item, and one for the number of units.
+struct Simplex {
+    rows: usize,
+    /// The inverse of the basis.
+    inverse: Vec<Vec<f64>>,
+    /// By position in the basis: how much there is of the column, and what it is worth.
+    amount: Vec<f64>,
+    worth: Vec<f64>,
+    /// What a value of 1 stands for.
+    scale: f64,
+    /// Steps after which it gives up; the prices of then are good enough.
+    left: u64,
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the search for prices is approximate, what they prove is not"
+)]
+impl Simplex {
+    /// Begins with every item alone, and units beyond those that there are, at a price.
+    fn new((items, units): (usize, usize), columns: &[Column]) -> Self {
+        let rows = items + 1;
+        let scale = columns.iter().map(|column| column.value.abs()).max().unwrap_or(0).max(1) as f64;
+        let mut inverse = vec![vec![0.0; rows]; rows];
+        for (item, row) in inverse.iter_mut().enumerate().take(items) {
+            row[item] = 1.0;
+        }
+        inverse[items].fill(1.0);
+        inverse[items][items] = -1.0;
+        // Sums that are a little off keep the method from going in circles.
+        let sums: Vec<f64> =
+            (0..items).map(|item| 1.0 + 1e-4 * (1.0 + ((item * 7919) % 101) as f64 / 101.0)).collect();
+        let sums: Vec<f64> = sums.into_iter().chain([units as f64]).collect();
+        let amount = inverse.iter().map(|row| row.iter().zip(&sums).map(|(a, b)| a * b).sum());
+        let mut worth = vec![0.0; rows];
+        worth[items] = -(items as f64 + 1.0);
+        Self { rows, amount: amount.collect(), inverse, worth, scale, left: 40 * rows as u64 + 2000 }
+    }
+
+    /// The price of each row.
+    fn duals(&self) -> Vec<f64> {
+        let mut duals = vec![0.0; self.rows];
+        for (row, worth) in self.inverse.iter().zip(&self.worth).filter(|(_, worth)| **worth != 0.0) {
+            for (dual, entry) in duals.iter_mut().zip(row) {
+                *dual += worth * entry;
+            }
+        }
+        duals
+    }
+
+    /// The prices of items, and the columns that keep most beyond them.
+    fn look(&self, columns: &[Column]) -> (Vec<f64>, Vec<usize>) {
+        let duals = self.duals();
+        let reduced_cost = |column: &Column| self.reduced_cost(column, &duals);
+        let mut reduced_costs: Vec<(f64, usize)> = columns
+            .iter()
+            .enumerate()
+            .map(|(position, column)| (reduced_cost(column), position))
+            .filter(|(reduced_cost, _)| *reduced_cost > EPSILON)
+            .collect();
+        if reduced_costs.len() > MOST_ACTIVE {
+            reduced_costs.select_nth_unstable_by(MOST_ACTIVE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            reduced_costs.truncate(MOST_ACTIVE);
+        }
+        let mut active: Vec<usize> = reduced_costs.into_iter().map(|(_, position)| position).collect();
+        active.sort_unstable();
+        (duals[..self.rows - 1].iter().map(|dual| dual * self.scale).collect(), active)
+    }
+
+    fn reduced_cost(&self, column: &Column, duals: &[f64]) -> f64 {
+        let prices = ones(column.members).map(|member| duals[member]).sum::<f64>();
+        column.value as f64 / self.scale - prices - duals[self.rows - 1]
+    }
+
+    /// Takes in columns as long as one of `active` reduced_costs; returns how many.
+    fn improve(&mut self, columns: &[Column], active: &[usize]) -> u64 {
+        let mut steps = 0;
+        while self.left > 0 {
+            let duals = self.duals();
+            let reduced_costs =
+                active.iter().map(|&position| (self.reduced_cost(&columns[position], &duals), position));
+            let best = reduced_costs.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            // A unit that stays empty is worth nothing.
+            let spare = -duals[self.rows - 1];
+            let column = match best {
+                Some((reduced_cost, position)) if reduced_cost > EPSILON && reduced_cost >= spare => {
+                    Some(&columns[position])
+                }
+                _ if spare > EPSILON => None,
+                _ => break,
+            };
+            if !self.take(column) {
+                self.left = 0;
+                break;
+            }
+            self.left -= 1;
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Takes a column, or a unit that stays empty, into the basis; false where that is not possible.
+    fn take(&mut self, column: Option<&Column>) -> bool {
+        let members = column.map_or(0, |column| column.members);
+        let entry =
+            |row: &Vec<f64>| row[self.rows - 1] + ones(members).map(|member| row[member]).sum::<f64>();
+        let direction: Vec<f64> = self.inverse.iter().map(entry).collect();
+        let ratios = (0..self.rows).filter(|&row| direction[row] > EPSILON);
+        let leaving = ratios.min_by(|&a, &b| {
+            let ratio = |row: usize| self.amount[row] / direction[row];
+            ratio(a).total_cmp(&ratio(b)).then(a.cmp(&b))
+        });
+        let Some(leaving) = leaving else { return false };
+        let pivot = direction[leaving];
+        self.inverse[leaving].iter_mut().for_each(|entry| *entry /= pivot);
+        self.amount[leaving] /= pivot;
+        let (pivot_row, pivot_amount) = (self.inverse[leaving].clone(), self.amount[leaving]);
+        for row in (0..self.rows).filter(|&row| row != leaving && direction[row] != 0.0) {
+            for (entry, of) in self.inverse[row].iter_mut().zip(&pivot_row) {
+                *entry -= direction[row] * of;
+            }
+            self.amount[row] -= direction[row] * pivot_amount;
+        }
+        self.worth[leaving] = column.map_or(0.0, |column| column.value as f64 / self.scale);
+        true
+    }
+}

@@ -1,0 +1,160 @@
+//! The search: which class every item is in, and then how each class is partition.
+
+use placement::{Assignment, Snapshot};
+
+use crate::branch::bound::Part;
+use crate::branch::halt::Halt;
+use crate::branch::model::{LARGEST, Model, ones};
+use crate::branch::partition::Problem;
+
+/// How long to search.
+pub struct Limits<'a> {
+    /// Steps of work, the same on every machine; a thousand million take some seconds.
+    pub work: u64,
+    /// Asked often; once it is true, the search ends.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing feasible is better than the start, or the last that was found.
+    Proven,
+    /// Something may be.
+    Open,
+    /// `stop` said so, or `found` did.
+    Stopped,
+}
+
+/// What came of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solved {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Steps of work that it took.
+    pub work: u64,
+}
+
+/// Searches what is better than `start`; `found` gets each assignment that is, and says whether to go on.
+///
+/// The levels are compared in their order. What is found places every actor and overloads no unit; where there is no such
+/// assignment the verdict is open. `start` must be feasible. `None` where the world is not for this search: more than 64 actors that can
+/// move or 64 classes of units, overload that is not the first level or can be the same on all units, criteria other than sums over actors and pairs, rules about
+/// where actors are, caps on power, numbers that do not fit.
+pub fn solve(
+    snapshot: &Snapshot,
+    start: &Assignment,
+    limits: &Limits,
+    found: &mut dyn FnMut(Assignment) -> bool,
+) -> Option<Solved> {
+    let model = Model::new(snapshot, start)?;
+    let best = model.start.unwrap_or(LARGEST + 1);
+    let mut tree = Tree { model: &model, start, best, left: limits.work, limits, found, is_open: false };
+    let ended = tree.look(Part::whole(&model));
+    let verdict = match ended {
+        // There may be better ones that leave actors out, or overload units.
+        Ok(()) if tree.is_open || tree.best > LARGEST => Verdict::Open,
+        Ok(()) => Verdict::Proven,
+        Err(Halt::Stopped) => Verdict::Stopped,
+        Err(Halt::TooMuch) => Verdict::Open,
+    };
+    Some(Solved { verdict, work: limits.work - tree.left })
+}
+
+struct Tree<'a> {
+    model: &'a Model,
+    start: &'a Assignment,
+    /// What the best known costs.
+    best: i64,
+    /// Steps of work that are left.
+    left: u64,
+    limits: &'a Limits<'a>,
+    found: &'a mut dyn FnMut(Assignment) -> bool,
+    /// A class was too large to be partition to the end.
+    is_open: bool,
+}
+
+impl Tree<'_> {
+    fn spend(&mut self, work: u64) -> Result<(), Halt> {
+        self.left = self.left.checked_sub(work).ok_or(Halt::TooMuch)?;
+        if (self.limits.stop)() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Searches a part to its end.
+    fn look(&mut self, mut part: Part) -> Result<(), Halt> {
+        part.work = 0;
+        let is_open = part.tighten(self.model, self.best);
+        self.spend(part.work + 1)?;
+        if !is_open {
+            return Ok(());
+        }
+        let Some(item) = self.choose(&part) else { return self.part(&part) };
+        let mut classes: Vec<usize> = ones(part.domains[item]).collect();
+        classes.sort_by_key(|&class| part.least[item][class]);
+        for class in classes {
+            let mut inner = part.clone();
+            inner.domains[item] = 1 << class;
+            self.look(inner)?;
+        }
+        Ok(())
+    }
+
+    /// The open item that matters most: a wrong class costs it much, and it is tied to much.
+    fn choose(&self, part: &Part) -> Option<usize> {
+        let open = (0..self.model.items.len()).filter(|&item| part.decided(item).is_none());
+        let weight = |&item: &usize| {
+            let mut least: Vec<i64> = ones(part.domains[item]).map(|class| part.least[item][class]).collect();
+            least.sort_unstable();
+            let regret = i128::from(least[1] - least[0]);
+            let class = part.domains[item].trailing_zeros() as usize;
+            let exposures = self.model.items[item]
+                .ties
+                .iter()
+                .map(|&(_, tie)| self.model.exposure(&self.model.ties[tie], class));
+            (4 * regret + exposures.map(i128::from).sum::<i128>(), std::cmp::Reverse(item))
+        };
+        open.max_by_key(weight)
+    }
+
+    /// All classes are decided: parts each of them.
+    fn part(&mut self, part: &Part) -> Result<(), Halt> {
+        let model = self.model;
+        let classes: Vec<usize> =
+            (0..model.items.len()).map(|item| part.decided(item).expect("all classes are decided")).collect();
+        let mut sum = model.between(&classes);
+        let mut problems: Vec<Problem> = (0..model.classes.len())
+            .filter(|&class| !model.is_single(class))
+            .filter_map(|class| Problem::new(model, class, &classes))
+            .collect();
+        problems.sort_by_key(Problem::size);
+        let mut places: Vec<usize> = classes.iter().map(|&class| model.classes[class].units[0]).collect();
+        for problem in &problems {
+            let most = self.best - 1 - sum;
+            let mut left = self.left;
+            let stop = self.limits.stop;
+            let solved = problem.solve(most, &mut left, stop);
+            self.left = left;
+            match solved {
+                Ok(Some(partition)) => {
+                    sum += partition.cost;
+                    partition.put(problem, model, &mut places);
+                }
+                Ok(None) => return Ok(()),
+                Err(Halt::TooMuch) if self.left > 0 => {
+                    self.is_open = true;
+                    return Ok(());
+                }
+                Err(halt) => return Err(halt),
+            }
+        }
+        if sum >= self.best {
+            return Ok(());
+        }
+        self.best = sum;
+        let mut assignment = self.start.clone();
+        for (item, place) in model.items.iter().zip(places) {
+            assignment[item.actor] = Some(place);
+        }
+        if (self.found)(assignment) { Ok(()) } else { Err(Halt::Stopped) }
+    }
+}

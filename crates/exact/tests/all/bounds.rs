@@ -1,0 +1,65 @@
+//! Bounds held against optima, and against what is known of the published instances.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use exact::bound;
+use placement::{Objectives, Snapshot};
+use worlds::oracle;
+use worlds::published as instance;
+
+fn lower(snapshot: &Snapshot, best: &[i64]) -> BTreeMap<String, i64> {
+    bound::lower(snapshot, best, &|| false)
+}
+
+#[test]
+fn no_bound_is_above_the_optimum_of_all_assignments() {
+    let (mut above_zero, mut tight) = (0, 0);
+    for seed in 0..2000 {
+        let file = worlds::world(seed);
+        let snapshot = Snapshot::new(file.clone()).unwrap();
+        let (optimum, _) = oracle::optimum(&file);
+        let bounds = lower(&snapshot, &optimum);
+        for (level, &value) in snapshot.objectives().levels().iter().zip(&optimum[1..]) {
+            let Some(&bound) = bounds.get(&Objectives::key(level)) else { break };
+            assert!(bound <= value, "{bound} of {value} in {}", snapshot.write());
+            above_zero += usize::from(bound > 0);
+            tight += usize::from(bound > 0 && bound == value);
+        }
+    }
+    // The worlds are such that something is to be said of many of them.
+    assert!(above_zero > 100, "{above_zero}");
+    assert!(tight > 30, "{tight}");
+}
+
+#[test]
+fn small_instances_are_bounded_near_their_optimum() {
+    let said = lower(&instance("P-16x5-s1"), &[0, 0, 6537, 82]);
+    assert_eq!(said["overload"], 0);
+    assert!((4900..=6537).contains(&said["communication"]), "{said:?}");
+    assert!(!said.contains_key("annoyance"), "communication is open, so annoyance is: {said:?}");
+}
+
+#[test]
+fn nothing_is_said_of_what_lies_below_an_open_level() {
+    let snapshot = instance("P-16x5-s1");
+    assert_eq!(lower(&snapshot, &[1, 0, 6537, 82]), BTreeMap::new(), "an actor is left over");
+    assert_eq!(lower(&snapshot, &[0, 5, 6537, 82]), BTreeMap::new(), "the overload may be avoidable");
+}
+
+#[test]
+fn what_is_cut_short_proves_less_and_the_same_each_time() {
+    let snapshot = instance("P-24x6-s1");
+    let cut_after = |polls: usize| {
+        let asked = AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
+        bound::lower(&snapshot, &[0, 0, 8014, 160], &stop).get("communication").copied().unwrap_or(0)
+    };
+    let whole = lower(&snapshot, &[0, 0, 8014, 160])["communication"];
+    assert!((6300..=8014).contains(&whole), "{whole}");
+    assert_eq!(cut_after(usize::MAX), whole);
+    assert_eq!(cut_after(0), 0);
+    let some = cut_after(500);
+    assert!(some > 0 && some <= whole, "{some} of {whole}");
+    assert_eq!(cut_after(500), some);
+}

@@ -1,0 +1,83 @@
+//! What branch and bound says of worlds that are known, and of those that are not for it.
+
+use exact::branch::{Limits, Verdict, solve};
+use placement::file::{Actor, Constraint, Levels, SnapshotFile};
+use placement::{Assignment, Budget, Snapshot, Strategy};
+use search::Greedy;
+
+fn published(name: &str) -> SnapshotFile {
+    worlds::published(name).file().clone()
+}
+
+/// How it ended, and the vector of the best that was found.
+fn told(file: SnapshotFile, work: u64, stop: &dyn Fn() -> bool) -> String {
+    let snapshot = Snapshot::new(file).unwrap();
+    let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    let mut best: Option<Assignment> = None;
+    let solved = solve(&snapshot, &start, &Limits { work, stop }, &mut |better| {
+        best = Some(better);
+        true
+    });
+    let vector = best.map(|best| snapshot.cost(&best).vector(&snapshot));
+    format!("{:?} {vector:?}", solved.map(|solved| solved.verdict))
+}
+
+fn ordered(mut file: SnapshotFile, levels: &str) -> SnapshotFile {
+    file.objectives = levels.parse::<Levels>().unwrap();
+    file
+}
+
+const NEVER: &dyn Fn() -> bool = &|| false;
+
+#[test]
+fn published_worlds_are_solved_to_the_optimum() {
+    for (name, optimum) in [
+        ("P-8x4-s1", "[0, 0, 3884, 77]"),
+        ("P-16x5-s1", "[0, 0, 6537, 82]"),
+        ("P-24x6-s1", "[0, 0, 8014, 160]"),
+    ] {
+        assert_eq!(told(published(name), u64::MAX, NEVER), format!("Some(Proven) Some({optimum})"), "{name}");
+    }
+}
+
+#[test]
+fn a_search_ends_when_it_is_told_to() {
+    assert_eq!(told(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", Verdict::Open));
+    assert_eq!(told(published("P-24x6-s1"), u64::MAX, &|| true), "Some(Stopped) None");
+}
+
+#[test]
+fn worlds_that_are_not_for_it_are_left_alone() {
+    let small = || published("P-8x4-s1");
+    let mut capped = small();
+    capped.constraints.push(Constraint::PowerCap {
+        on: placement::file::CapScope::All,
+        max: 1000,
+        reason: None,
+    });
+    let mut full = small();
+    full.units.iter_mut().for_each(|unit| unit.capacity = 1);
+    let mut crowded = small();
+    for number in 0..60 {
+        let id = format!("bench/app/more-{number}");
+        crowded.actors.push(Actor { id, ..crowded.actors[0].clone() });
+    }
+    for (what, file) in [
+        ("a figure of the whole", ordered(small(), "overload,bottleneck")),
+        ("overload after something else", ordered(small(), "communication,overload")),
+        ("a cap on power", capped),
+        ("more work than room", full),
+        ("too many actors", crowded),
+    ] {
+        assert_eq!(told(file, u64::MAX, NEVER), "None None", "{what}");
+    }
+}
+
+#[test]
+fn where_not_everybody_has_room_nothing_is_proven() {
+    let mut file = published("P-8x4-s1");
+    // As much as there is work, but not where it can be done.
+    file.units.iter_mut().filter(|unit| unit.kind == "cpu").for_each(|unit| unit.capacity = 1);
+    file.units.iter_mut().filter(|unit| unit.kind != "cpu").for_each(|unit| unit.capacity = 10_000);
+    assert_eq!(told(file, u64::MAX, NEVER), "Some(Open) None");
+}

@@ -1,0 +1,43 @@
+//! What looks at every assignment, and at how many.
+
+use exact::Exhaustive;
+use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
+use serde_json::json;
+
+/// So many units with room for two and a half actors, and so many actors on a ring of messages, each dearer than the one
+/// before.
+fn ring(units: usize, actors: usize) -> Snapshot {
+    let unit =
+        |at: usize| json!({"id": format!("u{at}"), "kind": "cpu", "node": format!("n{at}"), "capacity": 10});
+    let actor = |at: usize| json!({"id": format!("a{at}"), "runsOn": {"cpu": 4}});
+    let counts = [5, 9, 1];
+    let message = |at: usize| json!({"from": format!("a{at}"), "to": format!("a{}", (at + 1) % actors), "count": counts[at % 3]});
+    let all = |many: usize, one: &dyn Fn(usize) -> serde_json::Value| (0..many).map(one).collect::<Vec<_>>();
+    let world = json!({"version": 1, "units": all(units, &unit), "actors": all(actors, &actor),
+        "messages": all(actors, &message), "exchangeCost": {"otherNode": 30, "kinds": {"cpu": {"cpu": 1}}}});
+    Snapshot::read(&world.to_string()).unwrap()
+}
+
+fn solve(snapshot: &Snapshot, effort: Option<u64>) -> Answer {
+    Exhaustive.solve(snapshot, &Budget::effort(effort, 0)).unwrap()
+}
+
+#[test]
+fn what_it_says_is_proven_and_what_is_cut_short_is_not() {
+    let snapshot = ring(2, 3);
+    let answer = solve(&snapshot, None);
+    assert!(answer.optimal);
+    assert_eq!(answer.assignment, [Some(0), Some(1), Some(1)]);
+    let cut = solve(&snapshot, Some(3));
+    assert_eq!((cut.optimal, cut.stopped_by, cut.bound.is_empty()), (false, StoppedBy::Effort, true));
+    assert_eq!(solve(&snapshot, Some(cut.effort)).assignment, cut.assignment);
+}
+
+#[test]
+fn what_is_too_much_is_refused() {
+    let refused = Exhaustive.solve(&ring(7, 8), &Budget::effort(Some(1), 0)).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "more than 10000000 assignments are possible, and it looks at each; choose another strategy"
+    );
+}

@@ -1,0 +1,240 @@
+//! For each actor what it would cost to be elsewhere, and for the whole what binds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::limit::{Element, Limit, grouped, numbered, pool_of};
+use crate::moves::Moves;
+use crate::stay::blocks;
+use crate::words::Teller;
+use placement::{Assignment, Snapshot, State};
+
+/// What can be said of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The actors that were asked about and have a place.
+    pub placed: Vec<Whereabouts>,
+    /// What stands in the way of the whole.
+    pub binding: Binding,
+}
+
+/// Where an actor is, and what there is instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// Position of the actor.
+    pub actor: usize,
+    /// Position of its unit.
+    pub unit: usize,
+    /// Every other unit: those that cost least first, those that are not open to it last.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Units of one pool that are the same to an actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// The units, ascending.
+    pub units: Vec<usize>,
+    /// Their pool, or their kind where they are of none, in words.
+    pub pool: String,
+    /// What would be if the actor alone moved there.
+    pub outcome: Outcome,
+}
+
+/// What would be if an actor alone moved to a unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// What the whole would cost more, level by level; less where it is negative.
+    Costs(Vec<i64>),
+    /// It may not: the first thing that is in the way, in plain words.
+    Forbidden(String),
+}
+
+/// What stands in the way of a better whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// Limits that nobody else fits into, in plain words.
+    pub full: Vec<String>,
+    /// Rules and limits without which some actor alone could move to where the whole costs less; the one that gives
+    /// most first.
+    pub reliefs: Vec<Relief>,
+}
+
+/// What one rule or limit costs the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relief {
+    /// The rule or limit in plain words.
+    pub says: String,
+    /// How many actors could then move to where the whole costs less.
+    pub actors: usize,
+    /// The one that would gain most, and where.
+    pub best: (usize, usize),
+    /// By how much the levels would change; negative is less.
+    pub change: Vec<i64>,
+}
+
+/// The best move that a limit alone forbids.
+#[derive(Default)]
+struct Forbidden {
+    actors: BTreeSet<usize>,
+    best: Option<(Vec<i64>, usize, usize)>,
+}
+
+impl Forbidden {
+    fn add(&mut self, change: Vec<i64>, actor: usize, unit: usize) {
+        self.actors.insert(actor);
+        let this = (change, actor, unit);
+        if self.best.as_ref().is_none_or(|best| this < *best) {
+            self.best = Some(this);
+        }
+    }
+
+    /// What several limits forbid that are one to a reader.
+    fn joined<'a>(all: impl Iterator<Item = &'a Forbidden>) -> Self {
+        let mut joined = Self::default();
+        for one in all {
+            joined.actors.extend(&one.actors);
+            if one.best.is_some() && (joined.best.is_none() || one.best < joined.best) {
+                joined.best.clone_from(&one.best);
+            }
+        }
+        joined
+    }
+
+    fn told(self, says: impl FnOnce(usize) -> String) -> Option<Relief> {
+        let (change, actor, unit) = self.best?;
+        Some(Relief { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
+    }
+}
+
+/// Explains a lawful assignment: the alternatives of `whom`, and what binds the whole.
+pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[usize]) -> Explanation {
+    let mut moves = Moves::new(snapshot, assignment);
+    let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
+    let reliefs = reliefs(snapshot, &mut moves);
+    Explanation { placed, binding: Binding { full: full(snapshot, &moves.state), reliefs } }
+}
+
+/// The alternatives of one actor; the state is left as it was.
+fn whereabouts(snapshot: &Snapshot, actor: usize, moves: &mut Moves) -> Option<Whereabouts> {
+    let here = moves.take(actor)?;
+    let stay = moves.price(actor, here);
+    let mut open: BTreeMap<(Outcome, String), Vec<usize>> = BTreeMap::new();
+    let mut shut: BTreeMap<(Limit, String), Vec<usize>> = BTreeMap::new();
+    for unit in (0..snapshot.units()).filter(|unit| *unit != here) {
+        let pool = pool_of(snapshot, unit);
+        let state = &moves.state;
+        if state.admits(actor, unit) {
+            if let Some(&demand) = moves.broken_cases(actor, unit).first() {
+                shut.entry((Limit::Case { demand }, pool)).or_default().push(unit);
+            } else {
+                let outcome = Outcome::Costs(change(&stay, &moves.price(actor, unit)));
+                open.entry((outcome, pool)).or_default().push(unit);
+            }
+        } else if let Some(limit) =
+            blocks(snapshot, actor, unit, state).first().and_then(|block| block.first())
+        {
+            shut.entry((*limit, pool)).or_default().push(unit);
+        }
+    }
+    let limits: BTreeSet<Limit> = shut.keys().map(|(limit, _)| *limit).collect();
+    let elements = grouped(snapshot, actor, &limits);
+    let numbers = numbered(&elements);
+    let mut by_element: BTreeMap<(usize, String), (Vec<Limit>, Vec<usize>)> = BTreeMap::new();
+    for ((limit, pool), units) in shut {
+        let (limits, all) = by_element.entry((numbers[&limit], pool)).or_default();
+        limits.push(limit);
+        all.extend(units);
+    }
+    let teller = Teller { snapshot, state: &moves.state, actor };
+    let forbidden = by_element.into_iter().map(|((_, pool), (limits, mut units))| {
+        units.sort_unstable();
+        // Told of these units alone, not of all that the limit is about.
+        let outcome = Outcome::Forbidden(teller.tell_of(&Element { limits }, &units));
+        Alternative { units, pool, outcome }
+    });
+    let open = open.into_iter().map(|((outcome, pool), units)| Alternative { units, pool, outcome });
+    let alternatives = open.chain(forbidden).collect();
+    moves.put(actor, here);
+    Some(Whereabouts { actor, unit: here, alternatives })
+}
+
+/// What would gain if one limit, or one rule of the policy, fell.
+fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
+    let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
+    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        let Some(here) = moves.take(actor) else { continue };
+        let stay = moves.price(actor, here);
+        for unit in (0..snapshot.units()).filter(|&unit| snapshot.implementation(actor, unit).is_some()) {
+            let go = moves.price(actor, unit);
+            if go >= stay {
+                continue;
+            }
+            let change = change(&stay, &go);
+            let mut blocks = blocks(snapshot, actor, unit, &moves.state);
+            blocks.extend(by_rule(snapshot, &moves.broken_cases(actor, unit)));
+            if let [block] = blocks.as_slice() {
+                for limit in block {
+                    by_limit.entry(*limit).or_default().add(change.clone(), actor, unit);
+                }
+            }
+        }
+        moves.put(actor, here);
+    }
+    let elements = grouped(snapshot, usize::MAX, &by_limit.keys().copied().collect());
+    let told = elements.iter().filter_map(|element| {
+        let all = element.limits.iter().filter_map(|limit| by_limit.get(limit));
+        Forbidden::joined(all).told(|actor| Teller { snapshot, state: &moves.state, actor }.tell(element))
+    });
+    let mut reliefs: Vec<Relief> = told.collect();
+    reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
+    reliefs
+}
+
+/// Cases by the rule that they are of.
+fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Limit>> {
+    let mut rules: BTreeMap<&str, Vec<Limit>> = BTreeMap::new();
+    for &demand in cases {
+        let rule = snapshot.rules().map_or("", |rules| rules.cases()[demand].rule.as_str());
+        rules.entry(rule).or_default().push(Limit::Case { demand });
+    }
+    rules.into_values()
+}
+
+/// The limits that nobody who needs some would find enough of.
+fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
+    let mut full = BTreeSet::new();
+    for unit in 0..snapshot.units() {
+        if snapshot.file().units[unit].slots.is_some() && !state.has_slot(unit) {
+            full.insert(Limit::Slots { unit });
+        }
+    }
+    let mut least: BTreeMap<(bool, usize), i64> = BTreeMap::new();
+    for needs in snapshot.problem().implementations.iter().flatten().flatten() {
+        let of_unit = needs.requires.iter().map(|(resource, quantity)| ((false, *resource), *quantity));
+        let of_node = needs.node_requires.iter().map(|(resource, quantity)| ((true, *resource), *quantity));
+        for (resource, quantity) in of_unit.chain(of_node) {
+            let least = least.entry(resource).or_insert(quantity);
+            *least = quantity.min(*least);
+        }
+    }
+    for (&(of_node, resource), &least) in &least {
+        if of_node {
+            let nodes = 0..snapshot.nodes().len();
+            let scarce = nodes.filter(|&node| {
+                snapshot.node_provides(node)[resource] > 0 && state.left_at(node, resource) < least
+            });
+            full.extend(scarce.map(|node| Limit::OfNode { node, resource }));
+        } else {
+            let units = 0..snapshot.units();
+            let scarce = units.filter(|&unit| {
+                snapshot.unit_provides(unit)[resource] > 0 && state.left_on(unit, resource) < least
+            });
+            full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
+        }
+    }
+    let teller = Teller { snapshot, state, actor: usize::MAX };
+    grouped(snapshot, usize::MAX, &full).iter().map(|element| teller.tell(element)).collect()
+}
+
+fn change(from: &[i64], to: &[i64]) -> Vec<i64> {
+    to.iter().zip(from).map(|(to, from)| to - from).collect()
+}

@@ -1,0 +1,245 @@
+//! What can keep an actor off a unit, one thing at a time, and what people call it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::file::{Constraint, Places};
+use placement::{Demand, Rules, Snapshot};
+
+/// One limit or rule of a world that could be dropped by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// That an actor runs only on the kinds that it has an implementation for.
+    Kinds {
+        /// Position of the actor.
+        actor: usize,
+    },
+    /// A constraint of the snapshot.
+    Constraint {
+        /// Its position in the file.
+        position: usize,
+    },
+    /// One case of a policy's rule about where actors are.
+    Case {
+        /// Position among the demands of the world's rules.
+        demand: usize,
+    },
+    /// How many actors a unit takes.
+    Slots {
+        /// Position of the unit.
+        unit: usize,
+    },
+    /// How much a unit has of a resource.
+    OfUnit {
+        /// Position of the unit.
+        unit: usize,
+        /// Position of the resource.
+        resource: usize,
+    },
+    /// How much a node has of a resource.
+    OfNode {
+        /// Position of the node.
+        node: usize,
+        /// Position of the resource.
+        resource: usize,
+    },
+}
+
+/// Limits that are one thing to a reader: the slots of all units of a pool, the rules that give one reason.
+///
+/// An explanation names a few of these, and drops each as a whole when it asks whether it is needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Element {
+    /// What it consists of, ascending; never empty.
+    pub limits: Vec<Limit>,
+}
+
+/// What makes limits one element, after its rank: what is said of the actor itself comes before what it shares with
+/// others, and that before what concerns others alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Kinds(usize),
+    /// Type, scope, whether what runs may stay, and the reason with the names of places left out.
+    Reason(&'static str, String, bool, String),
+    Constraint(usize),
+    Slots(String),
+    OfUnit(usize, String),
+    OfNode(usize, BTreeSet<String>),
+    /// A rule of the policy, by its first case.
+    Rule(usize),
+}
+
+/// Every limit that may keep `actor` out of a world in which those of `placed` have a place, by element, in the
+/// order in which they are told.
+pub(crate) fn elements(snapshot: &Snapshot, actor: usize, placed: &[bool]) -> Vec<Element> {
+    let names = Naming::new(snapshot);
+    let takes_part = |position: &usize| *position == actor || placed[*position];
+    let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
+    let mut add = |limit: Limit| found.entry(names.key(limit, actor)).or_default().push(limit);
+    add(Limit::Kinds { actor });
+    for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
+        let concerned = actors_of(snapshot, constraint);
+        let matters = match constraint {
+            Constraint::Prefer { .. } => false,
+            Constraint::Apart { .. } | Constraint::Together { .. } => {
+                concerned.iter().filter(|a| takes_part(a)).count() > 1
+            }
+            Constraint::Reserve { .. } => true,
+            _ => concerned.is_empty() || concerned.iter().any(takes_part),
+        };
+        if matters {
+            add(Limit::Constraint { position });
+        }
+    }
+    if let Some(rules) = snapshot.rules() {
+        let cases = (0..rules.cases().len()).filter(|demand| !rules.is_excused(*demand));
+        cases.for_each(|demand| add(Limit::Case { demand }));
+    }
+    let (of_units, of_nodes) = wanted(snapshot, (0..snapshot.actors()).filter(takes_part));
+    for unit in 0..snapshot.units() {
+        if snapshot.file().units[unit].slots.is_some() {
+            add(Limit::Slots { unit });
+        }
+        for &resource in &of_units {
+            add(Limit::OfUnit { unit, resource });
+        }
+    }
+    for node in 0..snapshot.nodes().len() {
+        for &resource in &of_nodes {
+            add(Limit::OfNode { node, resource });
+        }
+    }
+    found.into_values().map(|limits| Element { limits }).collect()
+}
+
+/// Elements of some limits, each once, in the order in which they are told. `actor` is who is told of.
+pub(crate) fn grouped(snapshot: &Snapshot, actor: usize, limits: &BTreeSet<Limit>) -> Vec<Element> {
+    let names = Naming::new(snapshot);
+    let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
+    for &limit in limits {
+        found.entry(names.key(limit, actor)).or_default().push(limit);
+    }
+    found.into_values().map(|limits| Element { limits }).collect()
+}
+
+/// By limit the position of its element.
+pub(crate) fn numbered(elements: &[Element]) -> BTreeMap<Limit, usize> {
+    let numbers = elements.iter().enumerate();
+    numbers.flat_map(|(number, element)| element.limits.iter().map(move |limit| (*limit, number))).collect()
+}
+
+/// The resources of units and of nodes that somebody asks for.
+fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = usize>) -> (BTreeSet<usize>, BTreeSet<usize>) {
+    let (mut of_units, mut of_nodes) = (BTreeSet::new(), BTreeSet::new());
+    for actor in actors {
+        for needs in snapshot.problem().implementations[actor].iter().flatten() {
+            of_units.extend(needs.requires.iter().map(|(resource, _)| *resource));
+            of_nodes.extend(needs.node_requires.iter().map(|(resource, _)| *resource));
+        }
+        let own = snapshot.file().actors[actor].requires.iter().filter(|(_, quantity)| **quantity > 0);
+        of_units.extend(own.map(|(name, _)| snapshot.problem().resource(name)));
+    }
+    (of_units, of_nodes)
+}
+
+/// The actors that a constraint names, by position.
+pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<usize> {
+    let one;
+    let ids = match constraint {
+        Constraint::Apart { actors, .. }
+        | Constraint::Together { actors, .. }
+        | Constraint::Only { actors, .. }
+        | Constraint::Never { actors, .. } => actors.as_slice(),
+        Constraint::Pin { actor, .. } | Constraint::Prefer { actor, .. } => {
+            one = [actor.clone()];
+            &one
+        }
+        Constraint::Reserve { .. } | Constraint::PowerCap { .. } => &[],
+    };
+    ids.iter().map(|id| snapshot.problem().actor_by_id[id]).collect()
+}
+
+/// What limits are grouped by.
+struct Naming<'a> {
+    snapshot: &'a Snapshot,
+    /// By node: the pools of its units, or their kinds.
+    node_pools: Vec<BTreeSet<String>>,
+    /// By rule of the policy: its first case.
+    first_case: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Naming<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut node_pools = vec![BTreeSet::new(); snapshot.nodes().len()];
+        for unit in 0..snapshot.units() {
+            node_pools[snapshot.node_of(unit)].insert(pool_of(snapshot, unit));
+        }
+        let cases = snapshot.rules().map(Rules::cases).unwrap_or_default();
+        let first_case = cases.iter().enumerate().rev().map(|(at, case)| (case.rule.as_str(), at)).collect();
+        Self { snapshot, node_pools, first_case }
+    }
+
+    fn key(&self, limit: Limit, actor: usize) -> (u8, Key) {
+        match limit {
+            Limit::Kinds { actor } => (0, Key::Kinds(actor)),
+            Limit::Slots { unit } => (2, Key::Slots(pool_of(self.snapshot, unit))),
+            Limit::OfUnit { unit, resource } => (3, Key::OfUnit(resource, pool_of(self.snapshot, unit))),
+            Limit::OfNode { node, resource } => (4, Key::OfNode(resource, self.node_pools[node].clone())),
+            Limit::Constraint { position } => self.of_constraint(position, actor),
+            Limit::Case { demand } => (6, Key::Rule(self.first_case[self.case(demand).rule.as_str()])),
+        }
+    }
+
+    fn case(&self, demand: usize) -> &Demand {
+        &self.snapshot.rules().expect("only a world with rules has cases").cases()[demand]
+    }
+
+    fn of_constraint(&self, position: usize, actor: usize) -> (u8, Key) {
+        let constraint = &self.snapshot.file().constraints[position];
+        let is_own = actors_of(self.snapshot, constraint).contains(&actor);
+        let (rank, name, scope, except_current) = match constraint {
+            Constraint::Only { .. } => (1, "only", String::new(), false),
+            Constraint::Never { except_current, .. } => (1, "never", String::new(), *except_current),
+            Constraint::Pin { .. } => (1, "pin", String::new(), false),
+            Constraint::Apart { on, .. } => (5, "apart", on.to_string(), false),
+            Constraint::Together { on, .. } => (5, "together", on.to_string(), false),
+            Constraint::Reserve { unit, resource, .. } => {
+                // What is reserved of one resource in one pool is one thing, like the resource itself.
+                let unit = self.snapshot.problem().unit_by_id[unit];
+                let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
+                return (8, Key::Reason("reserve", what, false, String::new()));
+            }
+            Constraint::Prefer { .. } | Constraint::PowerCap { .. } => return (6, Key::Constraint(position)),
+        };
+        let rank = if is_own { rank } else { 7 };
+        match pattern(constraint) {
+            Some(reason) => (rank, Key::Reason(name, scope, except_current, reason)),
+            None => (rank, Key::Constraint(position)),
+        }
+    }
+}
+
+/// What people know a unit by: its pool, or the kind of it where it is of none.
+pub(crate) fn pool_of(snapshot: &Snapshot, unit: usize) -> String {
+    let given = &snapshot.file().units[unit];
+    given.pool.as_ref().map_or_else(|| format!("kind {}", given.kind), |pool| format!("pool {pool}"))
+}
+
+/// A constraint's reason with the names of its places left out: what 500 cordoned nodes have in common.
+fn pattern(constraint: &Constraint) -> Option<String> {
+    let (reason, places) = match constraint {
+        Constraint::Only { reason, places, .. } | Constraint::Never { reason, places, .. } => {
+            let (Places::Units(names) | Places::Nodes(names) | Places::Zones(names)) = places;
+            (reason, names.clone())
+        }
+        Constraint::Pin { reason, unit, .. } => (reason, vec![unit.clone()]),
+        Constraint::Apart { reason, .. } | Constraint::Together { reason, .. } => (reason, Vec::new()),
+        _ => return None,
+    };
+    let mut text = reason.clone()?;
+    for name in &places {
+        // The name of a node is the beginning of the names of its units.
+        let node = name.split('/').next().unwrap_or(name);
+        text = text.replace(name.as_str(), "…").replace(node, "…");
+    }
+    Some(text)
+}

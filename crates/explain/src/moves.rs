@@ -1,0 +1,59 @@
+//! Single moves from one assignment, with what the policy's rules say of them.
+
+use placement::{Assignment, Criterion, Ruling, Snapshot, State};
+
+/// An assignment from which one actor at a time is taken off and looked at elsewhere.
+pub(crate) struct Moves<'a> {
+    pub state: State<'a>,
+    ruling: Option<Ruling<'a>>,
+    /// Which level counts penalties.
+    policy_level: Option<usize>,
+}
+
+impl<'a> Moves<'a> {
+    pub fn new(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
+        let mut levels = snapshot.objectives().levels().iter();
+        Self {
+            state: State::of(snapshot, assignment),
+            ruling: snapshot.rules().map(|rules| Ruling::of(rules, assignment)),
+            policy_level: levels.position(|level| level.contains(&Criterion::Policy)),
+        }
+    }
+
+    /// Takes an actor off its unit, and says which that was.
+    pub fn take(&mut self, actor: usize) -> Option<usize> {
+        let unit = self.state.take(actor)?;
+        if let Some(ruling) = &mut self.ruling {
+            ruling.take(actor, unit);
+        }
+        Some(unit)
+    }
+
+    pub fn put(&mut self, actor: usize, unit: usize) {
+        self.state.put(actor, unit);
+        if let Some(ruling) = &mut self.ruling {
+            ruling.put(actor, unit);
+        }
+    }
+
+    /// What the levels would be, those that others decide left out, if the actor, which has no place now, were on the
+    /// unit: two such prices differ by as much as the wholes do.
+    pub fn price(&mut self, actor: usize, unit: usize) -> Vec<i64> {
+        let mut price = self.state.price(actor, unit);
+        if let (Some(ruling), Some(level)) = (&mut self.ruling, self.policy_level) {
+            ruling.put(actor, unit);
+            price[level] += ruling.penalty();
+            ruling.take(actor, unit);
+        }
+        price
+    }
+
+    /// The cases of the policy's rules that would be broken if the actor, which has no place now, were on the unit.
+    pub fn broken_cases(&mut self, actor: usize, unit: usize) -> Vec<usize> {
+        let Some(ruling) = &mut self.ruling else { return Vec::new() };
+        ruling.put(actor, unit);
+        let broken = if ruling.degree() > 0 { ruling.broken().collect() } else { Vec::new() };
+        ruling.take(actor, unit);
+        broken
+    }
+}

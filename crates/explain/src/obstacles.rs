@@ -1,0 +1,100 @@
+//! Why an actor moves, and what keeps one out, in plain words.
+
+use std::collections::BTreeMap;
+
+use placement::{Assignment, Move, Objectives, Snapshot, State};
+
+/// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
+pub fn obstacles(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Vec<String> {
+    why_without(snapshot, actor, &State::of(snapshot, assignment))
+}
+
+fn why_without(snapshot: &Snapshot, actor: usize, state: &State) -> Vec<String> {
+    let kinds: Vec<&str> = snapshot.file().actors[actor].runs_on.keys().map(String::as_str).collect();
+    let mut lines: Vec<String> = kinds
+        .iter()
+        .filter(|kind| !snapshot.file().units.iter().any(|unit| unit.kind == **kind))
+        .map(|kind| format!("there is no unit of kind {kind}"))
+        .collect();
+    if kinds.is_empty() {
+        lines.push("it has no implementation".to_owned());
+    }
+    let mut causes: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for unit in 0..snapshot.units() {
+        let given = &snapshot.file().units[unit];
+        if snapshot.implementation(actor, unit).is_some() {
+            let cause = obstacle(snapshot, actor, unit, state);
+            causes.entry((&given.kind, cause)).or_default().push(&given.id);
+        }
+    }
+    lines.extend(causes.into_iter().map(|((kind, cause), units)| match units.as_slice() {
+        [unit] => format!("{unit}: {cause}"),
+        many => format!("{} units of kind {kind}: {cause}", many.len()),
+    }));
+    lines
+}
+
+/// The first thing that keeps the actor off a unit of a kind that it can run on.
+fn obstacle(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> String {
+    let index = snapshot.problem();
+    let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
+    if let Some(rule) = broken.into_iter().find(|rule| !index.obeys(actor, unit, rule)) {
+        return snapshot.says(rule.constraint);
+    }
+    if let Some(relation) = state.broken_relation(actor, unit) {
+        return snapshot.says(index.relations[relation].constraint);
+    }
+    if let Some(constraint) = state.passed_caps(actor, unit).next() {
+        return snapshot.says(constraint);
+    }
+    if let Some(slots) = snapshot.file().units[unit].slots
+        && !state.has_slot(unit)
+    {
+        return if slots == 1 { "it is taken".to_owned() } else { format!("all {slots} slots are taken") };
+    }
+    match state.missing(actor, unit) {
+        Some((of_node, resource, needed, left)) => {
+            let place = if of_node { "node" } else { "unit" };
+            let left = left.max(0);
+            format!("the {place} has {left} {resource} left, it needs {needed}")
+        }
+        None => "others were preferred there".to_owned(),
+    }
+}
+
+/// What runs now and is elsewhere in `assignment`, by position of the actor, each with why.
+pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
+    let mut state = State::of(snapshot, assignment);
+    let mut moves = snapshot.moves(assignment);
+    for step in &mut moves {
+        step.reason = why_moved(snapshot, step.actor, step.from, step.to, &mut state);
+    }
+    moves
+}
+
+/// Why an actor leaves a unit: that it may not stay, or what staying would cost. The state is left as it was.
+fn why_moved(snapshot: &Snapshot, actor: usize, from: usize, to: usize, state: &mut State) -> String {
+    if snapshot.implementation(actor, from).is_none() {
+        return format!("it has no implementation for {} any more", snapshot.file().units[from].kind);
+    }
+    state.take(actor);
+    let reason = if state.admits(actor, from) {
+        what_it_gains(snapshot, &state.price(actor, from), &state.price(actor, to))
+    } else if snapshot.candidates(actor).contains(&from) {
+        format!("{} has no room for it beside the others", snapshot.unit_id(from))
+    } else {
+        format!("it may not stay on {}: {}", snapshot.unit_id(from), obstacle(snapshot, actor, from, state))
+    };
+    state.put(actor, to);
+    reason
+}
+
+fn what_it_gains(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {
+    let mut levels = snapshot.objectives().levels().iter().zip(stay.iter().zip(go));
+    match levels.find(|(_, (stay, go))| stay != go) {
+        Some((level, (stay, go))) if stay > go => {
+            format!("{} of the whole would be {} higher if it stayed", Objectives::key(level), stay - go)
+        }
+        _ => "it makes room for others".to_owned(),
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether one more actor can have a place beside those that have one, wherever all of them may then be.
+//!
+//! In this order, each from cheap to dear: a free unit; a chain of moves that ends at one; proofs that there is none,
+//! by the views of [`super::views`]; and at last a complete search of what the actor's place can depend on. What is
+//! answered is certain; where the effort ends first, that is said.
+
+use std::collections::BTreeSet;
+
+use crate::ruled::{Kept, Seats};
+use crate::search::Search;
+use crate::views::Views;
+use placement::{Assignment, Snapshot};
+
+/// What is known of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A lawful arrangement in which everybody has a place.
+    Fits(Assignment),
+    /// There is none.
+    Never,
+    /// The effort ended first.
+    Unknown,
+}
+
+/// How much may be looked at: one piece is one actor looked at on one unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub left: u64,
+}
+
+impl Effort {
+    /// Spends some; false when there is no more.
+    pub fn spend(&mut self, pieces: usize) -> bool {
+        self.left = self.left.saturating_sub(pieces as u64);
+        self.left > 0
+    }
+
+    /// A part that may be spent by itself; what of it is not spent stays.
+    pub fn lend<T>(&mut self, most: u64, work: impl FnOnce(&mut Effort) -> T) -> T {
+        let lent = self.left.min(most);
+        let mut part = Effort { left: lent };
+        let result = work(&mut part);
+        self.left -= lent - part.left;
+        result
+    }
+}
+
+/// Asks whether `actor` can join those that `base`, a lawful assignment without it, gives a place.
+pub(crate) fn ask(
+    world: &Snapshot,
+    kept: &Kept,
+    actor: usize,
+    base: &Assignment,
+    effort: &mut Effort,
+) -> Verdict {
+    let most = effort.left;
+    let mut seats = Seats::of(world, kept, base);
+    effort.spend(world.candidates(actor).len());
+    if let Some(&unit) = world.candidates(actor).iter().find(|unit| seats.seats(actor, **unit)) {
+        seats.put(actor, unit);
+        return Verdict::Fits(seats.state.assignment);
+    }
+    if let Some(found) = effort.lend(most / 8, |effort| chain(world, actor, &mut seats, effort)) {
+        return Verdict::Fits(found);
+    }
+    let views = Views::new(world, kept, actor, base);
+    effort.spend(world.units() + world.actors());
+    if views.refute() {
+        return Verdict::Never;
+    }
+    Search::new(&views).run(effort)
+}
+
+/// Somebody without a place, and the step that made it so.
+struct Homeless {
+    actor: usize,
+    /// Where it was, and which step's actor goes there.
+    displaced: Option<(usize, usize)>,
+}
+
+/// Looks for moves, one actor to where another makes way, that end with everybody placed: breadth first, each actor
+/// made homeless once. The state is left as it was.
+fn chain(world: &Snapshot, actor: usize, seats: &mut Seats, effort: &mut Effort) -> Option<Assignment> {
+    let mut hosted: Vec<Vec<usize>> = vec![Vec::new(); world.units()];
+    for (other, place) in
+        seats.state.assignment.iter().enumerate().filter(|(other, _)| !world.is_fixed(*other))
+    {
+        if let Some(unit) = *place {
+            hosted[unit].push(other);
+        }
+    }
+    let mut seen = BTreeSet::from([actor]);
+    let mut queue = vec![Homeless { actor, displaced: None }];
+    let mut next = 0;
+    while next < queue.len() {
+        let steps = steps(&queue, next);
+        for &(mover, _) in &steps {
+            seats.take(mover);
+        }
+        let homeless = queue[next].actor;
+        seats.take(homeless);
+        for &(mover, to) in &steps {
+            seats.put(mover, to);
+        }
+        let mut found = None;
+        for &unit in world.candidates(homeless) {
+            if !effort.spend(1) {
+                break;
+            }
+            if seats.seats(homeless, unit) {
+                seats.put(homeless, unit);
+                found = Some(seats.state.assignment.clone());
+                seats.take(homeless);
+                break;
+            }
+            for &other in &hosted[unit] {
+                if seen.contains(&other) || seats.state.assignment[other] != Some(unit) {
+                    continue;
+                }
+                effort.spend(1);
+                seats.take(other);
+                if seats.admits(homeless, unit) {
+                    seen.insert(other);
+                    queue.push(Homeless { actor: other, displaced: Some((unit, next)) });
+                }
+                seats.put(other, unit);
+            }
+        }
+        // Back to where everybody was, the latest step first.
+        for &(mover, _) in &steps {
+            seats.take(mover);
+        }
+        for homeless in ancestors(&queue, next) {
+            if let Some((unit, _)) = queue[homeless].displaced {
+                seats.put(queue[homeless].actor, unit);
+            }
+        }
+        if found.is_some() || effort.left == 0 {
+            return found;
+        }
+        next += 1;
+    }
+    None
+}
+
+/// The entry and those that led to it.
+fn ancestors(queue: &[Homeless], from: usize) -> Vec<usize> {
+    std::iter::successors(Some(from), |&entry| queue[entry].displaced.map(|(_, parent)| parent)).collect()
+}
+
+/// The moves that make the entry's actor homeless: who goes where.
+fn steps(queue: &[Homeless], entry: usize) -> Vec<(usize, usize)> {
+    let displaced = ancestors(queue, entry).into_iter().filter_map(|entry| queue[entry].displaced);
+    displaced.map(|(unit, parent)| (queue[parent].actor, unit)).collect()
+}

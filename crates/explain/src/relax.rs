@@ -1,0 +1,109 @@
+//! A world without some of its limits: what an explanation compares with.
+
+use std::collections::BTreeSet;
+
+use crate::limit::Limit;
+use crate::ruled::{Kept, Policy};
+use placement::file::{Constraint, Levels, Node, SnapshotFile};
+use placement::{Criterion, LARGEST, Snapshot};
+
+/// A world reduced to the question who can have a place: only some of its actors, and nothing that only costs.
+pub(crate) struct Question<'a> {
+    snapshot: &'a Snapshot,
+    /// The actors that are to have a place, ascending.
+    pub actors: Vec<usize>,
+    bare: SnapshotFile,
+    policy: Option<Policy<'a>>,
+}
+
+impl<'a> Question<'a> {
+    /// The question whether `actor` and all of `placed` can have a place at once.
+    pub fn new(snapshot: &'a Snapshot, actor: usize, placed: &[bool]) -> Self {
+        let actors: Vec<usize> = (0..snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
+        let file = snapshot.file();
+        let bare = SnapshotFile {
+            version: file.version,
+            nodes: file.nodes.clone(),
+            units: file.units.clone(),
+            actors: actors.iter().map(|&a| file.actors[a].clone()).collect(),
+            exchange_cost: file.exchange_cost.clone(),
+            objectives: Levels::InOrder(vec![vec![Criterion::Overload]]),
+            ..SnapshotFile::default()
+        };
+        let policy = snapshot.rules().map(|rules| Policy::new(rules, &actors));
+        Self { snapshot, actors, bare, policy }
+    }
+
+    /// The policy's rules without `dropped`.
+    pub fn rules_without(&self, dropped: &BTreeSet<Limit>) -> Kept<'_> {
+        let cases = dropped.iter().filter_map(|limit| match limit {
+            Limit::Case { demand } => Some(*demand),
+            _ => None,
+        });
+        Kept::new(self.policy.as_ref(), cases.collect())
+    }
+
+    /// The world of the question without `dropped`, the policy's rules aside. Units keep their positions; actors have those of `actors`.
+    pub fn without(&self, dropped: &BTreeSet<Limit>) -> Snapshot {
+        let snapshot = self.snapshot;
+        let mut file = self.bare.clone();
+        for limit in dropped {
+            match *limit {
+                Limit::Slots { unit } => file.units[unit].slots = None,
+                Limit::OfUnit { unit, resource } => {
+                    file.units[unit].provides.insert(snapshot.resources()[resource].clone(), LARGEST);
+                }
+                Limit::OfNode { node, resource } => {
+                    let id = &snapshot.nodes()[node];
+                    let given = file.nodes.iter().position(|node| node.id == *id).unwrap_or_else(|| {
+                        file.nodes.push(Node { id: id.clone(), ..Node::default() });
+                        file.nodes.len() - 1
+                    });
+                    file.nodes[given].provides.insert(snapshot.resources()[resource].clone(), LARGEST);
+                }
+                Limit::Kinds { actor } => self.lift_kinds(actor, &mut file),
+                Limit::Constraint { .. } | Limit::Case { .. } => {}
+            }
+        }
+        let constraints = snapshot.file().constraints.iter().enumerate();
+        file.constraints = constraints
+            .filter(|(position, _)| !dropped.contains(&Limit::Constraint { position: *position }))
+            .filter_map(|(_, constraint)| self.concerning(constraint, dropped))
+            .collect();
+        Snapshot::new(file).expect("a world with fewer actors and limits is as sound as the whole")
+    }
+
+    /// An implementation that needs nothing of its own, for every kind that the actor has none for.
+    fn lift_kinds(&self, actor: usize, file: &mut SnapshotFile) {
+        let Ok(position) = self.actors.binary_search(&actor) else { return };
+        for unit in &self.bare.units {
+            file.actors[position].runs_on.entry(unit.kind.clone()).or_default();
+        }
+    }
+
+    /// A constraint as far as it concerns the actors of the question.
+    fn concerning(&self, constraint: &Constraint, dropped: &BTreeSet<Limit>) -> Option<Constraint> {
+        let takes_part =
+            |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id]).is_ok();
+        let mut constraint = constraint.clone();
+        let matters = match &mut constraint {
+            Constraint::Prefer { .. } => false,
+            Constraint::PowerCap { .. } => true,
+            Constraint::Pin { actor, .. } => takes_part(actor),
+            Constraint::Apart { actors, .. }
+            | Constraint::Together { actors, .. }
+            | Constraint::Only { actors, .. }
+            | Constraint::Never { actors, .. } => {
+                actors.retain(takes_part);
+                !actors.is_empty()
+            }
+            Constraint::Reserve { unit, resource, .. } => {
+                // Who drops a resource's limit drops what is reserved of it too.
+                let unit = self.snapshot.problem().unit_by_id[unit];
+                let resource = self.snapshot.problem().resource(resource);
+                !dropped.contains(&Limit::OfUnit { unit, resource })
+            }
+        };
+        matters.then_some(constraint)
+    }
+}

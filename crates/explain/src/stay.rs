@@ -1,0 +1,119 @@
+//! What keeps an actor off each unit while everybody else stays where they are.
+
+use std::collections::BTreeSet;
+
+use crate::core::Core;
+use crate::limit::{Element, Limit, grouped, numbered};
+use placement::file::Constraint;
+use placement::{Assignment, Holds, Ruling, Snapshot, State};
+
+/// Limits that together, and not without any one of them, keep an actor off a unit.
+pub(crate) type Block = Vec<Limit>;
+
+/// Everything that keeps the actor, which has no place in `state`, off the unit; empty when nothing does.
+///
+/// On a kind that it has no implementation for it is taken to need what it needs on every kind.
+pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> Vec<Block> {
+    let index = snapshot.problem();
+    let mut blocks: Vec<Block> = Vec::new();
+    let constraint = |position: usize| vec![Limit::Constraint { position }];
+    if snapshot.implementation(actor, unit).is_none() {
+        blocks.push(vec![Limit::Kinds { actor }]);
+    }
+    let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
+    let broken = broken.filter(|rule| !index.obeys(actor, unit, rule));
+    blocks.extend(broken.map(|rule| constraint(rule.constraint)));
+    let relations = state.broken_relations(actor, unit);
+    blocks.extend(relations.map(|relation| constraint(index.relations[relation].constraint)));
+    blocks.extend(state.passed_caps(actor, unit).map(constraint));
+    if !state.has_slot(unit) {
+        blocks.push(vec![Limit::Slots { unit }]);
+    }
+    let mut missing: Vec<(bool, usize, i64, i64)> = state.all_missing(actor, unit).collect();
+    if snapshot.implementation(actor, unit).is_none() {
+        let own = snapshot.file().actors[actor].requires.iter().map(|(name, quantity)| {
+            let resource = index.resource(name);
+            let needed = i64::try_from(*quantity).expect("numbers above 2^53 are refused on input");
+            (false, resource, needed, state.left_on(unit, resource))
+        });
+        missing.extend(own.filter(|(_, _, needed, left)| *needed > 0 && needed > left));
+    }
+    for (of_node, resource, needed, left) in missing {
+        if of_node {
+            blocks.push(vec![Limit::OfNode { node: snapshot.node_of(unit), resource }]);
+            continue;
+        }
+        let mut block = vec![Limit::OfUnit { unit, resource }];
+        let reserves = reserves(snapshot, unit, resource);
+        if needed <= left + reserves.iter().map(|(_, quantity)| quantity).sum::<i64>() {
+            block.extend(reserves.iter().map(|(position, _)| Limit::Constraint { position: *position }));
+        }
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// What is reserved of a unit's resource: the constraint, and how much.
+fn reserves(snapshot: &Snapshot, unit: usize, resource: usize) -> Vec<(usize, i64)> {
+    let (unit, resource) = (snapshot.unit_id(unit), &snapshot.resources()[resource]);
+    let constraints = snapshot.file().constraints.iter().enumerate();
+    let reserved = constraints.filter_map(|(position, constraint)| match constraint {
+        Constraint::Reserve { unit: of, resource: what, quantity } if of == unit && what == resource => {
+            Some((position, i64::try_from(*quantity).expect("numbers above 2^53 are refused on input")))
+        }
+        _ => None,
+    });
+    reserved.collect()
+}
+
+/// By unit: the cases of the policy's rules that the actor, which has no place, would break there.
+fn broken_cases<'a>(
+    snapshot: &'a Snapshot,
+    actor: usize,
+    assignment: &Assignment,
+) -> impl Iterator<Item = Vec<usize>> + use<'a> {
+    let mut ruling = snapshot.rules().map(|rules| Ruling::of(rules, assignment));
+    (0..snapshot.units()).map(move |unit| {
+        let Some(ruling) = &mut ruling else { return Vec::new() };
+        ruling.put(actor, unit);
+        let broken = ruling.broken().collect();
+        ruling.take(actor, unit);
+        broken
+    })
+}
+
+/// The cases that the actor, which has no place in the assignment, would break anywhere.
+pub(crate) fn cases(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> BTreeSet<usize> {
+    broken_cases(snapshot, actor, assignment).flatten().collect()
+}
+
+/// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
+pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
+    let mut state = State::of(snapshot, assignment);
+    state.take(actor);
+    let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
+        .enumerate()
+        .map(|(unit, cases)| {
+            let mut all = blocks(snapshot, actor, unit, &state);
+            all.extend(cases.into_iter().map(|demand| vec![Limit::Case { demand }]));
+            all
+        })
+        .collect();
+    let all: BTreeSet<Limit> = by_unit.iter().flatten().flatten().copied().collect();
+    let elements = grouped(snapshot, actor, &all);
+    let numbers = numbered(&elements);
+    // Units that differ in nothing here count once.
+    let by_unit: BTreeSet<BTreeSet<BTreeSet<usize>>> = by_unit
+        .iter()
+        .map(|blocks| blocks.iter().map(|block| block.iter().map(|limit| numbers[limit]).collect()).collect())
+        .collect();
+    let mut kept: BTreeSet<usize> = (0..elements.len()).collect();
+    for element in (0..elements.len()).rev() {
+        kept.remove(&element);
+        if !by_unit.iter().all(|blocks| blocks.iter().any(|block| block.is_subset(&kept))) {
+            kept.insert(element);
+        }
+    }
+    let elements: Vec<Element> = kept.into_iter().map(|number| elements[number].clone()).collect();
+    Core { actor, elements, holds: Holds::WhereOthersAre, irreducible: true }
+}

@@ -1,0 +1,118 @@
+//! What is told of the actors of a plan that have no place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::core::{Core, WhyNot, why_not};
+use crate::limit::{Limit, actors_of};
+use crate::obstacles::moves;
+use crate::ruled::{Effects, Policy};
+use crate::words::few;
+use placement::{Assignment, Judge, Plan, Snapshot, Unplaced};
+
+/// The effort that is worth knowing why: a second or two at 500 nodes.
+pub const REASONS_EFFORT: u64 = 20_000_000;
+
+/// What actors that are kept out by the same have in common: what they need, the rules that name them, where they are,
+/// and what the policy makes of their places.
+type Alike = (String, Vec<usize>, Option<usize>, Vec<(usize, Effects)>);
+
+/// Fills in why each actor of a plan moves, and why each one without a place has none.
+///
+/// `snapshot` and `judge` are those that were planned with; `effort` is as for [`why_not`](crate::why_not), for all
+/// actors without a place together.
+pub fn tell(plan: &mut Plan, snapshot: &Snapshot, judge: &dyn Judge, effort: u64) {
+    let world = plan.world(snapshot);
+    plan.moves = moves(&world, &plan.assignment);
+    if !plan.unplaced.is_empty() {
+        let asked = open_to_questions(&world, snapshot, judge, &plan.assignment);
+        plan.unplaced = reasons(&asked, &plan.assignment, effort);
+    }
+}
+
+/// The same world, with the policy's rules also about places that only a dropped limit opens, for questions about
+/// who has no place. `bare` is the world before the policy derived anything. Where the policy cannot be written out
+/// so far, its rules stay as they are.
+#[must_use]
+pub fn open_to_questions(
+    snapshot: &Snapshot,
+    bare: &Snapshot,
+    judge: &dyn Judge,
+    assignment: &Assignment,
+) -> Snapshot {
+    let homeless: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    match snapshot.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
+        Some(Ok(rules)) => snapshot.clone().with_rules(rules),
+        _ => snapshot.clone(),
+    }
+}
+
+/// Why each actor that has no place in a lawful assignment has none. Actors that are alike are asked about once.
+pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
+    let actors: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let alike = alike(snapshot, &actors);
+    let different = alike.iter().collect::<BTreeSet<_>>().len();
+    let share = effort / (different.max(1) as u64);
+    let mut known: BTreeMap<&Alike, (usize, WhyNot)> = BTreeMap::new();
+    let told = actors.iter().zip(&alike).map(|(&actor, alike)| {
+        let (asked, why) =
+            known.entry(alike).or_insert_with(|| (actor, why_not(snapshot, actor, assignment, share)));
+        unplaced_because(snapshot, actor, &why.of_another(*asked, actor), assignment)
+    });
+    told.collect()
+}
+
+fn alike(snapshot: &Snapshot, actors: &[usize]) -> Vec<Alike> {
+    let mut rules = vec![Vec::new(); snapshot.actors()];
+    if !actors.is_empty() {
+        for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
+            for actor in actors_of(snapshot, constraint) {
+                rules[actor].push(position);
+            }
+        }
+    }
+    let policy = snapshot.rules().map(|rules| Policy::new(rules, actors));
+    let alike = |(at, &actor): (usize, &usize)| {
+        let given = &snapshot.file().actors[actor];
+        let needs = serde_json::to_string(&(&given.runs_on, &given.requires))
+            .expect("plain data with text keys always serializes");
+        let effects = policy.as_ref().map(|policy| policy.effects(at).to_vec()).unwrap_or_default();
+        (needs, std::mem::take(&mut rules[actor]), snapshot.current(actor), effects)
+    };
+    actors.iter().enumerate().map(alike).collect()
+}
+
+fn unplaced_because(snapshot: &Snapshot, actor: usize, why: &WhyNot, assignment: &Assignment) -> Unplaced {
+    let (reasons, holds) = match why {
+        WhyNot::Blocked(core) => (core.lines(snapshot, assignment), Some(core.holds)),
+        WhyNot::Room(moves) => {
+            let place = |&(actor, unit): &(usize, usize)| {
+                format!("{} on {}", snapshot.short_name(actor), snapshot.unit_id(unit))
+            };
+            let places: Vec<String> = moves.iter().map(place).collect();
+            let places: Vec<&str> = places.iter().map(String::as_str).collect();
+            (vec![format!("there is room for it: {}", few(&places))], None)
+        }
+    };
+    Unplaced { actor, reasons, holds }
+}
+
+impl WhyNot {
+    /// The same, said of an actor that is like the one that was asked about.
+    fn of_another(&self, asked: usize, actor: usize) -> Self {
+        match self {
+            WhyNot::Blocked(core) => {
+                let mut core = Core { actor, ..core.clone() };
+                for limit in core.elements.iter_mut().flat_map(|element| &mut element.limits) {
+                    if *limit == (Limit::Kinds { actor: asked }) {
+                        *limit = Limit::Kinds { actor };
+                    }
+                }
+                WhyNot::Blocked(core)
+            }
+            WhyNot::Room(moves) => {
+                let of = |&(who, unit): &(usize, usize)| (if who == asked { actor } else { who }, unit);
+                WhyNot::Room(moves.iter().map(of).collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The views of a world that are tried to refute it, and what they have in common: classes of actors that are alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::caps;
+use crate::ruled::{Kept, Seats};
+use crate::view::{UNLIMITED, View};
+use placement::file::Scope;
+use placement::{Assignment, Implementation, Snapshot};
+
+/// How many thresholds of one resource are tried.
+const MOST_THRESHOLDS: usize = 6;
+
+/// What actors of one class have in common, as far as having a place goes.
+type Alike<'a> =
+    (usize, Vec<Option<&'a [(usize, i64)]>>, Vec<Option<&'a [(usize, i64)]>>, Vec<i64>, &'a [usize], usize);
+
+/// A world of which one actor has no place, with what is left beside the fixed actors.
+pub(crate) struct Views<'a> {
+    pub world: &'a Snapshot,
+    pub kept: &'a Kept<'a>,
+    /// Who has no place.
+    pub actor: usize,
+    /// Where the others are, lawfully.
+    pub base: &'a Assignment,
+    /// By actor; fixed actors have one too, which means nothing.
+    pub class: Vec<usize>,
+    /// By class: the units that take one of it beside the fixed actors.
+    pub domain: Vec<Vec<usize>>,
+    /// By unit, beside the fixed actors.
+    pub slots_left: Vec<i64>,
+    pub unit_left: Vec<Vec<i64>>,
+    /// By node, beside the fixed actors.
+    pub node_left: Vec<Vec<i64>>,
+    /// By class: how many actors that are not fixed.
+    count: Vec<usize>,
+    /// By unit: the classes that it may take.
+    classes_on: Vec<Vec<usize>>,
+}
+
+/// A resource of units, or of nodes.
+#[derive(Clone, Copy)]
+enum Resource {
+    OfUnit(usize),
+    OfNode(usize),
+}
+
+impl<'a> Views<'a> {
+    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, actor: usize, base: &'a Assignment) -> Self {
+        let mut free = Seats::new(world, kept);
+        let (class, first) = classes(world, kept);
+        let domain: Vec<Vec<usize>> = first
+            .iter()
+            .map(|&actor| {
+                let admitted = |unit: &usize| world.is_fixed(actor) || free.admits(actor, *unit);
+                world.candidates(actor).iter().copied().filter(admitted).collect()
+            })
+            .collect();
+        let mut views = Self {
+            world,
+            kept,
+            actor,
+            base,
+            class,
+            slots_left: (0..world.units()).map(|unit| slots(world, unit)).collect(),
+            unit_left: (0..world.units()).map(|unit| world.unit_provides(unit).to_vec()).collect(),
+            node_left: (0..world.nodes().len()).map(|node| world.node_provides(node).to_vec()).collect(),
+            count: vec![0; domain.len()],
+            classes_on: vec![Vec::new(); world.units()],
+            domain,
+        };
+        for actor in 0..world.actors() {
+            if world.is_fixed(actor) {
+                views.take_off(actor);
+            } else {
+                views.count[views.class[actor]] += 1;
+            }
+        }
+        for (class, units) in views.domain.iter().enumerate().filter(|(class, _)| views.count[*class] > 0) {
+            for &unit in units {
+                views.classes_on[unit].push(class);
+            }
+        }
+        views
+    }
+
+    fn take_off(&mut self, actor: usize) {
+        let Some(unit) = self.world.current(actor) else { return };
+        if self.slots_left[unit] < UNLIMITED {
+            self.slots_left[unit] -= 1;
+        }
+        let Some(needs) = self.world.implementation(actor, unit) else { return };
+        for &(resource, quantity) in &needs.requires {
+            self.unit_left[unit][resource] -= quantity;
+        }
+        for &(resource, quantity) in &needs.node_requires {
+            self.node_left[self.world.node_of(unit)][resource] -= quantity;
+        }
+    }
+
+    /// Where the actor may be beside the fixed ones.
+    pub fn domain_of(&self, actor: usize) -> &[usize] {
+        &self.domain[self.class[actor]]
+    }
+
+    /// Whether some view proves that not everybody can have a place.
+    pub fn refute(&self) -> bool {
+        if self.domain_of(self.actor).is_empty() {
+            return true;
+        }
+        let mut resources = BTreeSet::new();
+        let index = self.world.problem();
+        for needs in index.implementations[self.actor].iter().flatten() {
+            resources.extend(needs.requires.iter().map(|(resource, _)| (false, *resource)));
+            resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, *resource)));
+        }
+        let resources: Vec<Resource> = resources
+            .into_iter()
+            .map(|(of_node, r)| if of_node { Resource::OfNode(r) } else { Resource::OfUnit(r) })
+            .collect();
+        self.refutes(&self.counting(&|_| true))
+            || resources.iter().any(|&resource| self.refutes(&self.summing(resource)))
+            || resources.iter().any(|&resource| self.refuted_by_size(resource))
+            || index.relations_of[self.actor]
+                .iter()
+                .any(|&relation| index.relations[relation].apart && self.refutes(&self.apart(relation)))
+            || caps::views(self).iter().any(|view| self.refutes(view))
+    }
+
+    fn refutes(&self, view: &View) -> bool {
+        view.weight[self.actor] > 0
+            && view.refutes(self.actor, self.base, &|actor| self.domain_of(actor), &self.class)
+    }
+
+    /// The least that an actor of the class takes of the resource, wherever it is.
+    fn least(&self, class: usize, resource: Resource, first: usize) -> i64 {
+        let needs = |unit: &usize| self.needs(first, *unit, resource);
+        self.domain[class].iter().map(needs).min().unwrap_or(0)
+    }
+
+    fn needs(&self, actor: usize, unit: usize, resource: Resource) -> i64 {
+        let Some(needs) = self.world.implementation(actor, unit) else { return 0 };
+        let (list, wanted) = match resource {
+            Resource::OfUnit(wanted) => (&needs.requires, wanted),
+            Resource::OfNode(wanted) => (&needs.node_requires, wanted),
+        };
+        list.iter().find(|(resource, _)| *resource == wanted).map_or(0, |(_, quantity)| *quantity)
+    }
+
+    /// By actor: the least of the resource that it takes wherever it is; 0 of fixed ones.
+    fn least_of_all(&self, resource: Resource) -> Vec<i64> {
+        let mut by_class = vec![None; self.domain.len()];
+        (0..self.world.actors())
+            .map(|actor| {
+                let class = self.class[actor];
+                if self.world.is_fixed(actor) {
+                    return 0;
+                }
+                *by_class[class].get_or_insert_with(|| self.least(class, resource, actor))
+            })
+            .collect()
+    }
+
+    /// Quantities of one resource that flow as if they could be split.
+    fn summing(&self, resource: Resource) -> View {
+        let units = self.world.units();
+        let node_of = |unit: usize| self.world.node_of(unit);
+        let weight = self.least_of_all(resource);
+        let clamp = |left: i64| left.max(0);
+        match resource {
+            Resource::OfUnit(r) => View {
+                weight,
+                unit_room: self.unit_left.iter().map(|left| clamp(left[r])).collect(),
+                group_of: (0..units).map(node_of).collect(),
+                group_room: vec![UNLIMITED; self.node_left.len()],
+            },
+            Resource::OfNode(r) => View {
+                weight,
+                unit_room: vec![UNLIMITED; units],
+                group_of: (0..units).map(node_of).collect(),
+                group_room: self.node_left.iter().map(|left| clamp(left[r])).collect(),
+            },
+        }
+    }
+
+    /// Counts those that take at least as much of the resource as some threshold: so many fit on each unit.
+    fn refuted_by_size(&self, resource: Resource) -> bool {
+        let least = self.least_of_all(resource);
+        let own = least[self.actor];
+        let thresholds: BTreeSet<i64> =
+            least.iter().copied().filter(|need| *need > 0 && *need <= own).collect();
+        thresholds
+            .into_iter()
+            .rev()
+            .take(MOST_THRESHOLDS)
+            .any(|threshold| self.refutes(&self.counting(&|actor| least[actor] >= threshold)))
+    }
+
+    /// Members of an `apart`, one to a place.
+    fn apart(&self, relation: usize) -> View {
+        let relation = &self.world.problem().relations[relation];
+        let mut view = self.counting(&|actor| relation.actors.contains(&actor));
+        if relation.scope == Scope::Unit {
+            view.unit_room.iter_mut().for_each(|room| *room = (*room).min(1));
+            return view;
+        }
+        let mut places = BTreeMap::new();
+        view.group_of = (0..self.world.units())
+            .map(|unit| {
+                let next = places.len();
+                *places.entry(self.world.problem().place(relation.scope, unit)).or_insert(next)
+            })
+            .collect();
+        view.group_room = vec![1; places.len()];
+        view
+    }
+
+    /// Actors as one each, and how many of them a unit and a node can take at most.
+    pub fn counting(&self, counts: &dyn Fn(usize) -> bool) -> View {
+        let world = self.world;
+        let mut weight = vec![0; world.actors()];
+        let mut members = vec![0i64; self.domain.len()];
+        let mut first = vec![0; self.domain.len()];
+        for actor in (0..world.actors()).rev().filter(|&actor| !world.is_fixed(actor) && counts(actor)) {
+            weight[actor] = 1;
+            members[self.class[actor]] += 1;
+            first[self.class[actor]] = actor;
+        }
+        let mut on_node: Vec<BTreeMap<usize, BTreeMap<usize, i64>>> =
+            vec![BTreeMap::new(); self.node_left.len()];
+        let mut unit_room = Vec::with_capacity(world.units());
+        for unit in 0..world.units() {
+            let node = &mut on_node[world.node_of(unit)];
+            let mut needs: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            let mut all = 0;
+            for &class in self.classes_on[unit].iter().filter(|class| members[**class] > 0) {
+                all += members[class];
+                let Some(Implementation { requires, node_requires, .. }) =
+                    world.implementation(first[class], unit)
+                else {
+                    continue;
+                };
+                for &(resource, quantity) in requires {
+                    needs.entry(resource).or_default().push((quantity, members[class]));
+                }
+                let least = node.entry(class).or_insert_with(|| node_requires.iter().copied().collect());
+                // On another unit of the node it may take less.
+                least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted == resource));
+                for (resource, quantity) in node_requires {
+                    least.entry(*resource).and_modify(|least| *least = (*least).min(*quantity));
+                }
+            }
+            let by_resource =
+                needs.into_iter().map(|(resource, needs)| fits(needs, all, self.unit_left[unit][resource]));
+            unit_room.push(by_resource.fold(self.slots_left[unit].max(0).min(all), i64::min));
+        }
+        let group_room = on_node.iter().enumerate().map(|(node, classes)| {
+            let all = classes.keys().map(|class| members[*class]).sum();
+            let mut needs: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            for (class, least) in classes {
+                for (resource, quantity) in least {
+                    needs.entry(*resource).or_default().push((*quantity, members[*class]));
+                }
+            }
+            let left = &self.node_left[node];
+            needs.into_iter().map(|(resource, needs)| fits(needs, all, left[resource])).fold(all, i64::min)
+        });
+        View {
+            weight,
+            group_of: (0..world.units()).map(|unit| world.node_of(unit)).collect(),
+            group_room: group_room.collect(),
+            unit_room,
+        }
+    }
+}
+
+/// How many of `all` fit into what is left, those that take least first; `needs` lists quantity and how many.
+fn fits(mut needs: Vec<(i64, i64)>, all: i64, left: i64) -> i64 {
+    needs.sort_unstable();
+    let needing: i64 = needs.iter().map(|(_, count)| count).sum();
+    let (mut fitting, mut left) = (all - needing, left.max(0));
+    for (quantity, count) in needs {
+        let more = count.min(left / quantity.max(1));
+        fitting += more;
+        left -= more * quantity;
+        if more < count {
+            break;
+        }
+    }
+    fitting
+}
+
+fn slots(world: &Snapshot, unit: usize) -> i64 {
+    let given = world.file().units[unit].slots;
+    given.map_or(UNLIMITED, |slots| i64::try_from(slots).unwrap_or(UNLIMITED))
+}
+
+/// By actor its class, and the first actor of each class.
+fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
+    let index = world.problem();
+    let ruled = kept.classes(world.actors());
+    // How much an actor works matters where power is capped, and nowhere else.
+    let work_counts = has_power_caps(world);
+    let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
+    let mut first = Vec::new();
+    let class = (0..world.actors()).map(|actor| {
+        let kinds = &index.implementations[actor];
+        let alike: Alike = (
+            world.candidate_set(actor),
+            kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
+            kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.node_requires.as_slice())).collect(),
+            if work_counts {
+                kinds.iter().map(|n| n.as_ref().map_or(-1, |n| n.work)).collect()
+            } else {
+                Vec::new()
+            },
+            &index.relations_of[actor],
+            ruled[actor],
+        );
+        // A fixed actor shares its class with nobody: its candidates are no domain.
+        let next = first.len();
+        if world.is_fixed(actor) {
+            first.push(actor);
+            return next;
+        }
+        *known.entry(alike).or_insert_with(|| {
+            first.push(actor);
+            next
+        })
+    });
+    (class.collect::<Vec<_>>(), first)
+}
+
+/// Whether any place's power is capped.
+pub(crate) fn has_power_caps(world: &Snapshot) -> bool {
+    !world.problem().caps.is_empty()
+}

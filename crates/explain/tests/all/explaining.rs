@@ -1,0 +1,136 @@
+//! What it would cost to be elsewhere, and what binds: as exact as `cost()`.
+
+use explain::{Outcome, Relief};
+use placement::{Assignment, Budget, Cost, Demand, GroundRule, Rules, Snapshot, Strategy as _};
+use proptest::prelude::*;
+use search::Greedy;
+
+use worlds::line::{any_world, assignment, world};
+
+#[test]
+fn alternatives_and_what_binds_are_told_shortly() {
+    let snapshot = world(
+        "u:cpu:9:pool=p v:cpu:9:pool=p,slots=1 w:cpu:9:node=m,pool=p x:cpu:9:node=m,pool=p g:gpu:9:pool=q,mem=4",
+        "a:cpu=4 b:cpu=4 c:cpu=4,gpu=1:mem=3 d:cpu=1",
+        "a to b 10; b to c 3; never d nodes m; c annoys d 2; d to c 7",
+    );
+    let places = assignment(&snapshot, "a=u b=v c=g d=u");
+    let explained = explain::explain(&snapshot, &places, &[0, 1, 2, 3]);
+    let mut lines = Vec::new();
+    for whereabouts in &explained.placed {
+        lines.push(format!(
+            "{} on {}",
+            snapshot.actor_id(whereabouts.actor),
+            snapshot.unit_id(whereabouts.unit)
+        ));
+        for other in &whereabouts.alternatives {
+            let units: Vec<&str> = other.units.iter().map(|&unit| snapshot.unit_id(unit)).collect();
+            lines.push(format!("  {} ({}): {:?}", units.join(" "), other.pool, other.outcome));
+        }
+    }
+    lines.push(format!("full: {:?}", explained.binding.full));
+    lines.extend(explained.binding.reliefs.iter().map(|relief| format!("{relief:?}")));
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    a on u
+      w x (pool p): Costs([0, 600, 0])
+      g (pool q): Forbidden("it runs on cpu only")
+      v (pool p): Forbidden("v: 1 of 1 slots taken")
+    b on v
+      u (pool p): Costs([0, -10, 0])
+      w x (pool p): Costs([0, 780, 0])
+      g (pool q): Forbidden("it runs on cpu only")
+    c on g
+      v (pool p): Forbidden("v: 1 of 1 slots taken")
+      u w x (pool p): Forbidden("3 units of pool p: no mem, it needs 3")
+    d on u
+      g (pool q): Forbidden("it runs on cpu only")
+      w x (pool p): Forbidden("kept away by constraints[0]")
+      v (pool p): Forbidden("v: 1 of 1 slots taken")
+    full: ["v: 1 of 1 slots taken", "g: 1 of 4 mem left"]
+    Relief { says: "u: no mem, it needs 3", actors: 1, best: (2, 0), change: [0, -47, -2] }
+    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (0, 1), change: [0, -10, 0] }
+    "#);
+}
+
+/// Three actors, of which a policy wants `a` and `b` on different units, and `c` off the second one.
+fn ruled(units: &str) -> Snapshot {
+    let snapshot =
+        world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy");
+    let (actors, units) = (snapshot.actors(), snapshot.units());
+    let on = |actor: usize, unit: usize| i32::try_from(1 + actor * units + unit).unwrap();
+    let inputs: Vec<(usize, usize, u32)> = (0..actors)
+        .flat_map(|actor| (0..units).map(move |unit| (actor, unit, on(actor, unit).unsigned_abs())))
+        .collect();
+    let both = |unit: usize| GroundRule {
+        head: on(actors, unit).unsigned_abs(),
+        lower: 2,
+        body: vec![(on(0, unit), 1), (on(1, unit), 1)],
+    };
+    let demand = |unit: usize| Demand {
+        atom: both(unit).head,
+        rule: "policy far line 3".to_owned(),
+        says: "policy far line 3: a and b".to_owned(),
+    };
+    let penalties = if units > 1 { vec![(on(2, 1).unsigned_abs(), 4)] } else { Vec::new() };
+    let demands = (0..units).map(demand).collect();
+    let rules = Rules::new(actors, (0..units).map(both).collect(), &inputs, demands, penalties).unwrap();
+    snapshot.with_rules(Some(rules))
+}
+
+#[test]
+fn a_policys_rules_are_in_the_way_too() {
+    let snapshot = ruled("u:cpu:9 v:cpu:9");
+    let explained = explain::explain(&snapshot, &assignment(&snapshot, "a=u b=v c=u"), &[0, 2]);
+    let outcomes: Vec<&Outcome> =
+        explained.placed.iter().map(|there| &there.alternatives[0].outcome).collect();
+    let says = "policy far line 3: a and b".to_owned();
+    assert_eq!(outcomes, [&Outcome::Forbidden(says.clone()), &Outcome::Costs(vec![0, 0, 4])]);
+    let relief = Relief { says: says.clone(), actors: 2, best: (0, 1), change: vec![0, -5, 0] };
+    assert_eq!(explained.binding.reliefs, [relief]);
+}
+
+/// What the whole costs, what is missed of preferences included.
+fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+    let cost = Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) };
+    cost.vector(snapshot)
+}
+
+proptest! {
+    #[test]
+    fn alternatives_cost_what_the_whole_costs_with_them(snapshot in any_world()) {
+        let places = Greedy.solve(&snapshot, &Budget::effort(Some(3), 0)).unwrap().assignment;
+        let everybody: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+        let explained = explain::explain(&snapshot, &places, &everybody);
+        prop_assert_eq!(explained.placed.len(), everybody.iter().filter(|&&a| places[a].is_some()).count());
+        let before = vector(&snapshot, &places);
+        let moved = |actor: usize, unit: usize| {
+            let mut with = places.clone();
+            with[actor] = Some(unit);
+            with
+        };
+        for whereabouts in &explained.placed {
+            let told: usize = whereabouts.alternatives.iter().map(|other| other.units.len()).sum();
+            prop_assert_eq!(told, snapshot.units() - 1);
+            for other in &whereabouts.alternatives {
+                for &unit in &other.units {
+                    let with = moved(whereabouts.actor, unit);
+                    let is_lawful = snapshot.violations(&with).is_empty();
+                    match &other.outcome {
+                        Outcome::Costs(change) => {
+                            let after = vector(&snapshot, &with);
+                            let exact: Vec<i64> = after.iter().zip(&before).skip(1).map(|(a, b)| a - b).collect();
+                            prop_assert_eq!(change, &exact);
+                            prop_assert!(is_lawful);
+                        }
+                        Outcome::Forbidden(_) => prop_assert!(!is_lawful),
+                    }
+                }
+            }
+        }
+        for relief in &explained.binding.reliefs {
+            let with = moved(relief.best.0, relief.best.1);
+            prop_assert!(!snapshot.violations(&with).is_empty());
+            prop_assert!(vector(&snapshot, &with) < before);
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Why an actor has no place: the set that is named is enough, and no member of it can be missed.
+
+use std::collections::BTreeSet;
+
+use explain::{Core, Element, Limit, WhyNot};
+use placement::file::{Actor, Constraint, Node, SnapshotFile, Unit};
+use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
+use proptest::prelude::*;
+use search::Greedy;
+
+use crate::ruled::Case;
+use worlds::line::{assignment, file, world};
+use worlds::naive::{Placed, lawful};
+
+/// More than any question of these tests takes.
+pub const EFFORT: u64 = 50_000_000;
+
+/// The same file without a limit, by the definitions of docs/why.md.
+fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
+    match limit {
+        Limit::Kinds { actor } => {
+            for unit in &snapshot.file().units {
+                file.actors[actor].runs_on.entry(unit.kind.clone()).or_default();
+            }
+        }
+        Limit::Constraint { position } => match &mut file.constraints[position] {
+            Constraint::Apart { actors, .. }
+            | Constraint::Together { actors, .. }
+            | Constraint::Only { actors, .. }
+            | Constraint::Never { actors, .. } => actors.clear(),
+            Constraint::Reserve { quantity, .. } => *quantity = 0,
+            Constraint::PowerCap { max, .. } => *max = LARGEST,
+            other => {
+                let Constraint::Pin { actor, unit, .. } = other else { panic!("{other:?} is no limit") };
+                let (actor, unit) = (actor.clone(), unit.clone());
+                *other = Constraint::Prefer { actor, unit, weight: 0 };
+            }
+        },
+        Limit::Case { .. } => {}
+        Limit::Slots { unit } => file.units[unit].slots = None,
+        Limit::OfUnit { unit, resource } => {
+            let name = &snapshot.resources()[resource];
+            file.units[unit].provides.insert(name.clone(), LARGEST);
+            for constraint in &mut file.constraints {
+                match constraint {
+                    Constraint::Reserve { unit: of, resource, quantity }
+                        if *of == file.units[unit].id && resource == name =>
+                    {
+                        *quantity = 0;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Limit::OfNode { node, resource } => {
+            let (id, name) = (&snapshot.nodes()[node], &snapshot.resources()[resource]);
+            if !file.nodes.iter().any(|node| node.id == *id) {
+                file.nodes.push(Node { id: id.clone(), ..Node::default() });
+            }
+            let node = file.nodes.iter_mut().find(|node| node.id == *id).unwrap();
+            node.provides.insert(name.clone(), LARGEST);
+        }
+    }
+}
+
+/// Every limit that there can be.
+fn all_limits(snapshot: &Snapshot, actor: usize) -> BTreeSet<Limit> {
+    let constraints = 0..snapshot.file().constraints.len();
+    let is_limit =
+        |position: &usize| !matches!(snapshot.file().constraints[*position], Constraint::Prefer { .. });
+    let resources = 0..snapshot.resources().len();
+    let (units, nodes) = (0..snapshot.units(), 0..snapshot.nodes().len());
+    std::iter::once(Limit::Kinds { actor })
+        .chain(constraints.filter(is_limit).map(|position| Limit::Constraint { position }))
+        .chain(units.clone().map(|unit| Limit::Slots { unit }))
+        .chain(
+            resources
+                .clone()
+                .flat_map(|resource| units.clone().map(move |unit| Limit::OfUnit { unit, resource })),
+        )
+        .chain(resources.flat_map(|resource| nodes.clone().map(move |node| Limit::OfNode { node, resource })))
+        .collect()
+}
+
+/// The file with these limits alone.
+fn only(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFile {
+    let mut file = snapshot.file().clone();
+    for limit in all_limits(snapshot, actor).difference(kept) {
+        drop_limit(snapshot, &mut file, *limit);
+    }
+    file
+}
+
+/// Whether all of `actors` can be placed at once so that no case is broken, by trying every way.
+fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> bool {
+    fn place<'a>(file: &'a SnapshotFile, actors: &[usize], cases: &[&Case], at: &mut Placed<'a>) -> bool {
+        let Some((&actor, rest)) = actors.split_first() else {
+            let place = |actor: &Actor| Some(at.get(actor.id.as_str())?.id.as_str());
+            let places: Vec<Option<&str>> = file.actors.iter().map(place).collect();
+            return !cases.iter().any(|case| case.is_broken(file, &places));
+        };
+        let actor = &file.actors[actor];
+        let at_home = |unit: &&Unit| !actor.fixed || actor.current.as_ref() == Some(&unit.id);
+        file.units.iter().filter(at_home).any(|unit| {
+            at.insert(&actor.id, unit);
+            let found = lawful_so_far(file, at) && place(file, rest, cases, at);
+            at.remove(actor.id.as_str());
+            found
+        })
+    }
+    let (mut fixed, free): (Vec<usize>, Vec<usize>) = actors.iter().partition(|&&a| file.actors[a].fixed);
+    fixed.extend(free);
+    place(file, &fixed, cases, &mut Placed::new())
+}
+
+/// `lawful` wants every fixed actor placed: before that nothing is said.
+fn lawful_so_far(file: &SnapshotFile, at: &Placed) -> bool {
+    file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str())) || lawful(file, at)
+}
+
+/// A lawful assignment with the most actors placed; empty if there is none.
+pub fn most_placed(snapshot: &Snapshot) -> Assignment {
+    fn place(snapshot: &Snapshot, actor: usize, now: &mut Assignment, best: &mut (usize, Assignment)) {
+        let placed = now.iter().flatten().count();
+        if actor == now.len() {
+            if snapshot.violations(now).is_empty() && (best.1.is_empty() || placed > best.0) {
+                *best = (placed, now.clone());
+            }
+            return;
+        }
+        let left = now.len() - actor;
+        if !best.1.is_empty() && now[..actor].iter().flatten().count() + left <= best.0 {
+            return;
+        }
+        if snapshot.is_fixed(actor) {
+            return place(snapshot, actor + 1, now, best);
+        }
+        for &unit in snapshot.candidates(actor) {
+            now[actor] = Some(unit);
+            if snapshot.clone().with_rules(None).violations(now).is_empty() {
+                place(snapshot, actor + 1, now, best);
+            }
+        }
+        now[actor] = None;
+        place(snapshot, actor + 1, now, best);
+    }
+    let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+    let mut now: Assignment = (0..snapshot.actors()).map(home).collect();
+    let mut best = (0, Vec::new());
+    place(snapshot, 0, &mut now, &mut best);
+    best.1
+}
+
+fn limits(elements: &[Element]) -> BTreeSet<Limit> {
+    elements.iter().flat_map(|element| element.limits.iter().copied()).collect()
+}
+
+/// Checks a core by trying every way: with it alone there is no place, without any one of its elements there is.
+pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: &Assignment) {
+    let actors: Vec<usize> =
+        (0..snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
+    let has_place = |elements: &[Element]| {
+        let kept = limits(elements);
+        let file = only(snapshot, core.actor, &kept);
+        let cases =
+            cases.iter().enumerate().filter(|(demand, _)| kept.contains(&Limit::Case { demand: *demand }));
+        let cases: Vec<&Case> = cases.map(|(_, case)| case).collect();
+        match core.holds {
+            Holds::Always => can_all_be_placed(&file, &actors, &cases),
+            Holds::WhereOthersAre => {
+                let relaxed = Snapshot::new(file).unwrap();
+                (0..snapshot.units()).any(|unit| {
+                    let mut with = assignment.clone();
+                    with[core.actor] = Some(unit);
+                    let place = |unit: &Option<usize>| unit.map(|unit| snapshot.unit_id(unit));
+                    let places: Vec<Option<&str>> = with.iter().map(place).collect();
+                    relaxed.violations(&with).is_empty()
+                        && !cases.iter().any(|case| case.is_broken(snapshot.file(), &places))
+                })
+            }
+        }
+    };
+    assert!(!has_place(&core.elements), "{snapshot:?}\n{core:?} leaves room");
+    assert!(core.irreducible, "{snapshot:?}\n{core:?} is not proven irreducible");
+    for element in 0..core.elements.len() {
+        let mut without = core.elements.clone();
+        without.remove(element);
+        assert!(has_place(&without), "{snapshot:?}\n{core:?} holds without {element}");
+    }
+}
+
+fn tell(snapshot: &Snapshot, places: &str, actor: &str) -> String {
+    tell_under(snapshot, &[], places, actor)
+}
+
+/// What is told of an actor without a place in a world of rules.
+pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str) -> String {
+    let assignment = assignment(snapshot, places);
+    assert_eq!(snapshot.violations(&assignment), []);
+    match explain::why_not(&snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
+        WhyNot::Room(moves) => {
+            let told =
+                moves.iter().map(|(a, u)| format!("{} on {}", snapshot.actor_id(*a), snapshot.unit_id(*u)));
+            format!("room: {}", told.collect::<Vec<_>>().join(", "))
+        }
+        WhyNot::Blocked(core) => {
+            check_core(snapshot, cases, &core, &assignment);
+            format!("{}: {}", core.holds, core.lines(snapshot, &assignment).join("; "))
+        }
+    }
+}
+
+/// Little room: most of these worlds leave somebody out.
+pub fn tight_file(seed: u64) -> SnapshotFile {
+    let dice = &mut fastrand::Rng::with_seed(seed);
+    let (units, actors) = (dice.usize(2..5), dice.usize(2..7));
+    let kinds = ["cpu", "cpu", "gpu"];
+    let unit = |dice: &mut fastrand::Rng, i: usize| {
+        let (kind, node) = (kinds[dice.usize(..3)], dice.usize(..3));
+        let slots = ["", ",slots=1", ",slots=2"][dice.usize(..3)];
+        let numa = ["", ",numa=0", ",power=90,idle=5"][dice.usize(..3)];
+        format!("u{i}:{kind}:9:node=n{node},zone=z{},mem={}{slots}{numa}", node / 2, dice.u64(1..7))
+    };
+    let units_text: Vec<String> = (0..units).map(|i| unit(dice, i)).collect();
+    let actor = |dice: &mut fastrand::Rng, i: usize| {
+        let home = dice.usize(..units);
+        let kind = units_text[home].split(':').nth(1).unwrap();
+        let runs_on = if dice.u8(..4) == 0 { "cpu=1,gpu=1".to_owned() } else { format!("{kind}=1") };
+        let place = match dice.u8(..8) {
+            0 => format!(",at=u{home},fixed"),
+            1 => format!(",at=u{home}"),
+            _ => String::new(),
+        };
+        format!("a{i}:{runs_on}:mem={},node.cores={}{place}", dice.u64(..4), dice.u64(..3))
+    };
+    let actors_text: Vec<String> = (0..actors).map(|i| actor(dice, i)).collect();
+    let mut rules: Vec<String> = (0..3).map(|i| format!("node n{i} cores={}", dice.u64(1..6))).collect();
+    for _ in 0..dice.usize(..4) {
+        let [one, two, three] = [0; 3].map(|_| format!("a{}", dice.usize(..actors)));
+        let (unit, other) = (dice.usize(..units), dice.usize(..units));
+        let scope = ["unit", "numa", "node", "zone"][dice.usize(..4)];
+        rules.push(match dice.u8(..9) {
+            0 | 1 => format!("apart {scope} {one} {two} {three}"),
+            2 | 3 => format!("together {scope} {one} {two}"),
+            4 => format!("only {one},{two} units u{unit},u{other}"),
+            5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][dice.usize(..2)]),
+            6 => format!("never {three} nodes n{}", dice.usize(..3)),
+            7 => format!("powerCap {} {}", ["node", "zone", "all"][dice.usize(..3)], dice.u64(5..60)),
+            _ => format!("reserve u{unit} mem {}", dice.u64(..4)),
+        });
+    }
+    // A rule may name a node that no unit is on.
+    let known = |rule: &String| {
+        !rule.contains("nodes")
+            || units_text.iter().any(|unit| unit.contains(rule.rsplit(' ').next().unwrap()))
+    };
+    rules.retain(known);
+    file(&units_text.join(" "), &actors_text.join(" "), &rules.join(";"))
+}
+
+#[test]
+fn what_keeps_an_actor_out_is_told_in_the_words_of_the_file() {
+    let gpus = "g:gpu:9:slots=1 h:gpu:9:slots=1 c:cpu:9";
+    let snapshot = world(gpus, "a:gpu=1 b:gpu=1 x:gpu=1", "");
+    insta::assert_snapshot!(tell(&snapshot, "a=g b=h", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken");
+    let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "");
+    insta::assert_snapshot!(tell(&snapshot, "a=g", "x"), @"room: a on c, x on g");
+    let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "only a units g");
+    insta::assert_snapshot!(tell(&snapshot, "a=g", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken; a: kept to other places by constraints[0]");
+    let units = "g:gpu:9:mem=4,slots=1 h:gpu:9:mem=9,slots=1";
+    let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "pin a h");
+    insta::assert_snapshot!(tell(&snapshot, "a=h", "x"), @"always: 2 units of kind gpu: 11 of 13 mem left, at most 7 on one, it needs 8; a: pinned to h");
+    let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "");
+    insta::assert_snapshot!(tell(&snapshot, "a=h", "x"), @"room: a on g, x on h");
+    let snapshot = world(units, "x:gpu=1:mem=8", "reserve h mem 2; never x units g");
+    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: 2 units of kind gpu: 11 of 11 mem left, at most 7 on one, it needs 8; 2 mem of h kept free");
+    let snapshot = world("u:cpu:9:node=n v:cpu:9:node=m", "a:cpu=1 b:cpu=1 x:cpu=1", "apart node a b x");
+    insta::assert_snapshot!(tell(&snapshot, "a=u b=v", "x"), @"always: each on a node of its own (with a and b)");
+    let snapshot = world(
+        "u:cpu:9:node=n v:cpu:9:node=n w:cpu:9:node=m",
+        "a:cpu=1:node.cores=2 b:cpu=1:node.cores=2 x:cpu=1:node.cores=3",
+        "node n cores=6; node m cores=1; together node a b x",
+    );
+    insta::assert_snapshot!(tell(&snapshot, "a=u b=v", "x"), @"always: m and n: 3 of 7 cores left, at most 2 on one, it needs 3");
+    let snapshot = world("u:cpu:9 g:gpu:9", "x:fpga=1 y:", "");
+    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga only, and there is no unit of that kind");
+    insta::assert_snapshot!(tell(&snapshot, "", "y"), @"always: it has no implementation");
+    let snapshot = world("", "x:fpga=1", "");
+    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
+    let bins = "b0:cpu:9:mem=5 b1:cpu:9:mem=5 b2:cpu:9:mem=5 b3:cpu:9:mem=5";
+    let snapshot =
+        world(bins, "a0:cpu=1:mem=3 a1:cpu=1:mem=3 a2:cpu=1:mem=3 a3:cpu=1:mem=3 x:cpu=1:mem=3", "");
+    insta::assert_snapshot!(tell(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, it needs 3");
+}
+
+/// As many nodes as `nodes`, each a machine with two GPUs of 16 and a CPU; every GPU is taken by something of 9 or
+/// more, and one more such wants a place.
+fn full_cluster(nodes: usize) -> (Snapshot, Assignment, usize) {
+    let mut units = Vec::new();
+    let mut actors = Vec::new();
+    let mut places = Vec::new();
+    let mut rules = Vec::new();
+    for node in 0..nodes {
+        let zone = node % 3;
+        units.push(format!("n{node}/cpu:cpu:90:node=n{node},zone=z{zone},pool=cpus"));
+        rules.push(format!("node n{node} cores=32"));
+        for gpu in 0..2 {
+            units.push(format!("n{node}/gpu{gpu}:gpu:90:node=n{node},zone=z{zone},pool=gpus,mem=16,slots=2"));
+            actors.push(format!(
+                "m{node}-{gpu}:gpu=5:mem={},node.cores={}",
+                9 + (node + gpu) % 6,
+                1 + node % 4
+            ));
+            places.push(format!("m{node}-{gpu}=n{node}/gpu{gpu}"));
+        }
+    }
+    actors.push("x:gpu=5,cpu=50:mem=9,node.cores=1".to_owned());
+    rules.push("never x nodes n4 exceptCurrent".to_owned());
+    let snapshot = world(&units.join(" "), &actors.join(" "), &rules.join(";"));
+    let assignment = assignment(&snapshot, &places.join(" "));
+    let actor = snapshot.actor("x").unwrap();
+    (snapshot, assignment, actor)
+}
+
+#[test]
+fn five_hundred_nodes_are_explained_as_shortly_as_five() {
+    let told = [5, 500].map(|nodes| {
+        let (snapshot, assignment, actor) = full_cluster(nodes);
+        assert_eq!(snapshot.violations(&assignment), []);
+        let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &assignment, EFFORT) else {
+            panic!("there is no room")
+        };
+        assert_eq!((core.holds, core.irreducible), (Holds::Always, true));
+        core.lines(&snapshot, &assignment)
+    });
+    let gpus = "10 units of pool gpus: 45 of 160 mem left, at most 7 on one, it needs 9";
+    assert_eq!(told[0], ["5 units of pool cpus: no mem, it needs 9", gpus]);
+    let gpus = "1000 units of pool gpus: 4506 of 16000 mem left, at most 7 on one, it needs 9";
+    assert_eq!(told[1], ["500 units of pool cpus: no mem, it needs 9", gpus]);
+}
+
+#[test]
+fn every_set_that_is_named_is_enough_and_irreducible() {
+    let mut instances = 0;
+    for seed in 0..4_000 {
+        let snapshot = Snapshot::new(tight_file(seed)).unwrap();
+        let best = most_placed(&snapshot);
+        let unplaced: Vec<usize> = (0..snapshot.actors()).filter(|actor| best[*actor].is_none()).collect();
+        instances += usize::from(!unplaced.is_empty());
+        for actor in unplaced {
+            let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &best, EFFORT) else {
+                panic!("{snapshot:?}: one more than the most can be placed");
+            };
+            assert_eq!(core.holds, Holds::Always, "{snapshot:?}");
+            check_core(&snapshot, &[], &core, &best);
+        }
+    }
+    assert!(instances >= 1_000, "{instances} leave somebody out");
+}
+
+#[test]
+fn who_is_alike_is_asked_about_once_and_told_of_by_its_own_name() {
+    let snapshot = world(
+        "g:gpu:9:slots=1 c:cpu:9",
+        "a:gpu=1 x:gpu=1 y:gpu=1 z:cpu=1,gpu=1",
+        "only x,y units g; apart unit x y",
+    );
+    let told = explain::reasons(&snapshot, &assignment(&snapshot, "a=g"), EFFORT);
+    let lines: Vec<String> = told
+        .iter()
+        .map(|left| format!("{} {:?} {}", snapshot.actor_id(left.actor), left.holds, left.reasons.join("; ")))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    x Some(Always) it runs on gpu only; g: 1 of 1 slots taken
+    y Some(Always) it runs on gpu only; g: 1 of 1 slots taken
+    z None there is room for it: z on c
+    ");
+}
+
+proptest! {
+    #[test]
+    fn room_that_is_told_is_there(seed in any::<u64>()) {
+        let snapshot = Snapshot::new(tight_file(seed)).unwrap();
+        let found = Greedy.solve(&snapshot, &Budget::effort(None, 0)).unwrap().assignment;
+        for actor in (0..snapshot.actors()).filter(|actor| found[*actor].is_none()) {
+            for effort in [0, 20, 200, 2_000, EFFORT] {
+                match explain::why_not(&snapshot, actor, &found, effort) {
+                    WhyNot::Room(moves) => {
+                        let mut with = found.clone();
+                        for (actor, unit) in moves {
+                            with[actor] = Some(unit);
+                        }
+                        prop_assert_eq!(snapshot.violations(&with), vec![]);
+                        prop_assert!(with[actor].is_some());
+                        prop_assert!((0..with.len()).all(|a| found[a].is_none() || with[a].is_some()));
+                    }
+                    WhyNot::Blocked(core) if core.irreducible => check_core(&snapshot, &[], &core, &found),
+                    WhyNot::Blocked(_) => {}
+                }
+            }
+        }
+    }
+}

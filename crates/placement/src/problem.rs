@@ -1,0 +1,455 @@
+//! The snapshot's dense form: names replaced by positions, pairs summed, candidates worked out.
+
+use std::collections::BTreeMap;
+
+use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
+use crate::latency::Paths;
+use crate::power::PowerCap;
+use crate::{Criterion, Objectives};
+
+/// What an actor needs on one kind, resources summed over the actor's and the kind's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Implementation {
+    /// Work per window.
+    pub work: i64,
+    /// Resources of the unit: position of the resource, quantity; none is zero.
+    pub requires: Vec<(usize, i64)>,
+    /// Resources of the node: position of the resource, quantity; none is zero.
+    pub node_requires: Vec<(usize, i64)>,
+}
+
+/// What ties an actor to another one, both directions summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edge {
+    /// The other actor.
+    pub peer: usize,
+    /// Messages per window.
+    pub rate: i64,
+    /// Drag when apart.
+    pub annoyance: i64,
+    /// Drag when together on a unit.
+    pub interference: i64,
+}
+
+/// A place that an actor is kept out of, or to, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Position of the constraint in the snapshot.
+    pub constraint: usize,
+    /// For each unit, whether the rule lets an actor there.
+    pub allows: Vec<bool>,
+    /// What runs there now may stay.
+    pub except_current: bool,
+}
+
+/// An `apart` or `together` over positions of actors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// Position of the constraint in the snapshot.
+    pub constraint: usize,
+    /// `apart`, else `together`.
+    pub apart: bool,
+    /// Of which places.
+    pub scope: Scope,
+    /// Whom it is about, ascending.
+    pub actors: Vec<usize>,
+}
+
+/// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.
+///
+/// It is made when a [`Snapshot`](crate::Snapshot) is, and never changes.
+#[derive(Clone, Debug, Default)]
+pub struct Problem {
+    /// Positions of actors by id.
+    pub actor_by_id: BTreeMap<String, usize>,
+    /// Positions of units by id.
+    pub unit_by_id: BTreeMap<String, usize>,
+    /// Names of kinds, ascending.
+    pub kinds: Vec<String>,
+    /// Names of resources, ascending.
+    pub resources: Vec<String>,
+    /// Names of nodes, ascending.
+    pub nodes: Vec<String>,
+    /// Numbers of the zones that have a name.
+    pub zones: BTreeMap<String, usize>,
+    /// By unit: its kind.
+    pub unit_kind: Vec<usize>,
+    /// By unit: its node.
+    pub unit_node: Vec<usize>,
+    /// By unit: the same number means the same NUMA domain; unknown has a number of its own.
+    pub unit_numa: Vec<usize>,
+    /// By unit: the same number means the same zone; unknown has a number of its own.
+    pub unit_zone: Vec<usize>,
+    /// By unit: work per window.
+    pub capacity: Vec<i64>,
+    /// By unit: watts of an idle one, and watts added at full load.
+    pub watts: Vec<(i64, i64)>,
+    /// By unit and resource: provided minus reserved.
+    pub unit_provides: Vec<Vec<i64>>,
+    /// By node and resource.
+    pub node_provides: Vec<Vec<i64>>,
+    /// By actor and kind.
+    pub implementations: Vec<Vec<Option<Implementation>>>,
+    /// By actor: where it runs now.
+    pub current: Vec<Option<usize>>,
+    /// By actor: the number of its group; equal names mean one group within one application only.
+    pub group: Vec<Option<usize>>,
+    /// How many groups there are.
+    pub groups: usize,
+    /// Caps on power.
+    pub caps: Vec<PowerCap>,
+    /// Who sends to whom; empty where no level names `latency`.
+    pub(crate) paths: Paths,
+    /// By actor, peers ascending.
+    pub edges: Vec<Vec<Edge>>,
+    /// Rules about single actors, by actor: positions in `rules`.
+    pub rules_of: Vec<Vec<usize>>,
+    /// Rules about single actors.
+    pub rules: Vec<Rule>,
+    /// Rules on where actors are relative to each other.
+    pub relations: Vec<Relation>,
+    /// By actor: positions in `relations`.
+    pub relations_of: Vec<Vec<usize>>,
+    /// By actor: position in `candidate_sets`.
+    pub candidate_set: Vec<usize>,
+    /// Units that an actor may be on as far as the actor alone decides, ascending; each set once.
+    pub candidate_sets: Vec<Vec<usize>>,
+    /// By pair of kinds.
+    kind_cost: Vec<Vec<i64>>,
+    other_numa: i64,
+    other_node: i64,
+    other_zone: i64,
+    pair_cost: BTreeMap<(usize, usize), i64>,
+}
+
+impl Problem {
+    /// Indexes a file whose names and numbers have been checked.
+    pub(crate) fn new(file: &SnapshotFile, objectives: &Objectives) -> Self {
+        let mut problem = Self {
+            actor_by_id: positions(file.actors.iter().map(|actor| &actor.id)),
+            unit_by_id: positions(file.units.iter().map(|unit| &unit.id)),
+            kinds: sorted(
+                file.units
+                    .iter()
+                    .map(|unit| &unit.kind)
+                    .chain(file.actors.iter().flat_map(|a| a.runs_on.keys())),
+            ),
+            nodes: sorted(
+                file.units.iter().map(|unit| &unit.node).chain(file.nodes.iter().map(|node| &node.id)),
+            ),
+            resources: sorted(resource_names(file)),
+            ..Self::default()
+        };
+        problem.read_units(file);
+        problem.read_actors(file);
+        problem.read_edges(file);
+        problem.read_exchange_cost(&file.exchange_cost);
+        problem.read_constraints(&file.constraints);
+        problem.read_caps(file);
+        problem.find_candidates(file);
+        if objectives.names(Criterion::Latency) {
+            problem.paths = Paths::of(file).expect("cycles of messages are refused on input");
+        }
+        problem
+    }
+
+    fn read_units(&mut self, file: &SnapshotFile) {
+        let units = file.units.len();
+        let mut numa_domains = BTreeMap::new();
+        for (position, unit) in file.units.iter().enumerate() {
+            let node = self.node(&unit.node);
+            self.unit_kind.push(self.kind(&unit.kind));
+            self.unit_node.push(node);
+            // Named places are numbered from the number of units up; an unknown one has its unit's own number.
+            self.unit_numa.push(unit.numa.as_deref().map_or(position, |name| {
+                let next = units + numa_domains.len();
+                *numa_domains.entry((node, name)).or_insert(next)
+            }));
+            self.unit_zone.push(unit.zone.as_ref().map_or(position, |name| {
+                let next = units + self.zones.len();
+                *self.zones.entry(name.clone()).or_insert(next)
+            }));
+            self.capacity.push(number(unit.capacity));
+            self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
+            self.unit_provides.push(self.quantities(&unit.provides));
+        }
+        self.node_provides = vec![vec![0; self.resources.len()]; self.nodes.len()];
+        for node in &file.nodes {
+            let position = self.node(&node.id);
+            self.node_provides[position] = self.quantities(&node.provides);
+        }
+    }
+
+    fn read_actors(&mut self, file: &SnapshotFile) {
+        let mut groups = BTreeMap::new();
+        for actor in &file.actors {
+            self.group.push(actor.group.as_deref().map(|group| {
+                let application = actor.id.rsplit_once('/').map(|(application, _)| application);
+                let next = groups.len();
+                *groups.entry((application, group)).or_insert(next)
+            }));
+            let mut by_kind = vec![None; self.kinds.len()];
+            for (kind, runs_on) in &actor.runs_on {
+                let mut requires = actor.requires.clone();
+                for (resource, quantity) in &runs_on.requires {
+                    *requires.entry(resource.clone()).or_default() += quantity;
+                }
+                by_kind[self.kind(kind)] = Some(Implementation {
+                    work: number(runs_on.work),
+                    requires: self.needs(&requires),
+                    node_requires: self.needs(&runs_on.node_requires),
+                });
+            }
+            self.implementations.push(by_kind);
+            self.current.push(actor.current.as_ref().map(|unit| self.unit_by_id[unit]));
+        }
+        self.groups = groups.len();
+    }
+
+    fn read_edges(&mut self, file: &SnapshotFile) {
+        let mut pairs: BTreeMap<(usize, usize), Edge> = BTreeMap::new();
+        let mut add = |a: &str, b: &str, change: &dyn Fn(&mut Edge)| {
+            let (a, b) = (self.actor_by_id[a], self.actor_by_id[b]);
+            if a != b {
+                change(pairs.entry((a.min(b), a.max(b))).or_default());
+            }
+        };
+        for message in &file.messages {
+            add(&message.from, &message.to, &|edge| edge.rate += number(message.count));
+        }
+        for pair in &file.annoyance {
+            add(&pair.a, &pair.b, &|edge| edge.annoyance += number(pair.drag));
+        }
+        for pair in &file.interference {
+            add(&pair.a, &pair.b, &|edge| edge.interference += number(pair.drag));
+        }
+        self.edges = vec![Vec::new(); file.actors.len()];
+        for ((a, b), edge) in pairs {
+            self.edges[a].push(Edge { peer: b, ..edge });
+            self.edges[b].push(Edge { peer: a, ..edge });
+        }
+        for edges in &mut self.edges {
+            edges.sort_unstable_by_key(|edge| edge.peer);
+        }
+    }
+
+    fn read_exchange_cost(&mut self, cost: &ExchangeCost) {
+        let kinds = &self.kinds;
+        self.kind_cost = kinds
+            .iter()
+            .map(|a| kinds.iter().map(|b| number(kind_cost(cost, a, b).unwrap_or(0))).collect())
+            .collect();
+        self.other_numa = number(cost.other_numa);
+        self.other_node = number(cost.other_node);
+        self.other_zone = number(cost.other_zone);
+        for pair in &cost.pairs {
+            let (a, b) = (self.unit_by_id[&pair.a], self.unit_by_id[&pair.b]);
+            self.pair_cost.insert((a.min(b), a.max(b)), number(pair.cost));
+        }
+    }
+
+    fn read_constraints(&mut self, constraints: &[Constraint]) {
+        let actors = self.implementations.len();
+        self.rules_of = vec![Vec::new(); actors];
+        self.relations_of = vec![Vec::new(); actors];
+        for (constraint, given) in constraints.iter().enumerate() {
+            match given {
+                Constraint::Apart { on, actors, .. } => self.relation(constraint, true, *on, actors),
+                Constraint::Together { on, actors, .. } => self.relation(constraint, false, *on, actors),
+                Constraint::Pin { actor, unit, .. } => {
+                    let unit = self.unit_by_id[unit];
+                    let allows = (0..self.capacity.len()).map(|other| other == unit).collect();
+                    self.rule(constraint, allows, false, std::slice::from_ref(actor));
+                }
+                Constraint::Only { actors, places, .. } => {
+                    let allows = self.inside(places);
+                    self.rule(constraint, allows, false, actors);
+                }
+                Constraint::Never { actors, places, except_current, .. } => {
+                    let allows = self.inside(places).into_iter().map(|inside| !inside).collect();
+                    self.rule(constraint, allows, *except_current, actors);
+                }
+                Constraint::Reserve { unit, resource, quantity } => {
+                    let (unit, resource) = (self.unit_by_id[unit], self.resource(resource));
+                    self.unit_provides[unit][resource] -= number(*quantity);
+                }
+                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => {}
+            }
+        }
+    }
+
+    fn relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
+        let mut actors: Vec<usize> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
+        actors.sort_unstable();
+        actors.dedup();
+        for &actor in &actors {
+            self.relations_of[actor].push(self.relations.len());
+        }
+        self.relations.push(Relation { constraint, apart, scope, actors });
+    }
+
+    fn rule(&mut self, constraint: usize, allows: Vec<bool>, except_current: bool, actors: &[String]) {
+        for actor in actors {
+            self.rules_of[self.actor_by_id[actor]].push(self.rules.len());
+        }
+        self.rules.push(Rule { constraint, allows, except_current });
+    }
+
+    /// For each unit, whether it lies in `places`.
+    fn inside(&self, places: &Places) -> Vec<bool> {
+        let mut inside = vec![false; self.capacity.len()];
+        match places {
+            Places::Units(units) => units.iter().for_each(|unit| inside[self.unit_by_id[unit]] = true),
+            Places::Nodes(nodes) => {
+                let nodes: Vec<usize> = nodes.iter().map(|node| self.node(node)).collect();
+                for (unit, node) in self.unit_node.iter().enumerate() {
+                    inside[unit] = nodes.contains(node);
+                }
+            }
+            Places::Zones(zones) => {
+                let known: Vec<usize> =
+                    zones.iter().filter_map(|zone| self.zones.get(zone).copied()).collect();
+                for (unit, zone) in self.unit_zone.iter().enumerate() {
+                    inside[unit] = known.contains(zone);
+                }
+            }
+        }
+        inside
+    }
+
+    fn find_candidates(&mut self, file: &SnapshotFile) {
+        let mut known: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        for (actor, given) in file.actors.iter().enumerate() {
+            let units = match (given.fixed, self.current[actor]) {
+                (true, Some(unit)) => vec![unit],
+                _ => (0..self.capacity.len()).filter(|&unit| self.may_host(actor, unit)).collect(),
+            };
+            let next = known.len();
+            self.candidate_set.push(*known.entry(units).or_insert(next));
+        }
+        self.candidate_sets = vec![Vec::new(); known.len()];
+        for (units, set) in known {
+            self.candidate_sets[set] = units;
+        }
+    }
+
+    /// Whether kind, rules and sheer size let the actor be on the unit, nobody else considered.
+    fn may_host(&self, actor: usize, unit: usize) -> bool {
+        let Some(needs) = &self.implementations[actor][self.unit_kind[unit]] else { return false };
+        needs.requires.iter().all(|&(resource, quantity)| quantity <= self.unit_provides[unit][resource])
+            && needs
+                .node_requires
+                .iter()
+                .all(|&(resource, quantity)| quantity <= self.node_provides[self.unit_node[unit]][resource])
+            && self.rules_of[actor].iter().all(|&rule| self.obeys(actor, unit, &self.rules[rule]))
+            && self.caps.iter().all(|cap| self.draw(unit, needs.work, true) <= cap.limit[cap.place[unit]])
+    }
+
+    /// Whether a rule lets the actor be on the unit.
+    pub fn obeys(&self, actor: usize, unit: usize, rule: &Rule) -> bool {
+        rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
+    }
+
+    /// The number of a unit's place within a scope; equal numbers mean the same place.
+    pub fn place(&self, scope: Scope, unit: usize) -> usize {
+        match scope {
+            Scope::Unit => unit,
+            Scope::Numa => self.unit_numa[unit],
+            Scope::Node => self.unit_node[unit],
+            Scope::Zone => self.unit_zone[unit],
+        }
+    }
+
+    /// Cost of one message between two units.
+    pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
+        if a == b {
+            return 0;
+        }
+        if self.pair_cost.is_empty() {
+            return self.class_cost(a, b);
+        }
+        self.pair_cost.get(&(a.min(b), a.max(b))).copied().unwrap_or_else(|| self.class_cost(a, b))
+    }
+
+    /// Cost of one message between two different units by kinds and places alone.
+    pub fn class_cost(&self, a: usize, b: usize) -> i64 {
+        let mut cost = self.kind_cost[self.unit_kind[a]][self.unit_kind[b]];
+        if self.unit_node[a] == self.unit_node[b] {
+            if self.unit_numa[a] != self.unit_numa[b] {
+                cost += self.other_numa;
+            }
+        } else {
+            cost += self.other_node;
+            if self.unit_zone[a] != self.unit_zone[b] {
+                cost += self.other_zone;
+            }
+        }
+        cost
+    }
+
+    fn kind(&self, name: &String) -> usize {
+        self.kinds.binary_search(name).expect("every kind of the file is in the sorted list")
+    }
+
+    fn node(&self, name: &String) -> usize {
+        self.nodes.binary_search(name).expect("every node of the file is in the sorted list")
+    }
+
+    /// The position of a resource that the file names.
+    pub fn resource(&self, name: &String) -> usize {
+        self.resources.binary_search(name).expect("every resource of the file is in the sorted list")
+    }
+
+    /// Quantities by resource; what is not listed is 0.
+    fn quantities(&self, given: &BTreeMap<String, u64>) -> Vec<i64> {
+        let mut quantities = vec![0; self.resources.len()];
+        for (resource, quantity) in given {
+            quantities[self.resource(resource)] = number(*quantity);
+        }
+        quantities
+    }
+
+    /// The resources that are really asked for.
+    fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(usize, i64)> {
+        given.iter().filter(|(_, q)| **q > 0).map(|(r, q)| (self.resource(r), number(*q))).collect()
+    }
+}
+
+/// The cost of a pair of kinds, given in either order; `None` where it is neither listed nor covered.
+pub(crate) fn kind_cost(cost: &ExchangeCost, a: &str, b: &str) -> Option<u64> {
+    let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b)).copied();
+    listed(a, b)
+        .or_else(|| listed(b, a))
+        .or_else(|| cost.other_kind.map(|other| if a == b { 1 } else { other }))
+}
+
+fn resource_names(file: &SnapshotFile) -> impl Iterator<Item = &String> {
+    let of_actors = file.actors.iter().flat_map(|actor| {
+        let of_kinds = actor.runs_on.values().flat_map(|r| r.requires.keys().chain(r.node_requires.keys()));
+        actor.requires.keys().chain(of_kinds)
+    });
+    let reserved = file.constraints.iter().filter_map(|constraint| match constraint {
+        Constraint::Reserve { resource, .. } => Some(resource),
+        _ => None,
+    });
+    (file.units.iter().flat_map(|unit| unit.provides.keys()))
+        .chain(file.nodes.iter().flat_map(|node| node.provides.keys()))
+        .chain(of_actors)
+        .chain(reserved)
+}
+
+fn positions<'a>(ids: impl Iterator<Item = &'a String>) -> BTreeMap<String, usize> {
+    ids.enumerate().map(|(position, id)| (id.clone(), position)).collect()
+}
+
+fn sorted<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = names.cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A number of a checked file, as the signed integer that sums are made of.
+fn number(given: u64) -> i64 {
+    i64::try_from(given).expect("numbers above 2^53 are refused on input")
+}

@@ -1,0 +1,369 @@
+//! What a parsed policy must keep to: known words with the right terms, safe variables, no circle that would leave a
+//! choice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fault::Fault;
+use crate::safety;
+use crate::syntax::{Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
+use crate::vocabulary::{CONCLUSIONS, LEVELS, Sort, Source, nearest, published};
+
+/// The most terms of a predicate.
+const WIDEST: usize = 32;
+
+/// A predicate: its name, and how many terms it has.
+pub(crate) type Predicate<'a> = (&'a str, usize);
+
+/// Everything that is wrong, by place.
+pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let defined: BTreeSet<Predicate> = statements.iter().filter_map(Statement::concludes).collect();
+    for statement in statements {
+        check_head(statement, &mut faults);
+        for literal in statement.body.iter().flat_map(Part::literals) {
+            if let Some((_, atom)) = literal.atom() {
+                check_read(atom, &defined, &mut faults);
+            }
+        }
+        check_shapes(statement, &mut faults);
+        check_sorts(statement, &mut faults);
+        safety::check(statement, &mut faults);
+    }
+    if faults.is_empty() {
+        check_circles(statements, &mut faults);
+    }
+    faults.sort_by_key(|fault| fault.at);
+    faults.dedup();
+    faults
+}
+
+/// Predicates that depend on where actors are.
+pub(crate) fn placed(statements: &[Statement]) -> BTreeSet<Predicate<'_>> {
+    let mut placed: BTreeSet<Predicate> = BTreeSet::from([("run_on", 2), ("unplaced", 1)]);
+    loop {
+        let before = placed.len();
+        for statement in statements {
+            if let Some(head) = statement.concludes()
+                && statement.reads().any(|(_, atom)| placed.contains(&atom.predicate()))
+            {
+                placed.insert(head);
+            }
+        }
+        if placed.len() == before {
+            return placed;
+        }
+    }
+}
+
+impl Atom {
+    /// Its name and number of terms.
+    pub fn predicate(&self) -> Predicate<'_> {
+        (&self.name, self.terms.len())
+    }
+}
+
+impl Statement {
+    /// The predicate that a rule concludes.
+    pub fn concludes(&self) -> Option<Predicate<'_>> {
+        match &self.head {
+            Head::Atom(atom) => Some(atom.predicate()),
+            _ => None,
+        }
+    }
+
+    /// Every atom that is read, and whether the conclusion can be lost when it comes to hold: under `not`, in a
+    /// condition, in a set.
+    pub fn reads(&self) -> impl Iterator<Item = (bool, &Atom)> {
+        self.body.iter().flat_map(|part| {
+            let inside = !matches!(part, Part::Literal(_));
+            let atoms = part.literals().into_iter().filter_map(Literal::atom);
+            atoms.map(move |(sign, atom)| (inside || sign != Sign::Plain, atom))
+        })
+    }
+}
+
+fn check_head(statement: &Statement, faults: &mut Vec<Fault>) {
+    match &statement.head {
+        Head::Atom(atom) => {
+            let Some(word) = published(&atom.name) else { return };
+            let problem = match word.source {
+                Source::Fact => format!(
+                    "`{}` comes from the snapshot, a policy reads it; choose another name for what you conclude",
+                    atom.name
+                ),
+                Source::Placement => format!(
+                    "`{}` is what the search decides; write `pin`, `forbid`, or a constraint, `:- body.`",
+                    atom.name
+                ),
+                Source::Policy if atom.terms.len() != word.sorts.len() => arity(atom, word.form),
+                Source::Policy => return,
+            };
+            faults.push(Fault::new(atom.at, problem));
+        }
+        Head::Weak(Term { at, is: TermIs::Negative(_) }, _) => {
+            faults.push(Fault::new(
+                *at,
+                "a penalty below 0; turn the condition round, nothing is better than 0",
+            ));
+        }
+        Head::Weak(Term { at, is: TermIs::Text(_) | TermIs::Function(..) }, _) => {
+            faults.push(Fault::new(*at, "a weight is a number, or a variable that is one"));
+        }
+        Head::Weak(..) | Head::Constraint => {}
+    }
+}
+
+/// Predicates that are too wide, and intervals where nothing says what their numbers are for.
+fn check_shapes(statement: &Statement, faults: &mut Vec<Fault>) {
+    let head: Vec<&Term> = match &statement.head {
+        Head::Atom(atom) => {
+            check_width(atom, faults);
+            atom.terms.iter().collect()
+        }
+        Head::Constraint => Vec::new(),
+        Head::Weak(weight, tuple) => [weight].into_iter().chain(tuple).collect(),
+    };
+    let is_atom = matches!(statement.head, Head::Atom(_));
+    for term in head {
+        check_intervals(term, is_atom, faults);
+    }
+    for part in &statement.body {
+        for literal in part.literals() {
+            if let Some((_, atom)) = literal.atom() {
+                check_width(atom, faults);
+            }
+            let may = matches!(literal, Literal::Comparison(Sign::Plain, _, "=", _));
+            literal.terms().into_iter().for_each(|term| check_intervals(term, may, faults));
+        }
+        if let Part::Aggregate(aggregate) = part {
+            let tuples = aggregate.elements.iter().flat_map(|(tuple, _)| tuple);
+            aggregate.guards().chain(tuples).for_each(|term| check_intervals(term, false, faults));
+        }
+    }
+}
+
+fn check_width(atom: &Atom, faults: &mut Vec<Fault>) {
+    if atom.terms.len() > WIDEST {
+        let problem =
+            format!("`{}` has {}; a predicate has at most {WIDEST}", atom.name, count(atom.terms.len()));
+        faults.push(Fault::new(atom.at, problem));
+    }
+}
+
+/// Refuses intervals inside a term, and the term itself where it may not be one.
+fn check_intervals(term: &Term, may_be: bool, faults: &mut Vec<Fault>) {
+    term.walk(&mut |part| {
+        if matches!(part.is, TermIs::Binary("..", ..)) && !(may_be && std::ptr::eq(part, term)) {
+            faults.push(Fault::new(part.at, "an interval here; give its numbers a name, as in `X = 1..3`"));
+        }
+    });
+}
+
+fn arity(atom: &Atom, form: &str) -> String {
+    format!("`{}` has {} here; it is {form}", atom.name, count(atom.terms.len()))
+}
+
+fn count(terms: usize) -> String {
+    match terms {
+        0 => "no terms".to_owned(),
+        1 => "1 term".to_owned(),
+        more => format!("{more} terms"),
+    }
+}
+
+fn check_read(atom: &Atom, defined: &BTreeSet<Predicate>, faults: &mut Vec<Fault>) {
+    if let Some(word) = published(&atom.name) {
+        if atom.terms.len() != word.sorts.len() {
+            faults.push(Fault::new(atom.at, arity(atom, word.form)));
+        }
+        return;
+    }
+    if defined.contains(&atom.predicate()) {
+        return;
+    }
+    let name = &atom.name;
+    let problem = if let Some((_, instead)) = CONCLUSIONS.iter().find(|(known, _)| known == name) {
+        format!("`{name}` cannot be read: {instead}")
+    } else if let Some((_, other)) = defined.iter().find(|(known, _)| known == name) {
+        format!(
+            "`{name}` has {} here and {} where it is defined; make them equal",
+            count(atom.terms.len()),
+            count(*other)
+        )
+    } else {
+        let words = crate::vocabulary::WORDS.iter().map(|word| word.name);
+        let meant = nearest(name, words.chain(defined.iter().map(|(name, _)| *name)));
+        let hint = meant.map_or_else(
+            || "define it by a rule, or remove it".to_owned(),
+            |meant| format!("did you mean `{meant}`?"),
+        );
+        format!("nothing defines `{name}` with {}, so it never holds; {hint}", count(atom.terms.len()))
+    };
+    faults.push(Fault::new(atom.at, problem));
+}
+
+/// Terms that can never match what stands in their place, and variables that would have to be two things at once.
+fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
+    let mut sorts: BTreeMap<&str, Sort> = BTreeMap::new();
+    let head = match &statement.head {
+        Head::Atom(atom) => Some(atom),
+        _ => None,
+    };
+    let literals: Vec<&Literal> = statement.body.iter().flat_map(Part::literals).collect();
+    let read = literals.iter().filter_map(|literal| literal.atom()).map(|(_, atom)| atom);
+    for atom in read.chain(head) {
+        let Some(word) = published(&atom.name).filter(|word| word.sorts.len() == atom.terms.len()) else {
+            continue;
+        };
+        for (term, sort) in atom.terms.iter().zip(word.sorts) {
+            if let Some(problem) = never_matches(term, *sort) {
+                faults.push(Fault::new(term.at, format!("{problem} in {}", word.form)));
+            }
+            let TermIs::Variable(name) = &term.is else { continue };
+            let known = *sorts.entry(name).or_insert(*sort);
+            if known != *sort {
+                let problem = format!(
+                    "{name} is {} here and {} elsewhere: the two never match",
+                    told(*sort),
+                    told(known)
+                );
+                faults.push(Fault::new(term.at, problem));
+            }
+        }
+    }
+    for literal in literals {
+        let Literal::Comparison(_, a, _, b) = literal else { continue };
+        for (variable, other) in [(a, b), (b, a)] {
+            if let TermIs::Variable(name) = &variable.is
+                && let Some(sort) = sorts.get(name.as_str())
+                && let Some(problem) = never_matches(other, *sort)
+            {
+                faults.push(Fault::new(other.at, format!("{problem}, and {name} is {}", told(*sort))));
+            }
+        }
+    }
+}
+
+fn told(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Actor => "an actor",
+        Sort::Name => "a name",
+        Sort::Number => "a number",
+        Sort::Level => "a level",
+    }
+}
+
+/// Why a term is never what its place holds.
+fn never_matches(term: &Term, sort: Sort) -> Option<String> {
+    let says = |what: &str| Some(format!("{what} never matches"));
+    match (&term.is, sort) {
+        (TermIs::Variable(_) | TermIs::Anonymous, _)
+        | (TermIs::Text(_), Sort::Name)
+        | (
+            TermIs::Number(_) | TermIs::Negative(_) | TermIs::Absolute(_) | TermIs::Binary(..),
+            Sort::Number,
+        ) => None,
+        (TermIs::Function(name, terms), Sort::Level)
+            if terms.is_empty() && LEVELS.contains(&name.as_str()) =>
+        {
+            None
+        }
+        (_, Sort::Level) => {
+            Some(format!("`{term}` is no level; write unit, numa, node or zone, without quotes,"))
+        }
+        (TermIs::Function(name, terms), Sort::Actor) if name == "a" && terms.len() == 3 => {
+            let name = terms.iter().find_map(|term| never_matches(term, Sort::Name));
+            name.map(|problem| {
+                format!("{problem} in the name of an actor, a(\"namespace\",\"application\",\"actor\"),")
+            })
+        }
+        // Instances that no cluster made may have actors of other names.
+        (TermIs::Text(text), Sort::Actor) if text.split('/').count() != 3 => None,
+        (TermIs::Text(text), Sort::Actor) => {
+            let parts: Vec<String> = text.split('/').map(crate::symbols::string).collect();
+            Some(format!("the string `{term}` never matches an actor; write a({})", parts.join(",")))
+        }
+        (_, Sort::Actor) => {
+            says(&format!("`{term}` is no actor, write a(\"namespace\",\"application\",\"actor\"): it"))
+        }
+        (TermIs::Function(name, terms), Sort::Name) if terms.is_empty() => {
+            Some(format!("the constant `{name}` never matches a name; write \"{name}\""))
+        }
+        (_, Sort::Name) => says(&format!("`{term}` is no name, names are strings: it")),
+        (_, Sort::Number) => says(&format!("`{term}` is no number: it")),
+    }
+}
+
+/// Refuses what could hold in more than one way, or not be written out: a circle through `not` or a set, any circle
+/// over where actors are, and conclusions for the search that would depend on it.
+fn check_circles(statements: &[Statement], faults: &mut Vec<Fault>) {
+    let placed = placed(statements);
+    let mut uses: BTreeMap<Predicate, BTreeSet<Predicate>> = BTreeMap::new();
+    for statement in statements {
+        if let Some(head) = statement.concludes() {
+            uses.entry(head).or_default().extend(statement.reads().map(|(_, atom)| atom.predicate()));
+        }
+    }
+    let reaches = |from: Predicate, to: Predicate| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(predicate) = next.pop() {
+            if predicate == to {
+                return true;
+            }
+            if seen.insert(predicate) {
+                next.extend(uses.get(&predicate).into_iter().flatten());
+            }
+        }
+        false
+    };
+    for statement in statements {
+        check_sets(statement, &placed, faults);
+        let Some(head) = statement.concludes() else { continue };
+        let is_word = published(head.0).is_some();
+        for (inside, atom) in statement.reads() {
+            let problem = if is_word && placed.contains(&atom.predicate()) {
+                format!(
+                    "`{}` must follow from facts, and `{}` depends on where actors are; write a constraint, `:- body.`",
+                    head.0, atom.name
+                )
+            } else if !(inside || placed.contains(&head)) || !reaches(atom.predicate(), head) {
+                continue;
+            } else if inside {
+                format!(
+                    "`{}` rests on itself through `not`, a condition or a set, which leaves open what holds; break the \
+                     circle",
+                    head.0
+                )
+            } else {
+                format!("`{}` rests on itself and on where actors are; write it without the circle", head.0)
+            };
+            faults.push(Fault::new(atom.at, problem));
+        }
+    }
+}
+
+/// Refuses a variable that would take every number that a set over placements can come to.
+fn check_sets(statement: &Statement, placed: &BTreeSet<Predicate>, faults: &mut Vec<Fault>) {
+    for (position, part) in statement.body.iter().enumerate() {
+        let Part::Aggregate(aggregate) = part else { continue };
+        let mut read = part.literals().into_iter().filter_map(Literal::atom);
+        if !read.any(|(_, atom)| placed.contains(&atom.predicate())) {
+            continue;
+        }
+        let known = safety::bound_without(&statement.body, position);
+        let equal = aggregate.left.iter().map(|(term, operator)| (operator, term));
+        let equal = equal.chain(aggregate.right.iter().map(|(operator, term)| (operator, term)));
+        for (_, term) in equal.filter(|(operator, _)| **operator == "=") {
+            if let TermIs::Variable(name) = &term.is
+                && !known.contains(name.as_str())
+            {
+                let problem = format!(
+                    "{name} would be every number that the set can come to, which depends on where actors are; compare the \
+                     set with a bound, as in `#{} {{ … }} > 3`",
+                    aggregate.function
+                );
+                faults.push(Fault::new(term.at, problem));
+            }
+        }
+    }
+}

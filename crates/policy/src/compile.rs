@@ -1,0 +1,381 @@
+//! Statements made ready to be written out: variables as slots, terms as patterns.
+
+use std::collections::BTreeMap;
+
+use crate::syntax::{Aggregate, Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
+use crate::term::{Overflow, Shape, Terms, Value, compute};
+
+/// Values of a statement's variables, by slot.
+pub(crate) type Bindings = Vec<Option<Value>>;
+
+/// A term with slots.
+#[derive(Clone, Debug)]
+pub(crate) enum Pattern {
+    Variable(usize),
+    Anything,
+    Fixed(Value),
+    Function(String, Vec<Pattern>),
+    Negative(Box<Pattern>),
+    Absolute(Box<Pattern>),
+    Binary(&'static str, Box<Pattern>, Box<Pattern>),
+    Interval(i32, i32),
+}
+
+/// Something that must hold.
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    Atom(Sign, String, Vec<Pattern>),
+    Comparison(Sign, Pattern, &'static str, Pattern),
+    ForAll(Box<Goal>, Vec<Goal>),
+    Set(Set),
+}
+
+/// An aggregate.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    pub sign: Sign,
+    pub function: &'static str,
+    /// Comparisons of the set's value, the value on the left.
+    pub guards: Vec<(&'static str, Pattern)>,
+    pub elements: Vec<(Vec<Pattern>, Vec<Goal>)>,
+}
+
+/// A statement with slots.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub slots: usize,
+    pub goals: Vec<Goal>,
+    /// By goal: slots that need values before it can be looked at, which it does not give itself.
+    pub needs: Vec<Vec<usize>>,
+    /// Terms of what is concluded: of the head, of the variables of a constraint, of weight and tuple.
+    pub head: Vec<Pattern>,
+}
+
+/// Makes a statement ready.
+pub(crate) fn compile(statement: &Statement, terms: &mut Terms) -> Compiled {
+    let mut compiler = Compiler { slots: BTreeMap::new(), terms };
+    let globals: Vec<usize> = statement.globals().iter().map(|name| compiler.slot(name)).collect();
+    let head = match &statement.head {
+        Head::Atom(atom) => compiler.patterns(&atom.terms),
+        Head::Constraint => globals.iter().map(|slot| Pattern::Variable(*slot)).collect(),
+        Head::Weak(weight, tuple) => {
+            [weight].into_iter().chain(tuple).map(|term| compiler.pattern(term)).collect()
+        }
+    };
+    let goals: Vec<Goal> = statement.body.iter().map(|part| compiler.part(part)).collect();
+    let needs = goals.iter().map(|goal| goal.needs(&globals)).collect();
+    Compiled { slots: compiler.slots.len(), goals, needs, head }
+}
+
+struct Compiler<'a> {
+    slots: BTreeMap<String, usize>,
+    terms: &'a mut Terms,
+}
+
+impl Compiler<'_> {
+    fn slot(&mut self, name: &str) -> usize {
+        let next = self.slots.len();
+        *self.slots.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn patterns(&mut self, terms: &[Term]) -> Vec<Pattern> {
+        terms.iter().map(|term| self.pattern(term)).collect()
+    }
+
+    fn pattern(&mut self, term: &Term) -> Pattern {
+        match &term.is {
+            TermIs::Number(number) => Pattern::Fixed(Value::Number(*number)),
+            TermIs::Text(text) => Pattern::Fixed(self.terms.text(text)),
+            TermIs::Variable(name) => Pattern::Variable(self.slot(name)),
+            TermIs::Anonymous => Pattern::Anything,
+            TermIs::Function(name, terms) if terms.is_empty() => {
+                Pattern::Fixed(self.terms.keep(Shape::Constant(name.clone())))
+            }
+            TermIs::Function(name, terms) => Pattern::Function(name.clone(), self.patterns(terms)),
+            TermIs::Negative(term) => Pattern::Negative(Box::new(self.pattern(term))),
+            TermIs::Absolute(term) => Pattern::Absolute(Box::new(self.pattern(term))),
+            TermIs::Binary("..", from, to) => Pattern::Interval(bound(from), bound(to)),
+            TermIs::Binary(operator, a, b) => {
+                Pattern::Binary(operator, Box::new(self.pattern(a)), Box::new(self.pattern(b)))
+            }
+        }
+    }
+
+    fn literal(&mut self, literal: &Literal) -> Goal {
+        match literal {
+            Literal::Atom(sign, Atom { name, terms, .. }) => {
+                Goal::Atom(*sign, name.clone(), self.patterns(terms))
+            }
+            Literal::Comparison(sign, a, operator, b) => {
+                Goal::Comparison(*sign, self.pattern(a), operator, self.pattern(b))
+            }
+        }
+    }
+
+    fn literals(&mut self, literals: &[Literal]) -> Vec<Goal> {
+        literals.iter().map(|literal| self.literal(literal)).collect()
+    }
+
+    fn part(&mut self, part: &Part) -> Goal {
+        match part {
+            Part::Literal(literal) => self.literal(literal),
+            Part::Conditional(literal, condition) => {
+                Goal::ForAll(Box::new(self.literal(literal)), self.literals(condition))
+            }
+            Part::Aggregate(aggregate) => Goal::Set(self.set(aggregate)),
+        }
+    }
+
+    fn set(&mut self, aggregate: &Aggregate) -> Set {
+        let turned = |operator: &'static str| match operator {
+            "<" => ">",
+            "<=" => ">=",
+            ">" => "<",
+            ">=" => "<=",
+            other => other,
+        };
+        let left = aggregate.left.iter().map(|(term, operator)| (turned(operator), term));
+        let right = aggregate.right.iter().map(|(operator, term)| (*operator, term));
+        let guards: Vec<_> = left.chain(right).collect();
+        let guards = guards.into_iter().map(|(operator, term)| (operator, self.pattern(term))).collect();
+        let elements = aggregate
+            .elements
+            .iter()
+            .map(|(tuple, condition)| (self.patterns(tuple), self.literals(condition)));
+        let elements = elements.collect();
+        Set { sign: aggregate.sign, function: aggregate.function, guards, elements }
+    }
+}
+
+/// The parser lets only numbers bound an interval.
+fn bound(term: &Term) -> i32 {
+    match &term.is {
+        TermIs::Number(number) => *number,
+        TermIs::Negative(term) => -bound(term),
+        _ => 0,
+    }
+}
+
+impl Pattern {
+    /// The slots in it.
+    pub fn slots(&self, found: &mut Vec<usize>) {
+        match self {
+            Self::Variable(slot) => found.push(*slot),
+            Self::Function(_, patterns) => patterns.iter().for_each(|pattern| pattern.slots(found)),
+            Self::Negative(pattern) | Self::Absolute(pattern) => pattern.slots(found),
+            Self::Binary(_, a, b) => {
+                a.slots(found);
+                b.slots(found);
+            }
+            Self::Anything | Self::Fixed(_) | Self::Interval(..) => {}
+        }
+    }
+
+    /// Whether a value of it does not tell what is in it: only sums and differences of one unknown can be turned round.
+    pub fn is_hard(&self) -> bool {
+        let mut slots = Vec::new();
+        match self {
+            Self::Function(_, patterns) => patterns.iter().any(Pattern::is_hard),
+            Self::Negative(pattern) => pattern.is_hard(),
+            Self::Binary("+" | "-", a, b) => {
+                a.slots(&mut slots);
+                let left = !slots.is_empty();
+                slots.clear();
+                b.slots(&mut slots);
+                a.is_hard() || b.is_hard() || (left && !slots.is_empty())
+            }
+            Self::Binary(_, a, b) => {
+                a.slots(&mut slots);
+                b.slots(&mut slots);
+                !slots.is_empty()
+            }
+            Self::Absolute(pattern) => {
+                pattern.slots(&mut slots);
+                !slots.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `_` is in it.
+    pub fn has_anything(&self) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Function(_, patterns) => patterns.iter().any(Pattern::has_anything),
+            Self::Negative(pattern) | Self::Absolute(pattern) => pattern.has_anything(),
+            Self::Binary(_, a, b) => a.has_anything() || b.has_anything(),
+            _ => false,
+        }
+    }
+
+    /// Whether all its slots are among those with values.
+    pub fn is_known(&self, known: &[bool]) -> bool {
+        let mut slots = Vec::new();
+        self.slots(&mut slots);
+        !self.has_anything() && slots.into_iter().all(|slot| known[slot])
+    }
+
+    /// Its value; `None` where a slot has none, or an operation is not defined.
+    pub fn value(&self, bindings: &Bindings, terms: &mut Terms) -> Result<Option<Value>, Overflow> {
+        Ok(match self {
+            Self::Variable(slot) => bindings[*slot],
+            Self::Fixed(value) => Some(*value),
+            Self::Function(name, patterns) => {
+                let mut values = Vec::with_capacity(patterns.len());
+                for pattern in patterns {
+                    let Some(value) = pattern.value(bindings, terms)? else { return Ok(None) };
+                    values.push(value);
+                }
+                Some(terms.keep(Shape::Function(name.clone(), values)))
+            }
+            Self::Negative(pattern) => match pattern.value(bindings, terms)? {
+                Some(value) => compute("-", Value::Number(0), value)?,
+                None => None,
+            },
+            Self::Absolute(pattern) => match pattern.value(bindings, terms)? {
+                Some(Value::Number(number)) => Some(Value::Number(number.checked_abs().ok_or(Overflow)?)),
+                _ => None,
+            },
+            Self::Binary(operator, a, b) => match (a.value(bindings, terms)?, b.value(bindings, terms)?) {
+                (Some(a), Some(b)) => compute(operator, a, b)?,
+                _ => None,
+            },
+            Self::Anything | Self::Interval(..) => None,
+        })
+    }
+
+    /// Whether it can be this value; slots without values get them, and are noted in `given`.
+    pub fn matches(
+        &self,
+        value: Value,
+        bindings: &mut Bindings,
+        given: &mut Vec<usize>,
+        terms: &mut Terms,
+    ) -> Result<bool, Overflow> {
+        match self {
+            Self::Anything => Ok(true),
+            Self::Fixed(fixed) => Ok(*fixed == value),
+            Self::Variable(slot) => Ok(if let Some(known) = bindings[*slot] {
+                known == value
+            } else {
+                bindings[*slot] = Some(value);
+                given.push(*slot);
+                true
+            }),
+            Self::Function(name, patterns) => {
+                let parts = match terms.shape(value) {
+                    Some(Shape::Function(other, parts)) if other == name && parts.len() == patterns.len() => {
+                        parts.clone()
+                    }
+                    _ => return Ok(false),
+                };
+                for (pattern, part) in patterns.iter().zip(parts) {
+                    if !pattern.matches(part, bindings, given, terms)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Interval(from, to) => {
+                Ok(matches!(value, Value::Number(number) if (*from..=*to).contains(&number)))
+            }
+            _ => {
+                if let Some(known) = self.value(bindings, terms)? {
+                    return Ok(known == value);
+                }
+                self.solve(value, bindings, given, terms)
+            }
+        }
+    }
+
+    /// Finds the one unknown of a sum or difference.
+    fn solve(
+        &self,
+        value: Value,
+        bindings: &mut Bindings,
+        given: &mut Vec<usize>,
+        terms: &mut Terms,
+    ) -> Result<bool, Overflow> {
+        let (operator, unknown, known, value) = match self {
+            Self::Negative(pattern) => ("-", pattern, value, Value::Number(0)),
+            Self::Binary("+", a, b) => match (a.value(bindings, terms)?, b.value(bindings, terms)?) {
+                (Some(known), None) => ("-", b, known, value),
+                (None, Some(known)) => ("-", a, known, value),
+                _ => return Ok(false),
+            },
+            Self::Binary("-", a, b) => match (a.value(bindings, terms)?, b.value(bindings, terms)?) {
+                (Some(known), None) => ("-", b, value, known),
+                (None, Some(known)) => ("+", a, known, value),
+                _ => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        match compute(operator, value, known)? {
+            Some(value) => unknown.matches(value, bindings, given, terms),
+            None => Ok(false),
+        }
+    }
+}
+
+impl Goal {
+    /// All slots in it.
+    fn slots(&self, found: &mut Vec<usize>) {
+        match self {
+            Self::Atom(_, _, patterns) => patterns.iter().for_each(|pattern| pattern.slots(found)),
+            Self::Comparison(_, a, _, b) => {
+                a.slots(found);
+                b.slots(found);
+            }
+            Self::ForAll(goal, condition) => {
+                goal.slots(found);
+                for goal in condition {
+                    goal.slots(found);
+                }
+            }
+            Self::Set(set) => {
+                for (tuple, condition) in &set.elements {
+                    for pattern in tuple {
+                        pattern.slots(found);
+                    }
+                    for goal in condition {
+                        goal.slots(found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Slots among `globals` that must have values before it can be looked at.
+    pub fn needs(&self, globals: &[usize]) -> Vec<usize> {
+        let mut slots = Vec::new();
+        match self {
+            Self::Atom(Sign::Plain, _, patterns) => {
+                let mut given = Vec::new();
+                patterns
+                    .iter()
+                    .filter(|pattern| !pattern.is_hard())
+                    .for_each(|pattern| pattern.slots(&mut given));
+                patterns
+                    .iter()
+                    .filter(|pattern| pattern.is_hard())
+                    .for_each(|pattern| pattern.slots(&mut slots));
+                slots.retain(|slot| !given.contains(slot));
+            }
+            Self::Comparison(Sign::Plain, a, "=", b) => {
+                [a, b].into_iter().filter(|side| side.is_hard()).for_each(|side| side.slots(&mut slots));
+            }
+            other => other.slots(&mut slots),
+        }
+        if let Self::Set(set) = self {
+            // An equation gives its variable the value of the set.
+            let given = |(operator, pattern): &&(&str, Pattern)| {
+                *operator != "=" || !matches!(pattern, Pattern::Variable(_))
+            };
+            set.guards.iter().filter(given).for_each(|(_, pattern)| pattern.slots(&mut slots));
+        }
+        slots.retain(|slot| globals.contains(slot));
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+}

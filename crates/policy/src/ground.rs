@@ -1,0 +1,168 @@
+//! A policy written out over one world: what follows from facts, and ground rules about where actors are.
+//!
+//! Bottom-up, one group of predicates that rest on each other after the other, joins over indexed tuples. Work and
+//! memory are counted, so that what a policy takes is the same on every machine, and what has no end is stopped.
+//! clingo reads every final assignment by itself; the two must agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::choices::Choices;
+use crate::compile::{Compiled, Goal, compile};
+use crate::facts::Fact;
+use crate::join::{Join, order};
+use crate::program::Program;
+use crate::relation::{Relation, Truth};
+use crate::sink::{GroundBudget, Grounding, Sink, Stop, literal};
+use crate::syntax::Head;
+use crate::term::{Terms, Value};
+use crate::vocabulary::{Source, published};
+
+/// Writes a program out.
+pub(crate) fn ground(
+    program: &Program,
+    facts: &BTreeSet<(&'static str, Vec<Fact>)>,
+    names: (&[&str], &[&str]),
+    choices: &Choices,
+    budget: GroundBudget,
+) -> Result<Grounding, Stop> {
+    let mut terms = Terms::default();
+    let actors: Vec<Value> = names.0.iter().map(|id| terms.actor(id)).collect();
+    let units: Vec<Value> = names.1.iter().map(|id| terms.text(id)).collect();
+    let mut relations: BTreeMap<(String, usize), Relation> = BTreeMap::new();
+    for (name, fact) in facts {
+        let tuple: Vec<Value> = fact.iter().map(|term| term.value(&actors, &units, &mut terms)).collect();
+        relations.entry(((*name).to_owned(), tuple.len())).or_default().add(&tuple, Truth::Certain);
+    }
+    let compiled: Vec<Compiled> =
+        program.statements.iter().map(|statement| compile(statement, &mut terms)).collect();
+    let mut work = Work { program, compiled: &compiled, relations, sink: Sink::new(terms, budget) };
+    let (from_facts, from_placements): (Vec<_>, Vec<_>) = program
+        .groups()
+        .into_iter()
+        .partition(|group| group.iter().all(|statement| !program.is_placed(*statement)));
+    for group in from_facts {
+        work.group(&group)?;
+    }
+    if program.reads.contains("run_on") || program.reads.contains("unplaced") {
+        work.place(choices, &actors, &units)?;
+    }
+    for group in from_placements {
+        work.group(&group)?;
+    }
+    Ok(work.sink.finish(budget))
+}
+
+struct Work<'a> {
+    program: &'a Program,
+    compiled: &'a [Compiled],
+    relations: BTreeMap<(String, usize), Relation>,
+    sink: Sink,
+}
+
+impl Work<'_> {
+    /// Statements that rest on each other: once, or until nothing new follows.
+    fn group(&mut self, group: &[usize]) -> Result<(), Stop> {
+        let in_circle = self.program.is_circle(group);
+        loop {
+            let mut grew = false;
+            for &statement in group {
+                grew |= self.statement(statement)?;
+            }
+            if !(in_circle && grew) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes a statement out; whether anything new followed.
+    fn statement(&mut self, statement: usize) -> Result<bool, Stop> {
+        self.sink.begin(statement);
+        let compiled = &self.compiled[statement];
+        let mut known = vec![false; compiled.slots];
+        let goals: Vec<&Goal> = compiled.goals.iter().collect();
+        let steps = order(&mut self.relations, &goals, &compiled.needs, &mut known);
+        let mut join = Join { relations: &self.relations, sink: &mut self.sink };
+        let (mut bindings, mut body) = (vec![None; compiled.slots], Vec::new());
+        let mut pending: Vec<(Vec<Value>, Vec<i32>)> = Vec::new();
+        join.each(&steps, &mut bindings, &mut body, &mut |join, bindings, body| {
+            for tuple in join.tuples(&compiled.head, bindings)? {
+                join.sink.keep(tuple.len() + body.len() + 2)?;
+                pending.push((tuple, body.clone()));
+            }
+            Ok(())
+        })?;
+        Ok(self.conclude(statement, pending))
+    }
+
+    fn conclude(&mut self, statement: usize, pending: Vec<(Vec<Value>, Vec<i32>)>) -> bool {
+        match &self.program.statements[statement].head {
+            Head::Atom(atom) => {
+                let word = published(&atom.name).filter(|word| word.source == Source::Policy);
+                let relation = self.relations.entry((atom.name.clone(), atom.terms.len())).or_default();
+                let mut grew = false;
+                for (tuple, body) in pending {
+                    if let Some(word) = word {
+                        self.sink.out.said.insert((statement, word.name, tuple.clone()));
+                    }
+                    grew |= self.sink.derive(relation, &tuple, body);
+                }
+                grew
+            }
+            Head::Constraint => {
+                for (tuple, body) in pending {
+                    let (atom, is_new) = self.sink.case(statement, &tuple);
+                    self.sink.rule(atom, body);
+                    if is_new {
+                        self.sink.out.violated.push((statement, tuple, atom));
+                    }
+                }
+                false
+            }
+            Head::Weak(..) => {
+                for (tuple, body) in pending {
+                    let (atom, is_new) = self.sink.case(statement, &tuple);
+                    self.sink.rule(atom, body);
+                    if is_new {
+                        self.sink.out.penalties.push((statement, tuple[0], atom));
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    /// Atoms for every place where an actor can be, and for having none.
+    fn place(&mut self, choices: &Choices, actors: &[Value], units: &[Value]) -> Result<(), Stop> {
+        let forbidden: BTreeSet<(Value, Value)> = {
+            let said = self.sink.out.said.iter().filter(|(_, word, _)| *word == "forbid");
+            said.filter_map(|(_, _, terms)| Some((*terms.first()?, *terms.get(1)?))).collect()
+        };
+        let mut of_actor: Vec<Vec<(i32, i64)>> = vec![Vec::new(); actors.len()];
+        let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
+        let movable: BTreeSet<usize> = choices.movable.iter().copied().collect();
+        for &(actor, unit) in &choices.places {
+            if choices.forbids
+                && movable.contains(&actor)
+                && forbidden.contains(&(actors[actor], units[unit]))
+            {
+                continue;
+            }
+            self.sink.keep(3)?;
+            let atom = self.sink.atom();
+            run_on.add(&[actors[actor], units[unit]], Truth::Possible(atom));
+            self.sink.out.inputs.push((actor, unit, atom));
+            of_actor[actor].push((literal(atom), 1));
+        }
+        if !self.program.reads.contains("unplaced") {
+            return Ok(());
+        }
+        for &actor in &choices.movable {
+            let (placed, unplaced) = (self.sink.atom(), self.sink.atom());
+            self.sink.out.rules.push((placed, 1, std::mem::take(&mut of_actor[actor])));
+            self.sink.rule(unplaced, vec![-literal(placed)]);
+            let relation = self.relations.entry(("unplaced".to_owned(), 1)).or_default();
+            relation.add(&[actors[actor]], Truth::Possible(unplaced));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,491 @@
+//! Every way in which a body can hold: goals in an order in which each has the values that it needs.
+
+use std::collections::BTreeMap;
+
+use crate::compile::{Bindings, Goal, Pattern};
+use crate::relation::{Relation, Truth};
+use crate::sink::{Sink, Stop, literal};
+use crate::syntax::Sign;
+use crate::term::Value;
+
+/// Predicates by name and number of terms.
+pub(crate) type Relations = BTreeMap<(String, usize), Relation>;
+
+/// A goal in its place.
+pub(crate) struct Step<'a> {
+    goal: &'a Goal,
+    /// Positions of its terms that are known when it is looked at.
+    mask: u64,
+    /// The conditions inside it.
+    pub inner: Vec<Vec<Step<'a>>>,
+}
+
+/// Puts goals into an order in which each has the values that it needs, those with few answers first, and makes the
+/// indexes that they are looked up by.
+pub(crate) fn order<'a>(
+    relations: &mut Relations,
+    goals: &[&'a Goal],
+    needs: &[Vec<usize>],
+    known: &mut [bool],
+) -> Vec<Step<'a>> {
+    let mut left: Vec<usize> = (0..goals.len()).collect();
+    let mut steps = Vec::new();
+    while !left.is_empty() {
+        let mut best: Option<(usize, usize)> = None;
+        for (position, &goal) in left.iter().enumerate() {
+            if needs[goal].iter().all(|slot| known[*slot])
+                && let Some(answers) = answers(relations, goals[goal], known)
+                && best.is_none_or(|(_, least)| answers < least)
+            {
+                best = Some((position, answers));
+            }
+        }
+        // A safe rule always has a next goal, and an unsafe one does not come here.
+        let goal = goals[left.remove(best.map_or(0, |(position, _)| position))];
+        let mask = match goal {
+            Goal::Atom(Sign::Plain, _, patterns) => mask(patterns, known),
+            _ => 0,
+        };
+        gives(goal, known);
+        let inner =
+            conditions(goal).into_iter().map(|condition| order_inside(relations, condition, known)).collect();
+        steps.push(Step { goal, mask, inner });
+    }
+    steps
+}
+
+/// About how many answers a goal has, if it can be looked at.
+fn answers(relations: &mut Relations, goal: &Goal, known: &[bool]) -> Option<usize> {
+    match goal {
+        Goal::Atom(Sign::Plain, name, patterns) => {
+            let mask = mask(patterns, known);
+            let relation = relations.entry((name.clone(), patterns.len())).or_default();
+            relation.index(mask);
+            Some(1 + relation.per_key(mask))
+        }
+        Goal::Comparison(Sign::Plain, Pattern::Interval(from, to), "=", other)
+        | Goal::Comparison(Sign::Plain, other, "=", Pattern::Interval(from, to)) => {
+            let width = usize::try_from(to.saturating_sub(*from)).unwrap_or(0);
+            Some(if other.is_known(known) { 0 } else { 2 + width })
+        }
+        Goal::Comparison(Sign::Plain, a, "=", b) => (a.is_known(known) || b.is_known(known)).then_some(0),
+        Goal::Comparison(..) | Goal::Atom(..) => Some(0),
+        // Each costs a join of its own: when everything else is settled.
+        Goal::ForAll(..) | Goal::Set(_) => Some(usize::MAX - 1),
+    }
+}
+
+fn conditions(goal: &Goal) -> Vec<&Vec<Goal>> {
+    match goal {
+        Goal::ForAll(_, condition) => vec![condition],
+        Goal::Set(set) => set.elements.iter().map(|(_, condition)| condition).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn order_inside<'a>(relations: &mut Relations, condition: &'a [Goal], known: &[bool]) -> Vec<Step<'a>> {
+    let goals: Vec<&Goal> = condition.iter().collect();
+    let all: Vec<usize> = (0..known.len()).collect();
+    let needs: Vec<Vec<usize>> = goals.iter().map(|goal| goal.needs(&all)).collect();
+    order(relations, &goals, &needs, &mut known.to_vec())
+}
+
+/// Positions of terms that are known.
+fn mask(patterns: &[Pattern], known: &[bool]) -> u64 {
+    let bits = patterns.iter().enumerate().filter(|(_, pattern)| pattern.is_known(known));
+    bits.fold(0, |mask, (position, _)| mask | 1 << position)
+}
+
+/// Notes the slots that a goal gives values.
+fn gives(goal: &Goal, known: &mut [bool]) {
+    let mut slots = Vec::new();
+    match goal {
+        Goal::Atom(Sign::Plain, _, patterns) => patterns.iter().for_each(|pattern| pattern.slots(&mut slots)),
+        Goal::Comparison(Sign::Plain, a, "=", b) => {
+            a.slots(&mut slots);
+            b.slots(&mut slots);
+        }
+        Goal::Set(set) => set.guards.iter().for_each(|(_, pattern)| pattern.slots(&mut slots)),
+        _ => {}
+    }
+    for slot in slots {
+        known[slot] = true;
+    }
+}
+
+/// Whether something holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Always,
+    Never,
+    When(i32),
+}
+
+impl Holds {
+    /// The same, denied.
+    pub fn not(self) -> Self {
+        match self {
+            Self::Always => Self::Never,
+            Self::Never => Self::Always,
+            Self::When(literal) => Self::When(-literal),
+        }
+    }
+}
+
+/// What is done with each way in which a body holds: the bindings, and the literals that are not certain.
+pub(crate) type Found<'f, 'w> =
+    &'f mut dyn FnMut(&mut Join<'w>, &mut Bindings, &mut Vec<i32>) -> Result<(), Stop>;
+
+/// Walks through relations that stay as they are.
+pub(crate) struct Join<'w> {
+    pub relations: &'w Relations,
+    pub sink: &'w mut Sink,
+}
+
+impl<'w> Join<'w> {
+    /// Every way in which the steps hold together.
+    pub fn each(
+        &mut self,
+        steps: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        let Some((step, rest)) = steps.split_first() else { return found(self, bindings, body) };
+        self.sink.step()?;
+        match step.goal {
+            Goal::Atom(Sign::Plain, name, patterns) => {
+                self.atom(name, patterns, step.mask, rest, bindings, body, &mut *found)
+            }
+            Goal::Atom(sign, name, patterns) => {
+                let holds = self.literal(*sign, name, patterns, bindings)?;
+                self.go_on(holds, rest, bindings, body, &mut *found)
+            }
+            Goal::Comparison(sign, a, operator, b) => {
+                self.comparison((*sign, a, operator, b), rest, bindings, body, &mut *found)
+            }
+            Goal::ForAll(goal, _) => {
+                let depth = body.len();
+                let holds = self.for_all(goal, &step.inner[0], bindings, body)?;
+                if holds {
+                    self.each(rest, bindings, body, &mut *found)?;
+                }
+                body.truncate(depth);
+                Ok(())
+            }
+            Goal::Set(set) => self.set(set, &step.inner, rest, bindings, body, &mut *found),
+        }
+    }
+
+    /// Goes on with one more literal, if it can hold.
+    pub fn go_on(
+        &mut self,
+        holds: Holds,
+        rest: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        match holds {
+            Holds::Never => Ok(()),
+            Holds::Always => self.each(rest, bindings, body, &mut *found),
+            Holds::When(literal) => {
+                body.push(literal);
+                let done = self.each(rest, bindings, body, &mut *found);
+                body.pop();
+                done
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of a walk, handed on at each step")]
+    fn atom(
+        &mut self,
+        name: &str,
+        patterns: &[Pattern],
+        mask: u64,
+        rest: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        let relations = self.relations;
+        let Some(relation) = relations.get(&(name.to_owned(), patterns.len())) else { return Ok(()) };
+        let mut key = Vec::with_capacity(patterns.len());
+        for (position, pattern) in patterns.iter().enumerate() {
+            if mask & (1 << position) != 0 {
+                let overflow = self.sink.overflow();
+                match pattern.value(bindings, &mut self.sink.terms).map_err(overflow)? {
+                    Some(value) => key.push(value),
+                    // An operation that is not defined: the atom matches nothing.
+                    None => return Ok(()),
+                }
+            }
+        }
+        let mut given = Vec::new();
+        for &place in relation.with(mask, &key) {
+            self.sink.step()?;
+            if self.fits(relation.tuple(place), patterns, mask, bindings, &mut given)? {
+                let holds = match relation.truth(place) {
+                    Truth::Certain => Holds::Always,
+                    Truth::Possible(atom) => Holds::When(literal(atom)),
+                };
+                self.go_on(holds, rest, bindings, body, &mut *found)?;
+            }
+            given.drain(..).for_each(|slot| bindings[slot] = None);
+        }
+        Ok(())
+    }
+
+    /// Whether the terms outside of `mask` can be those of a tuple; those that tell values first.
+    fn fits(
+        &mut self,
+        tuple: &[Value],
+        patterns: &[Pattern],
+        mask: u64,
+        bindings: &mut Bindings,
+        given: &mut Vec<usize>,
+    ) -> Result<bool, Stop> {
+        let overflow = self.sink.overflow();
+        for hard in [false, true] {
+            let open = patterns.iter().zip(tuple).enumerate();
+            for (_, (pattern, value)) in open
+                .filter(|(position, (pattern, _))| mask & (1 << position) == 0 && pattern.is_hard() == hard)
+            {
+                if !pattern.matches(*value, bindings, given, &mut self.sink.terms).map_err(&overflow)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an atom under `not` holds; `_` in it stands for any term.
+    pub fn literal(
+        &mut self,
+        sign: Sign,
+        name: &str,
+        patterns: &[Pattern],
+        bindings: &mut Bindings,
+    ) -> Result<Holds, Stop> {
+        let relations = self.relations;
+        let Some(relation) = relations.get(&(name.to_owned(), patterns.len())) else {
+            return Ok(if sign == Sign::Not { Holds::Always } else { Holds::Never });
+        };
+        let holds = if patterns.iter().any(Pattern::has_anything) {
+            self.any_of(relation, patterns, bindings)?
+        } else {
+            let overflow = self.sink.overflow();
+            let mut tuple = Vec::with_capacity(patterns.len());
+            for pattern in patterns {
+                match pattern.value(bindings, &mut self.sink.terms).map_err(&overflow)? {
+                    Some(value) => tuple.push(value),
+                    // Not defined: clingo drops the whole instance, whatever the sign.
+                    None => return Ok(Holds::Never),
+                }
+            }
+            match relation.find(&tuple).map(|place| relation.truth(place)) {
+                None => Holds::Never,
+                Some(Truth::Certain) => Holds::Always,
+                Some(Truth::Possible(atom)) => Holds::When(literal(atom)),
+            }
+        };
+        Ok(if sign == Sign::Not { holds.not() } else { holds })
+    }
+
+    /// Whether any tuple matches: an atom of its own where that depends on several.
+    fn any_of(
+        &mut self,
+        relation: &Relation,
+        patterns: &[Pattern],
+        bindings: &mut Bindings,
+    ) -> Result<Holds, Stop> {
+        let (mut given, mut possible) = (Vec::new(), Vec::new());
+        for place in 0..u32::try_from(relation.len()).unwrap_or(u32::MAX) {
+            self.sink.step()?;
+            let fits = self.fits(relation.tuple(place), patterns, 0, bindings, &mut given)?;
+            given.drain(..).for_each(|slot| bindings[slot] = None);
+            match relation.truth(place) {
+                Truth::Certain if fits => return Ok(Holds::Always),
+                Truth::Possible(atom) if fits => possible.push(literal(atom)),
+                _ => {}
+            }
+        }
+        self.one_of(&possible)
+    }
+
+    /// Whether one of some literals holds.
+    pub fn one_of(&mut self, literals: &[i32]) -> Result<Holds, Stop> {
+        match literals {
+            [] => Ok(Holds::Never),
+            [one] => Ok(Holds::When(*one)),
+            many => {
+                self.sink.keep(many.len() + 2)?;
+                let atom = self.sink.atom();
+                self.sink.out.rules.push((atom, 1, many.iter().map(|literal| (*literal, 1)).collect()));
+                Ok(Holds::When(literal(atom)))
+            }
+        }
+    }
+
+    /// Whether all of some literals hold.
+    pub fn all_of(&mut self, literals: &[i32]) -> Result<Holds, Stop> {
+        match literals {
+            [] => Ok(Holds::Always),
+            [one] => Ok(Holds::When(*one)),
+            many => {
+                self.sink.keep(many.len() + 2)?;
+                let atom = self.sink.atom();
+                self.sink.rule(atom, many.to_vec());
+                Ok(Holds::When(literal(atom)))
+            }
+        }
+    }
+
+    fn comparison(
+        &mut self,
+        (sign, a, operator, b): (Sign, &Pattern, &str, &Pattern),
+        rest: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        if let (Sign::Plain, "=") = (sign, operator) {
+            for (one, other) in [(a, b), (b, a)] {
+                if let Pattern::Interval(from, to) = one {
+                    for number in *from..=*to {
+                        self.sink.step()?;
+                        self.equal(other, Value::Number(number), rest, bindings, body, &mut *found)?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        let overflow = self.sink.overflow();
+        let x = a.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+        let y = b.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+        match (x, y) {
+            (Some(x), Some(y)) => {
+                let holds = compares(self.sink.terms.compare(x, y), operator) != (sign == Sign::Not);
+                if holds { self.each(rest, bindings, body, &mut *found) } else { Ok(()) }
+            }
+            (Some(value), None) if operator == "=" && sign == Sign::Plain => {
+                self.equal(b, value, rest, bindings, body, &mut *found)
+            }
+            (None, Some(value)) if operator == "=" && sign == Sign::Plain => {
+                self.equal(a, value, rest, bindings, body, &mut *found)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on where a pattern has a value.
+    pub fn equal(
+        &mut self,
+        pattern: &Pattern,
+        value: Value,
+        rest: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        let (overflow, mut given) = (self.sink.overflow(), Vec::new());
+        if pattern.matches(value, bindings, &mut given, &mut self.sink.terms).map_err(overflow)? {
+            self.each(rest, bindings, body, &mut *found)?;
+        }
+        for slot in given {
+            bindings[slot] = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a goal holds for all of a condition: its literals are added to the body.
+    fn for_all(
+        &mut self,
+        goal: &Goal,
+        condition: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+    ) -> Result<bool, Stop> {
+        let mut cases: Vec<(Holds, Vec<i32>)> = Vec::new();
+        self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
+            let holds = join.simple(goal, bindings)?;
+            join.sink.keep(when.len() + 1)?;
+            cases.push((holds, when.clone()));
+            Ok(())
+        })?;
+        for (holds, mut when) in cases {
+            match (holds, when.is_empty()) {
+                (Holds::Always, _) => {}
+                (Holds::Never, true) => return Ok(false),
+                (Holds::When(literal), true) => body.push(literal),
+                (holds, false) => {
+                    // Wherever the condition holds and the goal does not, it is broken.
+                    if let Holds::When(literal) = holds {
+                        when.push(-literal);
+                    }
+                    match self.all_of(&when)? {
+                        Holds::When(broken) => body.push(-broken),
+                        Holds::Always => return Ok(false),
+                        Holds::Never => {}
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a literal holds whose variables have values.
+    fn simple(&mut self, goal: &Goal, bindings: &mut Bindings) -> Result<Holds, Stop> {
+        match goal {
+            Goal::Atom(sign, name, patterns) => self.literal(*sign, name, patterns, bindings),
+            Goal::Comparison(sign, a, operator, b) => {
+                let overflow = self.sink.overflow();
+                let x = a.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+                let y = b.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+                let (Some(x), Some(y)) = (x, y) else { return Ok(Holds::Never) };
+                let holds = compares(self.sink.terms.compare(x, y), operator) != (*sign == Sign::Not);
+                Ok(if holds { Holds::Always } else { Holds::Never })
+            }
+            Goal::ForAll(..) | Goal::Set(_) => unreachable!("the parser lets only literals have a condition"),
+        }
+    }
+
+    /// The tuples of a head: one, or as many as intervals in it stand for.
+    pub fn tuples(&mut self, patterns: &[Pattern], bindings: &Bindings) -> Result<Vec<Vec<Value>>, Stop> {
+        let overflow = self.sink.overflow();
+        let mut tuples = vec![Vec::with_capacity(patterns.len())];
+        for pattern in patterns {
+            if let Pattern::Interval(from, to) = pattern {
+                let wider = |tuple: Vec<Value>| {
+                    (*from..=*to).map(move |number| {
+                        let mut tuple = tuple.clone();
+                        tuple.push(Value::Number(number));
+                        tuple
+                    })
+                };
+                tuples = tuples.into_iter().flat_map(wider).collect();
+                self.sink.keep(tuples.len())?;
+                continue;
+            }
+            match pattern.value(bindings, &mut self.sink.terms).map_err(&overflow)? {
+                Some(value) => tuples.iter_mut().for_each(|tuple| tuple.push(value)),
+                // An operation that is not defined: there is no such instance.
+                None => return Ok(Vec::new()),
+            }
+        }
+        Ok(tuples)
+    }
+}
+
+/// What a comparison says of an order.
+pub(crate) fn compares(order: std::cmp::Ordering, operator: &str) -> bool {
+    match operator {
+        "=" => order.is_eq(),
+        "!=" => order.is_ne(),
+        "<" => order.is_lt(),
+        "<=" => order.is_le(),
+        ">" => order.is_gt(),
+        _ => order.is_ge(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Tokens to terms, by how tightly operators bind.
+
+use super::{Parsed, Parser, THEORY, directive};
+use crate::fault::{At, Fault};
+use crate::syntax::{Term, TermIs};
+use crate::token::Token;
+
+/// Terms may be nested so deeply, which bounds the parser's own recursion.
+const DEEPEST: usize = 50;
+/// The widest interval: what it stands for is written out by clingo, one term for each number.
+const WIDEST: i64 = 10_000;
+
+impl Parser {
+    /// A term; `..` binds weakest.
+    pub(super) fn term(&mut self) -> Parsed<Term> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.fault(format!("more than {DEEPEST} terms inside each other; split the rule")));
+        }
+        let at = self.at();
+        let left = self.sum()?;
+        let term = if self.eat("..") {
+            let right = self.sum()?;
+            interval(at, left, right)?
+        } else {
+            left
+        };
+        if let Token::Mark(mark @ ("?" | "^" | "&")) = self.peek() {
+            return Err(self.fault(format!("`{mark}` works on bits; policies have + - * / \\ and |…|")));
+        }
+        self.depth -= 1;
+        Ok(term)
+    }
+
+    fn sum(&mut self) -> Parsed<Term> {
+        let mut left = self.product()?;
+        while let Token::Mark(operator @ ("+" | "-")) = *self.peek() {
+            self.advance();
+            left = binary(operator, left, self.product()?);
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Parsed<Term> {
+        let mut left = self.factor()?;
+        while let Token::Mark(operator @ ("*" | "/" | "\\")) = *self.peek() {
+            self.advance();
+            let (at, right) = (self.at(), self.factor()?);
+            if operator != "*" && right.is == TermIs::Number(0) {
+                return Err(Fault::new(at, "a division by 0; the rule would never hold"));
+            }
+            left = binary(operator, left, right);
+        }
+        if self.is("**") {
+            return Err(self.fault("a power passes 32 bits soon; multiply instead"));
+        }
+        Ok(left)
+    }
+
+    fn factor(&mut self) -> Parsed<Term> {
+        let at = self.at();
+        let is = match self.advance() {
+            Token::Number(number) => TermIs::Number(number),
+            Token::Text(text) => TermIs::Text(text),
+            Token::Variable(name) => TermIs::Variable(name),
+            Token::Anonymous => TermIs::Anonymous,
+            Token::Name(name) => {
+                let terms = if self.eat("(") { self.arguments()? } else { Vec::new() };
+                TermIs::Function(name, terms)
+            }
+            Token::Mark("-") => {
+                self.depth += 1;
+                if self.depth > DEEPEST {
+                    return Err(Fault::new(
+                        at,
+                        format!("more than {DEEPEST} terms inside each other; split the rule"),
+                    ));
+                }
+                let term = self.factor()?;
+                self.depth -= 1;
+                TermIs::Negative(Box::new(term))
+            }
+            Token::Mark("|") => {
+                let term = self.term()?;
+                self.expect("|", "around an absolute value")?;
+                TermIs::Absolute(Box::new(term))
+            }
+            Token::Mark("(") => {
+                let first = self.term()?;
+                if self.eat(")") {
+                    return Ok(Term { at, ..first });
+                }
+                if self.is(";") {
+                    return Err(self.fault("a pool of terms; write one rule for each"));
+                }
+                self.expect(",", "in a tuple")?;
+                let mut terms = vec![first];
+                terms.extend(self.arguments()?);
+                TermIs::Function(String::new(), terms)
+            }
+            token => {
+                self.next -= usize::from(token != Token::End);
+                let problem = match token {
+                    Token::Mark("@") => "`@` calls a script, and policies run none; remove it".to_owned(),
+                    Token::Mark("~") => "`~` works on bits; policies have + - * / \\ and |…|".to_owned(),
+                    Token::Mark("&") => THEORY.to_owned(),
+                    Token::Directive(word) if word == "inf" || word == "sup" => {
+                        format!("`#{word}` is no term of a policy; compare with a number")
+                    }
+                    Token::Directive(word) => directive(&word),
+                    _ => format!("{} where a term is expected", self.shown()),
+                };
+                return Err(self.fault(problem));
+            }
+        };
+        Ok(Term { at, is })
+    }
+}
+
+fn binary(operator: &'static str, a: Term, b: Term) -> Term {
+    Term { at: a.at, is: TermIs::Binary(operator, Box::new(a), Box::new(b)) }
+}
+
+fn interval(at: At, left: Term, right: Term) -> Parsed<Term> {
+    let bound = |term: &Term| match &term.is {
+        TermIs::Number(number) => Some(i64::from(*number)),
+        TermIs::Negative(term) => match term.is {
+            TermIs::Number(number) => Some(-i64::from(number)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (Some(from), Some(to)) = (bound(&left), bound(&right)) else {
+        return Err(Fault::new(at, "an interval between terms; write numbers on both sides of `..`"));
+    };
+    if to - from >= WIDEST {
+        let problem = format!("an interval of {} numbers; at most {WIDEST} are written out", to - from + 1);
+        return Err(Fault::new(at, problem));
+    }
+    Ok(Term { at, is: TermIs::Binary("..", Box::new(left), Box::new(right)) })
+}

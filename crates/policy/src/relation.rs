@@ -1,0 +1,95 @@
+//! The tuples of one predicate, found by any of their terms.
+
+use std::collections::HashMap;
+
+use crate::term::Value;
+
+/// Whether a tuple holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// In every assignment.
+    Certain,
+    /// Where this atom does.
+    Possible(u32),
+}
+
+/// A predicate's tuples in the order in which they came, each once.
+#[derive(Default)]
+pub(crate) struct Relation {
+    tuples: Vec<Box<[Value]>>,
+    truths: Vec<Truth>,
+    /// Only looked up in, never walked, as are the indexes.
+    places: HashMap<Box<[Value]>, u32>,
+    /// By the positions of terms that are known: tuples that have the same ones.
+    indexes: HashMap<u64, HashMap<Box<[Value]>, Vec<u32>>>,
+}
+
+impl Relation {
+    /// How many tuples there are.
+    pub fn len(&self) -> usize {
+        self.tuples.len()
+    }
+
+    pub fn tuple(&self, place: u32) -> &[Value] {
+        &self.tuples[place as usize]
+    }
+
+    pub fn truth(&self, place: u32) -> Truth {
+        self.truths[place as usize]
+    }
+
+    /// Where a tuple is, if it is there.
+    pub fn find(&self, tuple: &[Value]) -> Option<u32> {
+        self.places.get(tuple).copied()
+    }
+
+    /// Adds a tuple that is not there yet.
+    pub fn add(&mut self, tuple: &[Value], truth: Truth) -> u32 {
+        let place = u32::try_from(self.tuples.len()).expect("the budget ends long before so many tuples");
+        let tuple: Box<[Value]> = tuple.into();
+        for (mask, index) in &mut self.indexes {
+            index.entry(key(*mask, &tuple)).or_default().push(place);
+        }
+        self.places.insert(tuple.clone(), place);
+        self.tuples.push(tuple);
+        self.truths.push(truth);
+        place
+    }
+
+    /// Says that a tuple holds whatever is placed where.
+    pub fn make_certain(&mut self, place: u32) {
+        self.truths[place as usize] = Truth::Certain;
+    }
+
+    /// Makes the index over the positions of `mask`, if it is not there.
+    pub fn index(&mut self, mask: u64) {
+        if self.indexes.contains_key(&mask) {
+            return;
+        }
+        let mut index: HashMap<Box<[Value]>, Vec<u32>> = HashMap::new();
+        for (place, tuple) in (0..).zip(&self.tuples) {
+            index.entry(key(mask, tuple)).or_default().push(place);
+        }
+        self.indexes.insert(mask, index);
+    }
+
+    /// How many tuples share the terms at the positions of an index, on average.
+    pub fn per_key(&self, mask: u64) -> usize {
+        let keys = self.indexes.get(&mask).map_or(1, HashMap::len).max(1);
+        self.tuples.len().div_ceil(keys)
+    }
+
+    /// Tuples with these terms at the positions of an index.
+    pub fn with(&self, mask: u64, key: &[Value]) -> &[u32] {
+        self.indexes.get(&mask).and_then(|index| index.get(key)).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn key(mask: u64, tuple: &[Value]) -> Box<[Value]> {
+    tuple
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| mask & (1 << position) != 0)
+        .map(|(_, value)| *value)
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! Safety: every variable gets its values from something that holds, or a rule would stand for endlessly many.
+
+use std::collections::BTreeSet;
+
+use crate::fault::Fault;
+use crate::syntax::{Head, Literal, Part, Sign, Statement, Term, TermIs, variables};
+
+/// Finds variables without a source, and `_` where a value is needed.
+pub(crate) fn check(statement: &Statement, faults: &mut Vec<Fault>) {
+    let head: Vec<&Term> = match &statement.head {
+        Head::Atom(atom) => atom.terms.iter().collect(),
+        Head::Constraint => Vec::new(),
+        Head::Weak(weight, terms) => [weight].into_iter().chain(terms).collect(),
+    };
+    let outer: Vec<&Term> = statement.body.iter().flat_map(Part::outer_terms).collect();
+    let globals: BTreeSet<&str> = variables(outer.iter().chain(&head).copied()).into_iter().collect();
+    let bound = bound_by(&statement.body, &globals);
+    let mut told = BTreeSet::new();
+    report(head.iter().chain(&outer).copied(), &bound, &mut told, faults);
+    for part in &statement.body {
+        match part {
+            Part::Literal(_) => {}
+            Part::Conditional(literal, condition) => {
+                let inner = bound_in(condition, &bound);
+                let terms = literal.terms().into_iter().chain(condition.iter().flat_map(Literal::terms));
+                report(terms, &inner, &mut told, faults);
+            }
+            Part::Aggregate(aggregate) => {
+                for (terms, condition) in &aggregate.elements {
+                    let inner = bound_in(condition, &bound);
+                    let terms = terms.iter().chain(condition.iter().flat_map(Literal::terms));
+                    report(terms, &inner, &mut told, faults);
+                }
+            }
+        }
+    }
+    needs_values(statement, &head, faults);
+}
+
+fn report<'a>(
+    terms: impl Iterator<Item = &'a Term>,
+    bound: &BTreeSet<&str>,
+    told: &mut BTreeSet<&'a str>,
+    faults: &mut Vec<Fault>,
+) {
+    for term in terms {
+        term.walk(&mut |part| {
+            if let TermIs::Variable(name) = &part.is
+                && !bound.contains(name.as_str())
+                && told.insert(name)
+            {
+                let problem =
+                    format!("{name} gets no value: add an atom without `not` that says what {name} can be");
+                faults.push(Fault::new(part.at, problem));
+            }
+        });
+    }
+}
+
+/// Variables that the body gives values, in as many rounds as it takes: one can come from another by an equation.
+fn bound_by<'a>(body: &'a [Part], globals: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+    let mut bound = BTreeSet::new();
+    loop {
+        let before = bound.len();
+        for part in body {
+            match part {
+                Part::Literal(literal) => bind(literal, &mut bound),
+                Part::Aggregate(aggregate) if aggregate.sign == Sign::Plain => {
+                    let inner: Vec<&Term> = aggregate
+                        .elements
+                        .iter()
+                        .flat_map(|(terms, condition)| {
+                            terms.iter().chain(condition.iter().flat_map(Literal::terms))
+                        })
+                        .collect();
+                    let known = variables(inner)
+                        .into_iter()
+                        .all(|name| !globals.contains(name) || bound.contains(name));
+                    let equal =
+                        aggregate.left.iter().filter(|(_, operator)| *operator == "=").map(|(term, _)| term);
+                    let equal = equal.chain(
+                        aggregate.right.iter().filter(|(operator, _)| *operator == "=").map(|(_, t)| t),
+                    );
+                    for term in equal.filter(|_| known) {
+                        solve(term, &mut bound);
+                    }
+                }
+                Part::Conditional(..) | Part::Aggregate(_) => {}
+            }
+        }
+        if bound.len() == before {
+            return bound;
+        }
+    }
+}
+
+/// Variables that the other parts of a body give values.
+pub(crate) fn bound_without(body: &[Part], position: usize) -> BTreeSet<&str> {
+    let mut bound = BTreeSet::new();
+    for part in [&body[..position], &body[position + 1..]] {
+        bound.extend(bound_by(part, &BTreeSet::new()));
+    }
+    bound
+}
+
+/// What a condition adds to what is known around it.
+fn bound_in<'a>(condition: &'a [Literal], outer: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+    let mut bound = outer.clone();
+    loop {
+        let before = bound.len();
+        for literal in condition {
+            bind(literal, &mut bound);
+        }
+        if bound.len() == before {
+            return bound;
+        }
+    }
+}
+
+fn bind<'a>(literal: &'a Literal, bound: &mut BTreeSet<&'a str>) {
+    match literal {
+        Literal::Atom(Sign::Plain, atom) => atom.terms.iter().for_each(|term| solve(term, bound)),
+        Literal::Comparison(Sign::Plain, a, "=", b) => {
+            for (from, to) in [(a, b), (b, a)] {
+                if variables([from]).into_iter().all(|name| bound.contains(name)) {
+                    solve(to, bound);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Binds the variables of a term whose value is known, as far as there is one way only.
+fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
+    let is_plain = |term: &Term| variables([term]).is_empty();
+    match &term.is {
+        TermIs::Variable(name) => {
+            bound.insert(name);
+        }
+        TermIs::Function(_, terms) => terms.iter().for_each(|term| solve(term, bound)),
+        TermIs::Negative(term) => solve(term, bound),
+        TermIs::Binary("+" | "-", a, b) if is_plain(a) || is_plain(b) => {
+            solve(a, bound);
+            solve(b, bound);
+        }
+        _ => {}
+    }
+}
+
+/// `_` stands for any term of an atom; elsewhere nothing says which.
+fn needs_values(statement: &Statement, head: &[&Term], faults: &mut Vec<Fault>) {
+    let mut places = head.to_vec();
+    for part in &statement.body {
+        let compared = part.literals().into_iter().filter(|literal| literal.atom().is_none());
+        places.extend(compared.flat_map(Literal::terms));
+        if let Part::Aggregate(aggregate) = part {
+            places.extend(aggregate.guards());
+            places.extend(aggregate.elements.iter().flat_map(|(terms, _)| terms));
+        }
+    }
+    for place in places {
+        place.walk(&mut |term| {
+            if term.is == TermIs::Anonymous {
+                faults.push(Fault::new(term.at, "`_` has no value here; use a variable"));
+            }
+        });
+    }
+}

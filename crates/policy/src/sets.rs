@@ -1,0 +1,248 @@
+//! Aggregates: what a set counts, adds up, or has as its least or largest, compared with a bound.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::compile::{Bindings, Pattern, Set};
+use crate::join::{Found, Holds, Join, Step, compares};
+use crate::sink::{Stop, literal};
+use crate::syntax::Sign;
+use crate::term::Value;
+
+/// A tuple of a set, and when it is in it.
+type Member = (Vec<Value>, Holds);
+
+impl<'w> Join<'w> {
+    /// Goes on where a set compares as it should.
+    pub(crate) fn set(
+        &mut self,
+        set: &Set,
+        inner: &[Vec<Step>],
+        rest: &[Step],
+        bindings: &mut Bindings,
+        body: &mut Vec<i32>,
+        found: Found<'_, 'w>,
+    ) -> Result<(), Stop> {
+        let members = self.members(set, inner, bindings)?;
+        let mut literals = Vec::new();
+        let mut equal: Option<&Pattern> = None;
+        for (operator, pattern) in &set.guards {
+            let overflow = self.sink.overflow();
+            let Some(bound) = pattern.value(bindings, &mut self.sink.terms).map_err(overflow)? else {
+                if *operator == "=" && matches!(pattern, Pattern::Variable(_)) {
+                    equal = Some(pattern);
+                    continue;
+                }
+                return Ok(());
+            };
+            match self.compared(set.function, &members, operator, bound)? {
+                Holds::Always => {}
+                Holds::When(literal) => literals.push(literal),
+                Holds::Never if set.sign == Sign::Not => return self.each(rest, bindings, body, found),
+                Holds::Never => return Ok(()),
+            }
+        }
+        let mut holds = self.all_of(&literals)?;
+        if set.sign == Sign::Not {
+            holds = holds.not();
+        }
+        let Some(pattern) = equal else { return self.go_on(holds, rest, bindings, body, &mut *found) };
+        let value = self.value(set.function, &members)?;
+        match value {
+            Some(value) if holds == Holds::Always => {
+                self.equal(pattern, value, rest, bindings, body, &mut *found)
+            }
+            Some(value) => {
+                let depth = body.len();
+                if let Holds::When(literal) = holds {
+                    body.push(literal);
+                    self.equal(pattern, value, rest, bindings, body, &mut *found)?;
+                }
+                body.truncate(depth);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The tuples that can be in the set, each once.
+    fn members(
+        &mut self,
+        set: &Set,
+        inner: &[Vec<Step>],
+        bindings: &mut Bindings,
+    ) -> Result<Vec<Member>, Stop> {
+        let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
+        let mut cases: Vec<(Vec<Value>, Vec<Vec<i32>>)> = Vec::new();
+        for ((tuple, _), condition) in set.elements.iter().zip(inner) {
+            self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
+                for tuple in join.tuples(tuple, bindings)? {
+                    join.sink.keep(tuple.len() + when.len() + 1)?;
+                    let place = *places.entry(tuple.clone()).or_insert(cases.len());
+                    if place == cases.len() {
+                        cases.push((tuple, Vec::new()));
+                    }
+                    cases[place].1.push(when.clone());
+                }
+                Ok(())
+            })?;
+        }
+        let mut members = Vec::with_capacity(cases.len());
+        for (tuple, ways) in cases {
+            let mut literals = Vec::new();
+            let mut always = false;
+            for way in ways {
+                match self.all_of(&way)? {
+                    Holds::Always => always = true,
+                    Holds::When(literal) => literals.push(literal),
+                    Holds::Never => {}
+                }
+            }
+            literals.sort_unstable();
+            literals.dedup();
+            let holds = if always { Holds::Always } else { self.one_of(&literals)? };
+            members.push((tuple, holds));
+        }
+        Ok(members)
+    }
+
+    /// Whether the value of a set stands to a bound as the operator says.
+    fn compared(
+        &mut self,
+        function: &str,
+        members: &[Member],
+        operator: &str,
+        bound: Value,
+    ) -> Result<Holds, Stop> {
+        let least = match function {
+            "min" | "max" => return self.extreme(function == "max", members, operator, bound),
+            _ => bound,
+        };
+        let Value::Number(number) = least else {
+            // Every number comes before every other term.
+            return Ok(if matches!(operator, "<" | "<=" | "!=") { Holds::Always } else { Holds::Never });
+        };
+        let number = i64::from(number);
+        Ok(match operator {
+            ">=" => self.at_least(function, members, number)?,
+            ">" => self.at_least(function, members, number + 1)?,
+            "<" => self.at_least(function, members, number)?.not(),
+            "<=" => self.at_least(function, members, number + 1)?.not(),
+            "=" => self.exactly(function, members, number)?,
+            _ => self.exactly(function, members, number)?.not(),
+        })
+    }
+
+    fn exactly(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, Stop> {
+        let enough = self.at_least(function, members, number)?;
+        let more = self.at_least(function, members, number + 1)?;
+        match (enough, more.not()) {
+            (Holds::Never, _) | (_, Holds::Never) => Ok(Holds::Never),
+            (Holds::Always, other) | (other, Holds::Always) => Ok(other),
+            (Holds::When(a), Holds::When(b)) => self.all_of(&[a, b]),
+        }
+    }
+
+    /// Whether a count or sum reaches a number: a weighted rule over what is not certain, all weights above 0.
+    fn at_least(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, Stop> {
+        let mut missing = number;
+        let mut weights: BTreeMap<i32, i64> = BTreeMap::new();
+        for (tuple, holds) in members {
+            let weight = weight(function, tuple);
+            match *holds {
+                Holds::Always => missing -= weight,
+                Holds::When(literal) if weight > 0 => *weights.entry(literal).or_default() += weight,
+                Holds::When(literal) if weight < 0 => {
+                    // What takes away when it holds adds when it does not.
+                    *weights.entry(-literal).or_default() -= weight;
+                    missing -= weight;
+                }
+                _ => {}
+            }
+        }
+        let most: i64 = weights.values().sum();
+        if missing <= 0 {
+            return Ok(Holds::Always);
+        }
+        if missing > most {
+            return Ok(Holds::Never);
+        }
+        self.sink.keep(weights.len() + 2)?;
+        let atom = self.sink.atom();
+        self.sink.out.rules.push((atom, missing, weights.into_iter().collect()));
+        Ok(Holds::When(literal(atom)))
+    }
+
+    /// The same for the least or the largest of a set; nothing is below everything, and above it.
+    fn extreme(
+        &mut self,
+        largest: bool,
+        members: &[Member],
+        operator: &str,
+        bound: Value,
+    ) -> Result<Holds, Stop> {
+        // "largest >= b" and "least <= b" hold where one member says so; the rest follows from these.
+        let (operator, is_denied) = match (largest, operator) {
+            (true, "<") => (">=", true),
+            (true, "<=") => (">", true),
+            (false, ">") => ("<=", true),
+            (false, ">=") => ("<", true),
+            (_, "=" | "!=") => {
+                let (at_bound, past_bound) = if largest { (">=", ">") } else { ("<=", "<") };
+                let reached = self.extreme(largest, members, at_bound, bound)?;
+                let passed = self.extreme(largest, members, past_bound, bound)?;
+                let equal = match (reached, passed.not()) {
+                    (Holds::Never, _) | (_, Holds::Never) => Holds::Never,
+                    (Holds::Always, other) | (other, Holds::Always) => other,
+                    (Holds::When(a), Holds::When(b)) => self.all_of(&[a, b])?,
+                };
+                return Ok(if operator == "=" { equal } else { equal.not() });
+            }
+            (_, other) => (other, false),
+        };
+        let mut literals = Vec::new();
+        let mut always = false;
+        for (tuple, holds) in members {
+            let Some(first) = tuple.first() else { continue };
+            if compares(self.sink.terms.compare(*first, bound), operator) {
+                match holds {
+                    Holds::Always => always = true,
+                    Holds::When(literal) => literals.push(*literal),
+                    Holds::Never => {}
+                }
+            }
+        }
+        let holds = if always { Holds::Always } else { self.one_of(&literals)? };
+        Ok(if is_denied { holds.not() } else { holds })
+    }
+
+    /// The value of a set that does not depend on placements; none for the extreme of nothing.
+    fn value(&mut self, function: &str, members: &[Member]) -> Result<Option<Value>, Stop> {
+        if members.iter().any(|(_, holds)| *holds != Holds::Always) {
+            let problem = format!(
+                "`= #{function}` over where actors are would stand for every number that can come out; compare it with a bound"
+            );
+            return Err(Stop::Fault(self.sink.at(), problem));
+        }
+        let firsts = members.iter().filter_map(|(tuple, _)| tuple.first().copied());
+        let terms = &self.sink.terms;
+        match function {
+            "min" => Ok(firsts.min_by(|a, b| terms.compare(*a, *b))),
+            "max" => Ok(firsts.max_by(|a, b| terms.compare(*a, *b))),
+            _ => {
+                let sum: i64 = members.iter().map(|(tuple, _)| weight(function, tuple)).sum();
+                let number = i32::try_from(sum).map_err(|_| self.sink.overflow()(crate::term::Overflow))?;
+                Ok(Some(Value::Number(number)))
+            }
+        }
+    }
+}
+
+/// What a tuple adds; a sum passes over what is no number.
+fn weight(function: &str, tuple: &[Value]) -> i64 {
+    match (function, tuple.first()) {
+        ("count", _) => 1,
+        ("sum+", Some(Value::Number(number))) => i64::from(*number).max(0),
+        (_, Some(Value::Number(number))) => i64::from(*number),
+        _ => 0,
+    }
+}

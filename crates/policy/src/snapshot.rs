@@ -1,0 +1,171 @@
+//! The policy that a snapshot carries: what it derives from the snapshot, and what is asked about an assignment.
+
+use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
+
+use crate::choices::{Choices, choices, open_choices};
+use crate::derive::{derived, says};
+use crate::facts::Facts;
+use crate::ground::ground;
+use crate::program::Program;
+use crate::sink::{GroundBudget, Stop};
+use crate::symbols::{actor, string};
+use crate::verdict::{Argument, Instance, Verdict};
+
+/// What a policy takes once it is written out for a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Conclusions from facts alone: `forbid`, `pin`, and their like.
+    pub conclusions: usize,
+    /// Ground rules that are left, about where actors are.
+    pub rules: usize,
+    /// Ground instances of constraints.
+    pub constraints: usize,
+    /// Ground instances of weak constraints.
+    pub penalties: usize,
+    /// Tuples that were looked at.
+    pub steps: u64,
+    /// Tuples and literals that were kept.
+    pub kept: u64,
+}
+
+/// What clingo is asked about an assignment: the program, the facts, and the symbols that are answered by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The policy's statements, one on each line, and what goes with them.
+    pub program: String,
+    /// The snapshot, and where every actor is.
+    pub facts: String,
+    /// The symbol of every actor.
+    pub actors: Vec<String>,
+    /// The symbol of every unit.
+    pub units: Vec<String>,
+}
+
+/// The policy of one snapshot.
+#[derive(Clone, Debug)]
+pub struct Policy<'a> {
+    snapshot: &'a Snapshot,
+    name: &'a str,
+    program: Program,
+}
+
+impl<'a> Policy<'a> {
+    /// Reads the program that the snapshot carries; none where it has no policy, or one of parameters alone.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the text, by line and column.
+    pub fn of(snapshot: &'a Snapshot) -> Result<Option<Self>, JudgeError> {
+        let Some(policy) = &snapshot.file().policy else { return Ok(None) };
+        let Some(text) = &policy.program else { return Ok(None) };
+        match Program::parse(text) {
+            Ok(program) => Ok(Some(Self { snapshot, name: &policy.name, program })),
+            Err(faults) => {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Err(JudgeError::Policy(format!("policy {}: {}", policy.name, faults.join("; "))))
+            }
+        }
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Whether any rule says where actors may be together, or what that costs.
+    pub fn depends_on_placement(&self) -> bool {
+        self.program.depends_on_placement()
+    }
+
+    /// What the policy says of the snapshot, and how large it is once written out.
+    ///
+    /// # Errors
+    /// When the policy is wrong, or takes more than `budget`.
+    pub fn derive(&self, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
+        self.write_out(&choices(self.snapshot), budget)
+    }
+
+    /// The rules about where actors are if limits fell: actors could be on any unit of their kinds, and those of
+    /// `anywhere` on any unit.
+    ///
+    /// # Errors
+    /// When the policy is wrong, or takes more than `budget`.
+    pub fn rules_everywhere(
+        &self,
+        anywhere: &[usize],
+        budget: GroundBudget,
+    ) -> Result<Option<Rules>, JudgeError> {
+        Ok(self.write_out(&open_choices(self.snapshot, anywhere), budget)?.0.rules)
+    }
+
+    /// What clingo is asked about an assignment.
+    ///
+    /// # Errors
+    /// A number, or a sum that the policy could form, that 32 bits do not hold.
+    pub fn question(&self, assignment: &Assignment) -> Result<Question, JudgeError> {
+        let snapshot = self.snapshot;
+        Ok(Question {
+            program: self.program.text(),
+            facts: self.facts()?.text(assignment),
+            actors: (0..snapshot.actors()).map(|at| actor(snapshot.actor_id(at))).collect(),
+            units: (0..snapshot.units()).map(|at| string(snapshot.unit_id(at))).collect(),
+        })
+    }
+
+    /// Broken constraints in words, with the policy's name; those that are excused are left out.
+    pub fn violations(&self, verdict: &Verdict) -> Vec<String> {
+        let excused = self.snapshot.rules().map(Rules::excused).unwrap_or_default();
+        let says = |broken: &Instance| {
+            format!("policy {} {}", self.name, says(&self.program, self.snapshot, broken))
+        };
+        verdict.violated.iter().map(says).filter(|says| !excused.contains(&says.as_str())).collect()
+    }
+
+    /// The sum of a verdict's penalties.
+    pub fn penalty(verdict: &Verdict) -> i64 {
+        let weight = |(_, weight): &(usize, Argument)| match weight {
+            Argument::Number(weight) => i64::from(*weight),
+            _ => 0,
+        };
+        verdict.penalties.iter().map(weight).sum()
+    }
+
+    fn facts(&self) -> Result<Facts<'_>, JudgeError> {
+        Facts::new(self.snapshot, &self.program).map_err(|problem| self.wrong(&format!(": {problem}")))
+    }
+
+    fn wrong(&self, problem: &str) -> JudgeError {
+        JudgeError::Policy(format!("policy {}{problem}", self.name))
+    }
+
+    fn write_out(&self, choices: &Choices, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
+        let (snapshot, program) = (self.snapshot, &self.program);
+        let facts = self.facts()?;
+        let actors: Vec<&str> = (0..snapshot.actors()).map(|at| snapshot.actor_id(at)).collect();
+        let units: Vec<&str> = (0..snapshot.units()).map(|at| snapshot.unit_id(at)).collect();
+        let grounding = ground(program, &facts.all, (&actors, &units), choices, budget).map_err(|stop| {
+            let (statement, problem) = match stop {
+                Stop::Fault(statement, problem) => (statement, problem),
+                Stop::Budget(statement, what) => (
+                    statement,
+                    format!(
+                        "written out for {} actors and {} units it {what}; let it speak of fewer things at once, or give \
+                         the policy a larger budget",
+                        snapshot.actors(),
+                        snapshot.units()
+                    ),
+                ),
+            };
+            self.wrong(&format!(" line {}: {problem}", program.line(statement)))
+        })?;
+        let size = Size {
+            conclusions: grounding.said.len(),
+            rules: grounding.rules.len(),
+            constraints: grounding.violated.len(),
+            penalties: grounding.penalties.len(),
+            steps: grounding.steps,
+            kept: grounding.kept,
+        };
+        let derived = derived(program, self.name, snapshot, grounding).map_err(JudgeError::Policy)?;
+        Ok((derived, size))
+    }
+}

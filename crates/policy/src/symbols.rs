@@ -1,0 +1,28 @@
+//! Names as escaped symbols: whatever an id holds, in a program it is one string.
+
+/// A string symbol. clingo knows three escapes and takes every other character as it is.
+pub fn string(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 2);
+    text.push('"');
+    for character in name.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '"' => text.push_str("\\\""),
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// An actor: `a("namespace","application","actor")` where the id has that shape, else one string.
+pub fn actor(id: &str) -> String {
+    let parts: Vec<&str> = id.split('/').collect();
+    match parts.as_slice() {
+        [namespace, application, name] => {
+            format!("a({},{},{})", string(namespace), string(application), string(name))
+        }
+        _ => string(id),
+    }
+}

@@ -1,0 +1,164 @@
+//! Terms as small numbers: each is kept once, so that equal terms are equal numbers.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// A term: a number by itself, everything else by its place in [`Terms`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Number(i32),
+    Kept(u32),
+}
+
+/// A term that is no number. The order of the variants is clingo's order of terms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    Constant(String),
+    Text(String),
+    /// A tuple has no name.
+    Function(String, Vec<Value>),
+}
+
+/// Every term that was met.
+#[derive(Default)]
+pub(crate) struct Terms {
+    shapes: Vec<Shape>,
+    /// Only looked up in, never walked.
+    places: HashMap<Shape, u32>,
+}
+
+impl Terms {
+    /// The value of a shape.
+    pub fn keep(&mut self, shape: Shape) -> Value {
+        if let Some(place) = self.places.get(&shape) {
+            return Value::Kept(*place);
+        }
+        let place = u32::try_from(self.shapes.len()).expect("the budget ends long before so many terms");
+        self.shapes.push(shape.clone());
+        self.places.insert(shape, place);
+        Value::Kept(place)
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: &str) -> Value {
+        self.keep(Shape::Text(text.to_owned()))
+    }
+
+    /// An actor's name as policies write it.
+    pub fn actor(&mut self, id: &str) -> Value {
+        let parts: Vec<&str> = id.split('/').collect();
+        if parts.len() != 3 {
+            return self.text(id);
+        }
+        let parts = parts.into_iter().map(|part| self.text(part)).collect();
+        self.keep(Shape::Function("a".to_owned(), parts))
+    }
+
+    /// The value of a string, if it was met.
+    pub fn find_text(&self, text: &str) -> Option<Value> {
+        self.places.get(&Shape::Text(text.to_owned())).map(|place| Value::Kept(*place))
+    }
+
+    /// The value of an actor's name, if it was met.
+    pub fn find_actor(&self, id: &str) -> Option<Value> {
+        let parts: Vec<&str> = id.split('/').collect();
+        if parts.len() != 3 {
+            return self.find_text(id);
+        }
+        let parts: Option<Vec<Value>> = parts.into_iter().map(|part| self.find_text(part)).collect();
+        self.places.get(&Shape::Function("a".to_owned(), parts?)).map(|place| Value::Kept(*place))
+    }
+
+    /// What is kept of a value; a number is not.
+    pub fn shape(&self, value: Value) -> Option<&Shape> {
+        match value {
+            Value::Number(_) => None,
+            Value::Kept(place) => self.shapes.get(place as usize),
+        }
+    }
+
+    /// clingo's order: numbers, constants, strings, functions by number of terms, name, and terms.
+    pub fn compare(&self, a: Value, b: Value) -> Ordering {
+        let rank = |shape: Option<&Shape>| match shape {
+            None => 0,
+            Some(Shape::Constant(_)) => 1,
+            Some(Shape::Text(_)) => 2,
+            Some(Shape::Function(..)) => 3,
+        };
+        let (first, second) = (self.shape(a), self.shape(b));
+        rank(first).cmp(&rank(second)).then_with(|| match (first, second) {
+            (Some(Shape::Constant(one)), Some(Shape::Constant(other)))
+            | (Some(Shape::Text(one)), Some(Shape::Text(other))) => one.cmp(other),
+            (Some(Shape::Function(name, terms)), Some(Shape::Function(other, others))) => {
+                let pairs = terms.iter().zip(others);
+                let by_terms =
+                    || pairs.map(|(one, other)| self.compare(*one, *other)).find(|order| order.is_ne());
+                let by_name = terms.len().cmp(&others.len()).then_with(|| name.cmp(other));
+                by_name.then_with(|| by_terms().unwrap_or(Ordering::Equal))
+            }
+            _ => a.cmp(&b),
+        })
+    }
+
+    /// As clingo writes it.
+    pub fn show(&self, value: Value) -> String {
+        let list = |terms: &[Value]| terms.iter().map(|term| self.show(*term)).collect::<Vec<_>>().join(",");
+        match (value, self.shape(value)) {
+            (Value::Number(number), _) => number.to_string(),
+            (_, Some(Shape::Constant(name))) => name.clone(),
+            (_, Some(Shape::Text(text))) => crate::symbols::string(text),
+            (_, Some(Shape::Function(name, terms))) => format!("{name}({})", list(terms)),
+            (_, None) => String::new(),
+        }
+    }
+}
+
+/// A number that 32 bits do not hold: clingo would wrap, here it is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow;
+
+/// Computes as clingo does; `None` where the operation is not defined, which drops the instance.
+pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value>, Overflow> {
+    let (Value::Number(a), Value::Number(b)) = (a, b) else { return Ok(None) };
+    let (a, b) = (i64::from(a), i64::from(b));
+    let result = match operator {
+        "+" => a + b,
+        "-" => a - b,
+        "*" => a * b,
+        "/" if b != 0 => a / b,
+        "\\" if b != 0 => a % b,
+        _ => return Ok(None),
+    };
+    i32::try_from(result).map(|number| Some(Value::Number(number))).map_err(|_| Overflow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `asp` holds both against clingo's, through whole programs.
+    #[test]
+    fn division_goes_towards_zero_and_nothing_wraps() {
+        let computed = |a, operator, b| compute(operator, Value::Number(a), Value::Number(b));
+        let number = |number| Ok(Some(Value::Number(number)));
+        assert_eq!(computed(-7, "/", 2), number(-3));
+        assert_eq!(computed(-7, "\\", 2), number(-1));
+        assert_eq!(computed(7, "\\", -2), number(1));
+        assert_eq!(computed(7, "/", 0), Ok(None));
+        assert_eq!(computed(7, "\\", 0), Ok(None));
+        assert_eq!(computed(1 << 20, "*", 1 << 20), Err(Overflow));
+        let mut terms = Terms::default();
+        let text = terms.text("b");
+        assert_eq!(compute("+", text, Value::Number(1)), Ok(None));
+    }
+
+    #[test]
+    fn terms_are_shown_as_clingo_writes_them() {
+        let mut terms = Terms::default();
+        let actor = terms.actor("shop/app/a\"1");
+        assert_eq!(terms.show(actor), r#"a("shop","app","a\"1")"#);
+        let pair = vec![Value::Number(-1), terms.keep(Shape::Constant("c".to_owned()))];
+        let pair = terms.keep(Shape::Function(String::new(), pair));
+        assert_eq!(terms.show(pair), "(-1,c)");
+    }
+}

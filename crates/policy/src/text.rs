@@ -1,0 +1,98 @@
+//! What clingo reads of a policy: every statement on one line of its own, printed from the tree, every predicate under a
+//! name that no built-in rule has.
+
+use std::fmt::Write as _;
+
+use crate::program::Program;
+use crate::syntax::{Atom, Body, Head, Literal, Part, Statement, Term};
+use crate::vocabulary::{Source, published};
+
+/// What stands before every predicate of a policy.
+pub(crate) const PREFIX: &str = "p_";
+
+/// Which atoms are told.
+const SHOWN: &str = "#show violated/2.\n#show penalty/3.\n";
+
+/// Who has no place; others always have one.
+const UNPLACED: &str = "\
+placed(A) :- p_run_on(A,_).
+p_unplaced(A) :- movable(A), not placed(A).
+";
+
+impl Program {
+    /// Every statement, one on each line, and what is shown.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for (position, statement) in self.statements.iter().enumerate() {
+            line(position, statement, &mut text);
+        }
+        for word in ["forbid", "pin", "prefer", "apart", "together", "reserve"] {
+            if self.reads.contains(word) {
+                let terms = match published(word).map_or(0, |word| word.sorts.len()) {
+                    2 => "A,B",
+                    _ => "A,B,C",
+                };
+                writeln!(text, "{PREFIX}{word}({terms}) :- said(_,{word}({terms})).").expect(WRITES);
+            }
+        }
+        if self.reads.contains("unplaced") {
+            text.push_str(UNPLACED);
+        }
+        text + SHOWN
+    }
+}
+
+const WRITES: &str = "a string takes any text";
+
+/// One statement, its predicates renamed.
+fn line(position: usize, statement: &Statement, text: &mut String) {
+    let body: Vec<Part> = statement.body.iter().map(renamed_part).collect();
+    let head = match &statement.head {
+        Head::Atom(atom) => match published(&atom.name) {
+            Some(word) if word.source == Source::Policy => format!("said({position},{atom})"),
+            _ => renamed(atom).to_string(),
+        },
+        Head::Constraint => {
+            let globals = statement.globals();
+            let bindings =
+                if globals.is_empty() { String::new() } else { format!("({})", globals.join(",")) };
+            format!("violated({position},v{bindings})")
+        }
+        Head::Weak(weight, terms) => {
+            let terms: Vec<String> = terms.iter().map(Term::to_string).collect();
+            let tuple = if terms.is_empty() { String::new() } else { format!("({})", terms.join(",")) };
+            format!("penalty({position},{weight},t{tuple})")
+        }
+    };
+    if body.is_empty() {
+        writeln!(text, "{head}.").expect(WRITES);
+    } else {
+        writeln!(text, "{head} :- {}.", Body(&body)).expect(WRITES);
+    }
+}
+
+fn renamed(atom: &Atom) -> Atom {
+    Atom { name: format!("{PREFIX}{}", atom.name), ..atom.clone() }
+}
+
+fn renamed_literal(literal: &Literal) -> Literal {
+    match literal {
+        Literal::Atom(sign, atom) => Literal::Atom(*sign, renamed(atom)),
+        comparison @ Literal::Comparison(..) => comparison.clone(),
+    }
+}
+
+fn renamed_part(part: &Part) -> Part {
+    let all = |literals: &[Literal]| literals.iter().map(renamed_literal).collect::<Vec<_>>();
+    match part {
+        Part::Literal(literal) => Part::Literal(renamed_literal(literal)),
+        Part::Conditional(literal, condition) => Part::Conditional(renamed_literal(literal), all(condition)),
+        Part::Aggregate(aggregate) => {
+            let mut aggregate = aggregate.clone();
+            for (_, condition) in &mut aggregate.elements {
+                *condition = all(condition);
+            }
+            Part::Aggregate(aggregate)
+        }
+    }
+}

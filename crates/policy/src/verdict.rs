@@ -1,0 +1,35 @@
+//! What holds of a finished assignment: ground instances of a policy's statements.
+
+use serde::{Deserialize, Serialize};
+
+/// An argument of a ground instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Argument {
+    /// An actor, by position.
+    #[serde(rename = "a")]
+    Actor(usize),
+    /// A unit, by position.
+    #[serde(rename = "u")]
+    Unit(usize),
+    /// Any other string.
+    #[serde(rename = "t")]
+    Text(String),
+    /// A number.
+    #[serde(rename = "n")]
+    Number(i32),
+    /// Any other term, as clingo writes it.
+    #[serde(rename = "o")]
+    Other(String),
+}
+
+/// A ground instance of a statement: the statement's position, and the values of its variables.
+pub type Instance = (usize, Vec<Argument>);
+
+/// What the policy says of an assignment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Instances of constraints that are broken.
+    pub violated: Vec<Instance>,
+    /// Statements whose penalty is to be paid, and how much.
+    pub penalties: Vec<(usize, Argument)>,
+}

@@ -1,0 +1,80 @@
+//! What a policy may not say: each text with the exact words in which it is refused.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its own cases should fail at once")]
+
+use std::fmt::Write as _;
+
+use policy::Program;
+
+/// A text and what is said of it; several faults, one on each line.
+const REFUSED: &str = include_str!("refused.txt");
+
+/// Texts and refusals, as the file has them: a text, `=>` at the start of a line before each fault, a line of dashes.
+fn cases() -> Vec<(String, Vec<String>)> {
+    let case = |part: &str| {
+        let (said, text): (Vec<&str>, Vec<&str>) =
+            part.trim_matches('\n').lines().partition(|line| line.starts_with("=> "));
+        (text.join("\n"), said.iter().map(|line| line[3..].to_owned()).collect())
+    };
+    REFUSED.split("\n----\n").map(case).collect()
+}
+
+#[test]
+fn what_a_policy_may_not_say_is_refused_in_these_words() {
+    let cases = cases();
+    assert!(cases.len() >= 60, "{} texts", cases.len());
+    let mut wrong = String::new();
+    for (text, expected) in cases {
+        let said: Vec<String> = match Program::parse(&text) {
+            Ok(_) => vec!["accepted".to_owned()],
+            Err(faults) => faults.iter().map(ToString::to_string).collect(),
+        };
+        if said != expected {
+            write!(wrong, "{text}\n=> {}\n----\n", said.join("\n=> ")).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn a_text_that_is_too_long_or_too_deep_is_refused() {
+    let long = "% x\n".repeat(20_000);
+    let told = |text: &str| Program::parse(text).unwrap_err()[0].to_string();
+    assert_eq!(told(&long), "line 1 column 1: the text has 80000 bytes; a policy has at most 65536");
+    let deep = format!("p({}1{}).", "f(".repeat(100), ")".repeat(100));
+    assert_eq!(told(&deep), "line 1 column 103: more than 50 terms inside each other; split the rule");
+    assert_eq!(
+        told(&format!("p({}1).", "-".repeat(100))),
+        "line 1 column 52: more than 50 terms inside each other; split the rule"
+    );
+    assert_eq!(told("p(\"\0\")."), "line 1 column 4: a string cannot hold the character 0; remove it");
+    let wide = format!("p({}).", vec!["1"; 40].join(","));
+    assert_eq!(told(&wide), "line 1 column 1: `p` has 40 terms; a predicate has at most 32");
+}
+
+#[test]
+fn what_a_policy_may_say_is_accepted() {
+    for text in [
+        "",
+        "% nothing but a comment",
+        "limit(3). limit(1..5).",
+        "far(A,B) :- run_on(A,U), run_on(B,V), cu_zone(U,Y), cu_zone(V,Z), Y != Z.",
+        ":- run_on(A,U), not runnable_on(A,U).",
+        ":- group(_,G), #count { A : run_on(A,_), group(A,G) } < 2.",
+        ":~ run_on(A,U), cu_kind(U,\"gpu\"), work(A,\"gpu\",W). [W/2+1, A]",
+        ":- cu(U), not #sum { W,A : run_on(A,U), workload(A,U,W); 5 : cu_kind(U,\"gpu\") } <= 100.",
+        ":- unplaced(A), actor_label(A,\"tier\",\"live\").",
+        ":- run_on(A,_), run_on(B,V) : msg_exch_rate(A,B,_), cu(V); actor_label(A,\"x\",\"y\").",
+        "reach(A,B) :- msg_exch_rate(A,B,_). reach(A,C) :- reach(A,B), msg_exch_rate(B,C,_).",
+        "forbid(a(\"shop\",\"app\",\"web-0\"),U) :- cu_kind(U,\"fpga\").",
+        "apart(A,B,zone) :- group(A,G), group(B,G), A < B.",
+        "n(X) :- X = 1..3. m(Y) :- n(X), Y = |X-5|*2\\3.",
+        "pair((A,B)) :- msg_exch_rate(A,B,R), R >= 10. one((A,)) :- actor(A). :- pair((A,B)), run_on(A,U), run_on(B,U).",
+        ":- 3 < #count { A : run_on(A,_) } <= 5.",
+        "shop(A) :- actor(A), A = a(\"shop\",App,Name), Name != App.",
+    ] {
+        if let Err(faults) = Program::parse(text) {
+            panic!("{text}\n{faults:?}");
+        }
+    }
+}

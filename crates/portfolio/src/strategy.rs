@@ -1,0 +1,153 @@
+//! The strategy `asp`: an answer at once, then better ones, and a proof where one is within reach.
+
+use std::path::PathBuf;
+
+use asp::{INDIVISIBLE, Limits, Session};
+use placement::file::Constraint;
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use search::Greedy;
+
+use crate::rounds;
+use crate::run::Search;
+use crate::whole::{self, Verdict};
+
+/// Conflicts of the search of the whole, where nothing else is said: a minute or so, on worlds that are small.
+const CONFLICTS: u64 = 2_000_000;
+
+/// Pieces of effort where nothing else is said: a few minutes.
+const PIECES: u64 = 1 << 20;
+
+/// The same where the whole has been searched and there is no proof all the same: seconds.
+const PIECES_AFTER_ALL: u64 = 1 << 11;
+
+/// Pairs of an actor and a candidate above which greedy takes a second and more.
+const MOST_CHOICES: usize = 500_000;
+
+/// Pieces of the native search that come before the search of the whole.
+const PIECES_BEFORE_ALL: u64 = 40;
+
+/// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search and part by
+/// part, and proven where the world is small.
+///
+/// clingo runs in a process of its own: this executable started again, which must call
+/// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
+/// answer: the best that was found before.
+///
+/// A piece of effort is one actor that greedy looked at, one piece of the native search, one better answer to the whole,
+/// the proof that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts,
+/// and every one of branch and bound after so much work, the same on every machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asp {
+    executable: PathBuf,
+    limits: Limits,
+    conflicts: u64,
+    pieces: u64,
+}
+
+impl Asp {
+    /// Solves in this executable started again, within `limits`.
+    pub fn new(limits: Limits) -> Self {
+        // The running image itself: an executable that was replaced meanwhile is not started.
+        Self::with_executable("/proc/self/exe", limits)
+    }
+
+    /// Solves in another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
+    pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits) -> Self {
+        Self { executable: executable.into(), limits, conflicts: CONFLICTS, pieces: PIECES }
+    }
+
+    /// Cuts the search of the whole after so many conflicts instead of 2,000,000.
+    #[must_use]
+    pub fn with_conflicts(self, conflicts: u64) -> Self {
+        Self { conflicts, ..self }
+    }
+
+    /// Ends a search to which no effort is given after so many pieces instead of 1,048,576.
+    #[must_use]
+    pub fn with_pieces(self, pieces: u64) -> Self {
+        Self { pieces, ..self }
+    }
+}
+
+impl Default for Asp {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Strategy for Asp {
+    fn name(&self) -> &'static str {
+        "asp"
+    }
+
+    fn summary(&self) -> &'static str {
+        "an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        Ok(search::obeying(snapshot, self.search(snapshot, budget)?, budget))
+    }
+}
+
+impl Asp {
+    fn search(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let start = start(snapshot, budget)?;
+        let is_cut = start.stopped_by == StoppedBy::Deadline;
+        let session = Session::new(&self.executable, self.limits, budget.seed);
+        let mut search = Search::new(session, snapshot, budget, start);
+        if search.best.broken == 0 && search.best.vector.iter().all(|value| *value == 0) {
+            // Nothing is below 0.
+            return Ok(search.proven());
+        }
+        if is_cut {
+            return Ok(search.answer(StoppedBy::Deadline));
+        }
+        search.allow(self.pieces);
+        let (is_branched, is_small) = (whole::is_branched(snapshot), whole::is_small(snapshot));
+        if (is_branched || is_small) && search.over().is_none() {
+            search.improve(PIECES_BEFORE_ALL);
+        }
+        if is_branched && search.over().is_none() {
+            match whole::branch(&mut search) {
+                Verdict::Proven => return Ok(search.proven()),
+                Verdict::Stopped => {
+                    let why = search.over().unwrap_or(StoppedBy::Deadline);
+                    return Ok(search.answer(why));
+                }
+                Verdict::Open => {}
+            }
+        }
+        if is_small && search.has_solver() {
+            if let Some(why) = search.over() {
+                return Ok(search.answer(why));
+            }
+            match whole::solve(&mut search, self.conflicts)? {
+                Verdict::Proven => return Ok(search.proven()),
+                Verdict::Stopped => return Ok(search.answer(StoppedBy::Deadline)),
+                Verdict::Open => search.allow(PIECES_AFTER_ALL.min(self.pieces)),
+            }
+        }
+        if !has_parts(snapshot) {
+            search.do_without_solver();
+        }
+        rounds::run(search)
+    }
+}
+
+/// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
+fn start(snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+    let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
+    if choices <= MOST_CHOICES {
+        return Ok(Greedy.construct(snapshot, budget));
+    }
+    let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
+    Ok(Answer { stage: Stage::Construction, ..placed })
+}
+
+/// Whether a part of the world can be priced without the rest: not so where a figure of the whole counts that subproblems do
+/// not know.
+fn has_parts(snapshot: &Snapshot) -> bool {
+    let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
+    !INDIVISIBLE.iter().any(|criterion| snapshot.objectives().names(*criterion))
+        && !snapshot.file().constraints.iter().any(cap)
+}

@@ -1,0 +1,156 @@
+//! The world as a whole: what is small enough is solved to the end, and proven.
+
+use asp::{Aim, Ended, Rounding, Scale, Task};
+use exact::branch;
+use placement::{Objectives, Snapshot, SolveError, Stage};
+
+use crate::run::{Search, is_exhausted};
+
+/// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world
+/// in 5 s.
+const MOST_ACTORS: usize = 32;
+
+/// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second.
+const MOST_BRANCHED: usize = 40;
+
+/// Steps of branch and bound after which the solver is asked instead: a second or two.
+const BRANCH_WORK: u64 = 1 << 30;
+
+/// Pairs of an actor and a candidate above which the program would be too large.
+const MOST_CHOICES: usize = 100_000;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The best answer is optimal.
+    Proven,
+    /// It is not known to be; there may be bounds.
+    Open,
+    /// `stop` said so.
+    Stopped,
+}
+
+/// Whether a proof is within reach.
+pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
+    let choices = (0..snapshot.actors())
+        .filter(|&actor| !snapshot.is_fixed(actor))
+        .map(|actor| snapshot.candidates(actor).len());
+    let (actors, choices) = choices
+        .filter(|choices| *choices > 1)
+        .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
+    let rules = snapshot.rules().map_or(0, |rules| rules.ground().len());
+    actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
+}
+
+/// Whether branch and bound may prove the world.
+pub(crate) fn is_branched(snapshot: &Snapshot) -> bool {
+    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BRANCHED
+}
+
+/// Solves the whole world by branch and bound, where it is for that.
+///
+/// Each better assignment is a piece of effort, and the proof is one.
+pub(crate) fn branch(search: &mut Search) -> Verdict {
+    let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
+    let limits = branch::Limits { work: BRANCH_WORK, stop };
+    let mut agreed = true;
+    let solved = branch::solve(snapshot, &start, &limits, &mut |assignment| {
+        search.spend(1);
+        agreed &= search.offer(assignment, Stage::Whole);
+        search.left() > 0
+    });
+    if !agreed {
+        tracing::warn!("branch and bound took something for better that is not; its proof does not count");
+        return Verdict::Open;
+    }
+    match solved.map(|solved| solved.verdict) {
+        Some(branch::Verdict::Proven) => {
+            search.spend(1);
+            Verdict::Proven
+        }
+        Some(branch::Verdict::Stopped) => Verdict::Stopped,
+        Some(branch::Verdict::Open) | None => Verdict::Open,
+    }
+}
+
+/// Solves the whole world, or two scalings of it where its numbers are too large for the solver.
+pub(crate) fn solve(search: &mut Search, conflicts: u64) -> Result<Verdict, SolveError> {
+    let snapshot = search.snapshot;
+    let Some(scale) = usable(Scale::of(snapshot)) else { return Ok(Verdict::Open) };
+    if scale.is_exact() {
+        let (ended, _) = improve(search, snapshot, conflicts, true)?;
+        return Ok(verdict(&ended, is_exhausted(&ended)));
+    }
+    for rounding in [Rounding::Cautious, Rounding::Relaxed] {
+        let Some(world) = usable(scale.apply(snapshot, rounding)) else { break };
+        let (ended, optimum) = improve(search, &world, conflicts, false)?;
+        if !is_exhausted(&ended) {
+            return Ok(verdict(&ended, false));
+        }
+        if let Some(optimum) = optimum.filter(|_| rounding == Rounding::Relaxed) {
+            let tight = take_bounds(search, &scale, &optimum);
+            return Ok(verdict(&ended, tight));
+        }
+    }
+    Ok(Verdict::Open)
+}
+
+fn verdict(ended: &Ended, proven: bool) -> Verdict {
+    match ended {
+        Ended::Stopped => Verdict::Stopped,
+        _ if proven => Verdict::Proven,
+        _ => Verdict::Open,
+    }
+}
+
+/// Has clingo solve a world, which may be a scaled one, and takes every model that is better in the real one.
+///
+/// Each model is a piece of effort, and the proof is one. Returns how it ended, and the last model's vector.
+fn improve(
+    search: &mut Search,
+    world: &Snapshot,
+    conflicts: u64,
+    no_worse: bool,
+) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
+    let mut last = None;
+    let start = search.best.assignment.clone();
+    let no_worse = no_worse && search.best.broken == 0;
+    let task = Task { conflicts, aim: Aim::Proof, models: search.left(), no_worse };
+    let ended = search.ask(world, &start, &task, |search, assignment, vector| {
+        search.spend(1);
+        search.offer(assignment, Stage::Whole);
+        last = Some(vector);
+    })?;
+    if is_exhausted(&ended) {
+        search.spend(1);
+    }
+    Ok((ended, last))
+}
+
+/// What the optimum of the relaxed world says of the answer; true if it cannot be better.
+fn take_bounds(search: &mut Search, scale: &Scale, optimum: &[i64]) -> bool {
+    let snapshot = search.snapshot;
+    if !scale.bounds(snapshot) {
+        return false;
+    }
+    let mut tight = search.best.vector[0] == optimum[0];
+    for (position, level) in snapshot.objectives().levels().iter().enumerate() {
+        if !tight {
+            // A bound of a level holds where the levels above are at their bounds.
+            break;
+        }
+        let divisor = i64::try_from(scale.level(snapshot, position)).unwrap_or(i64::MAX);
+        let least = optimum[position + 1].saturating_mul(divisor);
+        search.bound.insert(Objectives::key(level), least);
+        tight = search.best.vector[position + 1] == least;
+    }
+    tight
+}
+
+/// A scaled world that could not be made costs no more than the solver.
+pub(crate) fn usable<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T> {
+    if let Err(problem) = &scaled {
+        tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
+    }
+    scaled.ok()
+}

@@ -1,0 +1,176 @@
+//! The example policies: each does what its comment says, on a world where it matters.
+
+use placement::{Budget, Plan, Snapshot, plan};
+use portfolio::{ClingoJudge, Limits};
+use serde_json::{Value, json};
+
+use crate::asp;
+
+fn example(name: &str) -> String {
+    let path = format!("{}/../../policies/examples/{name}.lp", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn units(count: usize, kind: &str, nodes: usize) -> Vec<Value> {
+    let unit = |i: usize| {
+        json!({"id": format!("n{}/{kind}-{i}", i % nodes), "kind": kind, "node": format!("n{}", i % nodes),
+            "zone": format!("z{}", i % nodes % 2), "capacity": 100, "provides": {"memoryMiB": 8192},
+            "powerWatts": 300, "idleWatts": 50})
+    };
+    (0..count).map(unit).collect()
+}
+
+fn actor(name: &str, work: u64) -> Value {
+    json!({"id": format!("shop/app/{name}"), "runsOn": {"cpu": work, "gpu": 1}})
+}
+
+fn world(units: &[Value], actors: &[Value], program: Option<&str>) -> Snapshot {
+    // Everybody talks to everybody: without a rule they would all be together.
+    let ids: Vec<Value> = actors.iter().map(|actor| actor["id"].clone()).collect();
+    let messages: Vec<Value> = ids
+        .iter()
+        .enumerate()
+        .flat_map(|(i, a)| ids[i + 1..].iter().map(move |b| json!({"from": a, "to": b, "count": 1})))
+        .collect();
+    let region = |i: usize| if i.is_multiple_of(2) { "eu" } else { "us" };
+    let nodes: Vec<Value> = (0..4)
+        .map(|i| {
+            json!({"id": format!("n{i}"), "zone": format!("z{}", i % 2),
+            "labels": {"topology.kubernetes.io/region": region(i)}})
+        })
+        .collect();
+    let policy = program.map(|program| json!({"name": "example", "program": program}));
+    let mut file = json!({"version": 1, "nodes": nodes, "units": units, "actors": actors, "messages": messages,
+        "exchangeCost": {"otherKind": 5, "otherNode": 3, "otherZone": 3}});
+    if let Some(policy) = policy {
+        file["policy"] = policy;
+    }
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+fn decide(snapshot: &Snapshot) -> Plan {
+    let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000);
+    plan(snapshot, &asp(), &judge, &Budget::effort(None, 1)).unwrap()
+}
+
+/// Places without the example, and with it, as `actor → unit`.
+fn places(name: &str, units: &[Value], actors: &[Value]) -> [Vec<String>; 2] {
+    let of = |program: Option<&str>| {
+        let snapshot = world(units, actors, program);
+        let plan = decide(&snapshot);
+        let unit = |place: &Option<usize>| {
+            place.map_or("nowhere".to_owned(), |unit| snapshot.unit_id(unit).to_owned())
+        };
+        plan.assignment.iter().map(unit).collect()
+    };
+    [of(None), of(Some(&example(name)))]
+}
+
+fn all_on_one(places: &[String]) -> bool {
+    places.iter().all(|place| *place == places[0])
+}
+
+#[test]
+fn data_stays_in_its_region() {
+    let mut actors: Vec<Value> = (0..4).map(|i| actor(&format!("a-{i}"), 1)).collect();
+    actors[0]["labels"] = json!({"data-region": "eu"});
+    actors[1]["labels"] = json!({"data-region": "us"});
+    let [without, with] = places("data-residency", &units(4, "cpu", 4), &actors);
+    assert!(all_on_one(&without), "{without:?}");
+    assert!(with[0].starts_with("n0/") || with[0].starts_with("n2/"), "{with:?}");
+    assert!(with[1].starts_with("n1/") || with[1].starts_with("n3/"), "{with:?}");
+}
+
+#[test]
+fn batch_stays_off_accelerators_where_it_can() {
+    let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 60)).collect();
+    actors[0]["labels"] = json!({"tier": "batch"});
+    actors[1]["labels"] = json!({"tier": "batch"});
+    actors[1]["runsOn"] = json!({"gpu": 1});
+    let mut all = units(1, "cpu", 1);
+    all.extend(units(1, "gpu", 1));
+    let [without, with] = places("batch-off-gpus", &all, &actors);
+    assert!(all_on_one(&without) && without[0].contains("gpu"), "{without:?}");
+    assert_eq!(with, ["n0/cpu-0", "n0/gpu-0", "n0/gpu-0"]);
+}
+
+#[test]
+fn groups_and_pairs_are_spread_over_zones() {
+    let mut actors: Vec<Value> = (0..4).map(|i| actor(&format!("a-{i}"), 1)).collect();
+    for actor in &mut actors {
+        actor["group"] = json!("a");
+    }
+    actors[0]["labels"] = json!({"pair": "p"});
+    actors[3]["labels"] = json!({"pair": "p"});
+    let [without, with] = places("spread-over-zones", &units(4, "cpu", 4), &actors);
+    assert!(all_on_one(&without), "{without:?}");
+    let zone = |place: &String| place.as_bytes()[1] % 2;
+    let first = with.iter().filter(|place| zone(place) == zone(&with[0])).count();
+    // Half of four, rounded up as the example has it: (N+1)/2.
+    assert_eq!(first, 2, "{with:?}");
+    assert_ne!(zone(&with[0]), zone(&with[3]));
+}
+
+#[test]
+fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
+    let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 1)).collect();
+    actors[0]["labels"] = json!({"noise": "high"});
+    actors[1]["labels"] = json!({"noise": "high"});
+    actors[2]["labels"] = json!({"noise": "sensitive"});
+    let snapshot = |objectives: Value| {
+        let mut file: Value = serde_json::from_str(
+            &world(&units(3, "cpu", 3), &actors, Some(&example("noisy-neighbour"))).write(),
+        )
+        .unwrap();
+        file["objectives"] = objectives;
+        Snapshot::read(&file.to_string()).unwrap()
+    };
+    let node =
+        |snapshot: &Snapshot, plan: &Plan, actor: usize| snapshot.node_of(plan.assignment[actor].unwrap());
+    // Where communication counts more, the sensitive one joins a talkative neighbour, at its price.
+    let dear = snapshot(json!(["overload", "communication", "policy"]));
+    let plan = decide(&dear);
+    assert_ne!(node(&dear, &plan, 0), node(&dear, &plan, 1));
+    assert_eq!(plan.cost.policy, 10);
+    // Where peace counts more, all three are by themselves.
+    let quiet = snapshot(json!(["overload", "policy", "communication"]));
+    let plan = decide(&quiet);
+    assert_eq!(plan.cost.policy, 0);
+    assert!(plan.optimal);
+}
+
+#[test]
+fn a_node_draws_no_more_than_its_breaker_allows() {
+    // Three units of 350 W on each node, each full with one actor.
+    let mut actors: Vec<Value> = (0..4).map(|i| actor(&format!("a-{i}"), 100)).collect();
+    for actor in &mut actors {
+        actor["runsOn"] = json!({"cpu": 100});
+    }
+    let [without, with] = places("power-cap", &units(6, "cpu", 2), &actors);
+    let most = |places: &[String]| {
+        (0..2)
+            .map(|node| places.iter().filter(|place| place.starts_with(&format!("n{node}/"))).count())
+            .max()
+            .unwrap()
+    };
+    assert_eq!((most(&without), most(&with)), (3, 2), "{without:?} {with:?}");
+}
+
+#[test]
+fn headroom_stays_free() {
+    // Three times 31 pass nine tenths of the capacity of 100, and not the capacity.
+    let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 31)).collect();
+    for actor in &mut actors {
+        actor["runsOn"] = json!({"cpu": 31});
+    }
+    let [without, with] = places("reserve-headroom", &units(2, "cpu", 1), &actors);
+    assert!(all_on_one(&without), "{without:?}");
+    assert!(!all_on_one(&with), "{with:?}");
+    // Memory: 8,192 MiB less 2,048.
+    let mut hungry = vec![actor("a-0", 1), actor("a-1", 1)];
+    for actor in &mut hungry {
+        actor["requires"] = json!({"memoryMiB": 4000});
+    }
+    let [without, with] = places("reserve-headroom", &units(2, "cpu", 1), &hungry);
+    assert!(all_on_one(&without) && !all_on_one(&with), "{without:?} {with:?}");
+}

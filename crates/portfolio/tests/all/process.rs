@@ -1,0 +1,145 @@
+//! The solver process: whatever happens to it, the caller has an answer and no child is left.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
+use portfolio::{Asp, Limits};
+use rustix::process::{Pid, Signal, kill_process};
+use search::Greedy;
+
+use worlds::{published, several};
+
+use crate::{asp, limited, logged};
+
+/// The processes that this thread has started and that are not reaped.
+fn children() -> Vec<i32> {
+    let children = fs::read_to_string("/proc/thread-self/children").unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn vector(snapshot: &Snapshot, answer: &Answer) -> Vec<i64> {
+    snapshot.cost(&answer.assignment).vector(snapshot)
+}
+
+/// What the strategy answers, and what it warns of.
+fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
+    let budget = Budget { effort: None, seed: 1, stop };
+    let (answer, said) = logged(|| asp.solve(snapshot, &budget).unwrap());
+    assert!(children().is_empty(), "a child is left");
+    let warnings = said.lines().filter(|line| line.contains(" WARN "));
+    (answer, warnings.collect())
+}
+
+/// Holds that there is an answer, no worse than greedy's, and that the warning says why it is no better.
+fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), why: &[&str]) -> Answer {
+    let (answer, said) = told(asp, snapshot, stop);
+    let greedy = Greedy.solve(snapshot, &Budget::effort(None, 1)).unwrap();
+    assert!(vector(snapshot, &answer) <= vector(snapshot, &greedy));
+    assert!(snapshot.violations(&answer.assignment).is_empty());
+    assert!(!answer.optimal);
+    assert!(why.iter().any(|why| said.contains(why)), "{said}");
+    answer
+}
+
+#[test]
+fn an_executable_that_cannot_be_started_costs_only_its_stage() {
+    let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_pieces(300);
+    falls_back(&missing, &several("P-8x4-s1", 6), &|| false, &["cannot start /nonexistent/solver"]);
+}
+
+#[test]
+fn an_executable_that_is_no_solver_costs_only_its_stage() {
+    let says = Asp::with_executable("/bin/echo", Limits::default()).with_pieces(300);
+    falls_back(&says, &several("P-8x4-s1", 6), &|| false, &["what is no answer"]);
+    // What it says on standard error is passed on.
+    let complains = Asp::with_executable("/bin/cat", Limits::default()).with_pieces(300);
+    falls_back(&complains, &several("P-16x5-s1", 3), &|| false, &["nrecognized option", "unknown option"]);
+}
+
+/// Kills the first child that it meets, and so many more.
+fn killer(more: u32) -> impl Fn() -> bool + Sync {
+    let killed = Mutex::new(BTreeSet::new());
+    move || {
+        let mut killed = killed.lock().unwrap();
+        for child in children() {
+            if killed.len() <= more as usize && killed.insert(child) {
+                kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn a_solver_that_is_killed_costs_only_its_job() {
+    let snapshot = several("P-24x6-s1", 3);
+    let killed = killer(0);
+    falls_back(&asp().with_pieces(2_000), &snapshot, &killed, &["signal: 9"]);
+    // Another one went on; whoever kills them all gets what there is without.
+    let (_, said) = told(&asp().with_pieces(2_000), &snapshot, &killer(9));
+    assert_eq!(said.matches("signal: 9").count(), 2, "{said}");
+}
+
+#[test]
+fn a_solver_that_needs_too_much_memory_costs_only_its_stage() {
+    let small = limited(Limits { memory_mib: 1, ..Limits::default() });
+    falls_back(&small, &several("P-24x6-s1", 3), &|| false, &["memory", "alloc", "signal"]);
+}
+
+#[test]
+fn a_solver_that_needs_too_much_time_costs_only_its_stage() {
+    let brief = limited(Limits { cpu_seconds: 1, ..Limits::default() });
+    falls_back(&brief, &several("P-16x5-s1", 2), &|| false, &["signal: 9", "signal: 24"]);
+}
+
+/// Whenever the clock ends it, there is an answer, and the effort that it names makes it again.
+#[test]
+fn a_search_that_is_ended_at_any_moment_is_replayed() {
+    let snapshot = several("P-24x6-s1", 3);
+    let asked = AtomicU64::new(0);
+    let count = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
+    let greedy = Greedy.solve(&snapshot, &Budget { effort: None, seed: 1, stop: &count }).unwrap();
+    let first = asked.into_inner();
+    for polls in [first / 3, first + 1, first + 8, first + 30, first + 90, first + 400] {
+        let asked = AtomicU64::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
+        let (answer, said) = told(&asp().with_pieces(1 << 20), &snapshot, &stop);
+        assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
+        // Asked once more by whoever notices, on two threads, and then no more.
+        assert!(asked.load(Ordering::Relaxed) <= polls + 4, "{polls}");
+        assert!(snapshot.violations(&answer.assignment).is_empty());
+        assert!(vector(&snapshot, &answer) <= vector(&snapshot, &greedy) || polls < first);
+        let again = asp().solve(&snapshot, &Budget::effort(Some(answer.effort), 1)).unwrap();
+        assert_eq!((again.assignment, again.effort), (answer.assignment, answer.effort), "{polls}");
+    }
+}
+
+#[test]
+fn a_deadline_before_the_start_leaves_an_answer() {
+    let (answer, _) = told(&asp(), &published("P-24x6-s1"), &|| true);
+    assert_eq!(answer.stopped_by, StoppedBy::Deadline);
+}
+
+#[test]
+fn nobody_is_asked_when_nothing_can_be_better() {
+    let mut file = published("P-8x4-s1").file().clone();
+    file.messages.clear();
+    file.annoyance.clear();
+    let snapshot = Snapshot::new(file).unwrap();
+    let polls = AtomicU64::new(0);
+    let idle = || {
+        polls.fetch_add(1, Ordering::Relaxed);
+        assert!(children().is_empty(), "a solver was started");
+        false
+    };
+    let roomy = {
+        let mut file = snapshot.file().clone();
+        file.units.iter_mut().for_each(|unit| unit.capacity *= 10);
+        Snapshot::new(file).unwrap()
+    };
+    let (answer, _) = told(&asp(), &roomy, &idle);
+    assert_eq!((answer.optimal, answer.stopped_by), (true, StoppedBy::Proof));
+}

@@ -1,0 +1,104 @@
+//! Numbers that do not fit the solver: answers are lawful and good, bounds are bounds, and no proof is claimed that is
+//! none.
+
+use placement::file::{Constraint, Levels, SnapshotFile};
+use placement::{Budget, Criterion, NoPolicy, Objectives, Snapshot, plan};
+use proptest::prelude::*;
+
+use worlds::oracle;
+
+use crate::asp;
+
+/// A random world with every quantity multiplied, and a little added to each, so that nothing divides evenly.
+fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
+    let mut file = worlds::world(seed);
+    let dice = &mut fastrand::Rng::with_seed(seed);
+    let mut grow = |number: &mut u64, factor: u64| *number = *number * factor + dice.u64(..factor.max(8) / 8);
+    for unit in &mut file.units {
+        grow(&mut unit.capacity, work);
+        unit.provides.values_mut().for_each(|there| grow(there, memory));
+    }
+    for actor in &mut file.actors {
+        grow(&mut actor.move_cost, rate);
+        actor.requires.values_mut().for_each(|need| grow(need, memory));
+        for runs_on in actor.runs_on.values_mut() {
+            grow(&mut runs_on.work, work);
+            runs_on.requires.values_mut().for_each(|need| grow(need, memory));
+        }
+    }
+    file.messages.iter_mut().for_each(|message| grow(&mut message.count, rate));
+    let drags = file.annoyance.iter_mut().chain(&mut file.interference);
+    drags.for_each(|pair| grow(&mut pair.drag, rate));
+    for constraint in &mut file.constraints {
+        match constraint {
+            Constraint::Prefer { weight, .. } => grow(weight, rate),
+            Constraint::Reserve { quantity, .. } => grow(quantity, memory),
+            _ => {}
+        }
+    }
+    file
+}
+
+/// Solves a large world and holds its claims against every assignment; says whether it was proven.
+fn check(file: &SnapshotFile) -> bool {
+    let snapshot = Snapshot::new(file.clone()).unwrap();
+    let plan = plan(&snapshot, &asp(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    let (best, _) = oracle::optimum(file);
+    let vector = plan.cost.vector(&snapshot);
+    assert!(oracle::lawful(file, &plan.assignment));
+    assert_eq!(vector, oracle::vector(file, &plan.assignment));
+    assert!(vector >= best);
+    if plan.optimal {
+        assert_eq!(vector, best, "{}", snapshot.write());
+    }
+    // Level by level, a bound is one as long as the levels above it are at their best.
+    for (position, level) in snapshot.objectives().levels().iter().enumerate() {
+        if vector[..=position] != best[..=position] {
+            break;
+        }
+        if let Some(bound) = plan.bound.get(&Objectives::key(level)) {
+            assert!(*bound <= best[position + 1], "{level:?} in {}", snapshot.write());
+        }
+    }
+    plan.optimal
+}
+
+#[test]
+fn large_numbers_are_solved_and_mostly_proven() {
+    let sizes = [(1 << 28, 1, 1), (1, 1 << 30, 1), (1, 1, 1 << 31), (1 << 30, 1 << 28, 1 << 33)];
+    for (work, rate, memory) in sizes {
+        // What counts units, watts or actors cannot be divided, and is left unproven where it would have to be.
+        let divisible = |file: &SnapshotFile| match &file.objectives {
+            Levels::Adaptive => true,
+            Levels::InOrder(levels) => {
+                levels.iter().flatten().all(|criterion| *criterion <= Criterion::Policy)
+            }
+        };
+        let worlds = (0..).map(|seed| large(seed, work, rate, memory)).filter(divisible).take(40);
+        let proven = worlds.filter(check).count();
+        println!("work × {work}, rates × {rate}, memory × {memory}: {proven} of 40 proven");
+        assert!(proven >= 10);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::seeds(20))]
+    #[test]
+    fn no_proof_is_claimed_that_is_none(seed: u64, work in 0..32u32, rate in 0..32u32, memory in 0..32u32) {
+        check(&large(seed, 1 << work, 1 << rate, 1 << memory));
+    }
+
+    /// Prices of single messages that are too large by themselves.
+    #[test]
+    fn large_exchange_costs_are_divided_too(seed: u64, size in 20..40u32) {
+        let mut file = worlds::world(seed);
+        let cost = &mut file.exchange_cost;
+        let all = cost.kinds.values_mut().flat_map(|row| row.values_mut());
+        let added = [&mut cost.other_numa, &mut cost.other_node, &mut cost.other_zone];
+        let pairs = cost.pairs.iter_mut().map(|pair| &mut pair.cost);
+        for price in all.chain(added).chain(&mut cost.other_kind).chain(pairs) {
+            *price = (*price << size) + 3;
+        }
+        check(&file);
+    }
+}

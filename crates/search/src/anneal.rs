@@ -1,0 +1,442 @@
+//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over moves and swaps that keep all hard limits.
+
+#![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
+
+use std::sync::LazyLock;
+
+use crate::exchange::small;
+use crate::layout::{Change, Layout};
+use crate::leap::Leap;
+use crate::model::NOWHERE;
+
+/// How many values of -ln(u) are kept.
+const DRAWS: usize = 1 << 12;
+
+/// Those values, as likely as each other.
+static LOSSES: LazyLock<[f64; DRAWS]> =
+    LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / DRAWS as f64).ln()));
+
+/// Random steps that the scale of losses is taken from.
+const SAMPLES: usize = 2000;
+
+/// Steps after which it is time for leaps.
+const CHUNK: u64 = 128;
+
+/// How many are tried then: whole nodes where there are zones, and groups.
+const LEAPS: (u32, u32) = (1, 4);
+
+/// The temperature above which there are none, in mean losses: nothing hangs together there.
+const HOTTEST_LEAP: f64 = 1.0;
+
+/// One walk through the placements, and the best that it has met.
+#[derive(Clone)]
+pub(crate) struct Walk<'m> {
+    pub layout: Layout<'m>,
+    best: Best,
+    dice: fastrand::Rng,
+    movable: Vec<u32>,
+    leap: Leap,
+    draws: &'static [f64; DRAWS],
+    /// Σ work above the limits, over all units.
+    excess: i64,
+    /// What one piece of work above a limit costs, in energy.
+    price_of_excess: f64,
+    /// What one breach of a rule, or a hundredth of a power cap, costs, in energy.
+    price_of_breach: f64,
+    /// The mean loss of a random step at the start: what temperatures are counted in.
+    scale: f64,
+    /// The median of those: where a level is seldom at stake, the scale of the levels below it.
+    fine: f64,
+    /// The mean work of an item.
+    mean_work: f64,
+}
+
+/// The best placement met so far: the present one with the journal undone, or a copy.
+#[derive(Clone)]
+struct Best {
+    unplaced: usize,
+    energy: i64,
+    /// Items and where they were, since the best was left; given up when it grows long.
+    journal: Vec<(u32, u32)>,
+    copy: Option<Vec<u32>>,
+}
+
+impl<'m> Walk<'m> {
+    pub fn new(layout: Layout<'m>, seed: u64) -> Self {
+        let model = layout.model;
+        let movable = (0..small(model.free)).filter(|item| model.candidates(*item).len() > 1).collect();
+        let mut walk = Self {
+            best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
+            excess: layout.total_excess(),
+            layout,
+            price_of_excess: 0.0,
+            price_of_breach: 0.0,
+            scale: 1.0,
+            fine: 1.0,
+            mean_work: 1.0,
+            dice: fastrand::Rng::with_seed(seed),
+            movable,
+            leap: Leap::new(model.free),
+            draws: &LOSSES,
+        };
+        (walk.scale, walk.fine) = walk.losses();
+        walk.forget_best();
+        walk.mean_work = walk.mean_work();
+        walk
+    }
+
+    /// Sets what a mean work of excess costs, and a breach of a rule or a hundredth of a power cap, in mean losses.
+    pub fn set_prices(&mut self, excess: f64, breach: f64) {
+        self.price_of_excess = excess * self.scale / self.mean_work;
+        self.price_of_breach = breach * self.scale;
+    }
+
+    /// What a mean work of excess costs, in mean losses.
+    pub fn price_of_excess(&self) -> f64 {
+        self.price_of_excess * self.mean_work / self.scale
+    }
+
+    /// The mean and the median loss of a random step at the start: what temperatures are counted in.
+    pub fn scales(&self) -> (f64, f64) {
+        (self.scale, self.fine)
+    }
+
+    /// Dice of their own for somebody else.
+    pub fn fork_dice(&mut self) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.dice.u64(..))
+    }
+
+    /// A copy that goes other ways from here.
+    pub fn fork(&mut self) -> Self {
+        Self { dice: self.fork_dice(), ..self.clone() }
+    }
+
+    /// Whether all limits hold where it stands.
+    pub fn is_within_limits(&self) -> bool {
+        self.excess == 0 && self.layout.broken() == 0
+    }
+
+    /// What steps are weighed by, where it stands.
+    pub fn weight(&self) -> f64 {
+        self.layout.energy as f64
+            + self.excess as f64 * self.price_of_excess
+            + self.layout.broken() as f64 * self.price_of_breach
+    }
+
+    /// Tries so many steps, cooling evenly from one temperature to the other.
+    pub fn run(&mut self, steps: u64, from: f64, to: f64) {
+        if self.movable.is_empty() {
+            return;
+        }
+        let chunks = steps.div_ceil(CHUNK);
+        let factor = (to / from).powf(1.0 / chunks as f64);
+        let mut temperature = from;
+        for _ in 0..chunks {
+            for _ in 0..CHUNK {
+                self.step(temperature);
+            }
+            if temperature < HOTTEST_LEAP * self.scale {
+                self.try_leaps(temperature);
+            }
+            temperature *= factor;
+        }
+    }
+
+    /// The mean and the median loss of random steps that lose something.
+    fn losses(&mut self) -> (f64, f64) {
+        let mut losses = Vec::new();
+        for _ in 0..if self.movable.is_empty() { 0 } else { SAMPLES } {
+            let item = self.movable[self.dice.usize(..self.movable.len())];
+            let (from, unit) = (self.layout.place[item as usize], self.target(item));
+            if unit != from && from != NOWHERE && self.layout.model.allows(item, unit) {
+                let changes = [(item, from, unit)];
+                let gain = self.layout.gain(item, unit) + self.layout.try_figures(&changes).0;
+                self.layout.undo_figures(&changes);
+                losses.extend(Some(gain as f64).filter(|gain| *gain > 0.0));
+            }
+        }
+        losses.sort_unstable_by(f64::total_cmp);
+        let Some(median) = losses.get(losses.len() / 2) else { return (1.0, 1.0) };
+        (losses.iter().sum::<f64>() / losses.len() as f64, *median)
+    }
+
+    /// The mean work of an item where it may be first.
+    fn mean_work(&self) -> f64 {
+        let model = self.layout.model;
+        let work = |item: &u32| model.needs(*item, model.candidates(*item)[0])[0];
+        let sum: i64 = self.movable.iter().map(work).sum();
+        (sum as f64 / self.movable.len().max(1) as f64).max(1.0)
+    }
+
+    #[inline]
+    fn target(&mut self, item: u32) -> u32 {
+        let model = self.layout.model;
+        let ties = model.ties(item);
+        let draw = self.dice.u32(..256);
+        if draw < 192 && !ties.is_empty() {
+            let tie = &ties[self.dice.usize(..ties.len())];
+            let at = self.layout.place[tie.peer as usize];
+            if at != NOWHERE {
+                if draw < 96 {
+                    return at;
+                }
+                let near = &model.units_of_node[model.node_of[at as usize] as usize];
+                return near[self.dice.usize(..near.len())];
+            }
+        }
+        let candidates = model.candidates(item);
+        candidates[self.dice.usize(..candidates.len())]
+    }
+
+    #[inline]
+    fn accepts(&mut self, loss: f64, temperature: f64) -> bool {
+        loss <= 0.0 || loss < temperature * self.draws[self.dice.usize(..DRAWS)]
+    }
+
+    #[inline]
+    fn step(&mut self, temperature: f64) {
+        let item = self.movable[self.dice.usize(..self.movable.len())];
+        let from = self.layout.place[item as usize];
+        let unit = self.target(item);
+        let model = self.layout.model;
+        if unit == from || !model.allows(item, unit) {
+            return;
+        }
+        if from == NOWHERE {
+            self.bring_in(item, unit, temperature);
+            return;
+        }
+        let over = |left: i64| (-left).max(0);
+        let (left_from, left_to) = (self.left(from), self.left(unit));
+        let before = over(left_from) + over(left_to);
+        let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
+        let there = &self.layout.on[unit as usize];
+        // Where rules and caps are strict, a unit with room may be as good as full.
+        let may_be_full = left_to < comes || self.layout.has_limits_of(item) && self.dice.bool();
+        if may_be_full && !there.is_empty() && self.dice.bool() {
+            self.try_swap(item, unit, temperature);
+            return;
+        }
+        let more = over(left_from + leaves) + over(left_to - comes) - before;
+        let gain = self.layout.gain(item, unit);
+        let admits = |layout: &Layout| layout.admits_overloaded(item, unit);
+        if let Some(gain) = self.judge(&[(item, from, unit)], gain, more, temperature, admits) {
+            self.leave(item);
+            self.layout.shift(item, unit, gain);
+            self.arrive();
+        }
+    }
+
+    /// Has an item change places with one that is on the unit.
+    #[inline]
+    fn try_swap(&mut self, item: u32, unit: u32, temperature: f64) {
+        let model = self.layout.model;
+        let from = self.layout.place[item as usize];
+        let there = &self.layout.on[unit as usize];
+        let other = there[self.dice.usize(..there.len())];
+        if !model.allows(other, from) {
+            return;
+        }
+        let over = |left: i64| (-left).max(0);
+        let (left_from, left_to) = (self.left(from), self.left(unit));
+        let comes_to = |unit, leaves, comes| model.needs(leaves, unit)[0] - model.needs(comes, unit)[0];
+        let after =
+            over(left_from + comes_to(from, item, other)) + over(left_to + comes_to(unit, other, item));
+        let more = after - over(left_from) - over(left_to);
+        let gain = self.layout.gain_of_swap(item, other);
+        let changes = [(item, from, unit), (other, unit, from)];
+        if let Some(gain) =
+            self.judge(&changes, gain, more, temperature, |layout| layout.admits_swap_overloaded(item, other))
+        {
+            self.swap(item, other, gain);
+        }
+    }
+
+    fn try_leaps(&mut self, temperature: f64) {
+        let regions = &self.layout.model.regions;
+        let (of_nodes, of_groups) = LEAPS;
+        for _ in 0..if regions.has_zones { of_nodes } else { 0 } {
+            self.try_leap(temperature, Leap::between_nodes);
+        }
+        for _ in 0..if regions.has_nodes { of_groups } else { 0 } {
+            self.try_leap(temperature, Leap::between_groups);
+        }
+    }
+
+    fn try_leap(&mut self, temperature: f64, think_of: impl Fn(&mut Leap, &Layout, u32, &mut fastrand::Rng)) {
+        let item = self.movable[self.dice.usize(..self.movable.len())];
+        think_of(&mut self.leap, &self.layout, item, &mut self.dice);
+        let changes = std::mem::take(&mut self.leap.changes);
+        if let Some((gain, more)) = self.layout.gain_of_all(&changes).filter(|change| *change != (0, 0))
+            && let Some(gain) = self.judge(&changes, gain, more, temperature, |_| true)
+        {
+            let energy = self.layout.energy + gain;
+            for (item, ..) in &changes {
+                self.leave(*item);
+            }
+            self.layout.rearrange(&changes);
+            // With what figures have changed by.
+            self.layout.energy = energy;
+            self.arrive();
+        }
+        self.leap.changes = changes;
+    }
+
+    /// Gives an item a place, if need be in exchange for one that counts no more.
+    fn bring_in(&mut self, item: u32, unit: u32, temperature: f64) {
+        if self.layout.admits(item, unit) {
+            if self.layout.keeps_rules(&[(item, NOWHERE, unit)]) {
+                self.leave(item);
+                self.layout.put(item, unit);
+                self.arrive();
+            }
+            return;
+        }
+        let there = &self.layout.on[unit as usize];
+        if there.is_empty() {
+            return;
+        }
+        let other = there[self.dice.usize(..there.len())];
+        let (comes, goes) = (self.size(item), self.size(other));
+        if goes > comes || !self.layout.admits_swap(item, other) {
+            return;
+        }
+        let gain = self.layout.gain_of_swap(item, other);
+        let changes = [(item, NOWHERE, unit), (other, unit, NOWHERE)];
+        if goes < comes {
+            if self.layout.keeps_rules(&changes) {
+                let gain = gain + self.layout.try_figures(&changes).0;
+                self.swap(item, other, gain);
+            }
+            return;
+        }
+        if let Some(gain) = self.judge(&changes, gain, 0, temperature, |_| true) {
+            self.swap(item, other, gain);
+        }
+    }
+
+    /// Whether a step is taken, and its whole gain: it is weighed, held against limits, and only then shown to what
+    /// takes longer to judge. Figures come last, as they take longest, and only where they could still please.
+    #[inline]
+    fn judge(
+        &mut self,
+        changes: &[Change],
+        gain: i64,
+        more: i64,
+        temperature: f64,
+        admits: impl Fn(&Layout) -> bool,
+    ) -> Option<i64> {
+        let price = more as f64 * self.price_of_excess;
+        if !self.layout.has_figures_of(changes) {
+            if self.accepts(gain as f64 + price, temperature) && admits(&self.layout) {
+                self.excess += more;
+                return Some(gain);
+            }
+            return None;
+        }
+        let bearable = temperature * self.draws[self.dice.usize(..DRAWS)];
+        if gain as f64 + price - self.most_relief() >= bearable || !admits(&self.layout) {
+            return None;
+        }
+        let (figures, broken) = self.layout.try_figures(changes);
+        let gain = gain + figures;
+        if gain as f64 + price + broken as f64 * self.price_of_breach < bearable {
+            self.excess += more;
+            return Some(gain);
+        }
+        self.layout.undo_figures(changes);
+        None
+    }
+
+    /// What a step could save in figures at most, breaches priced.
+    #[inline]
+    fn most_relief(&self) -> f64 {
+        let saved = self.layout.value_at_stake().map_or(f64::INFINITY, |value| value as f64);
+        saved + self.layout.broken() as f64 * self.price_of_breach
+    }
+
+    #[inline]
+    fn left(&self, unit: u32) -> i64 {
+        self.layout.left[unit as usize * self.layout.model.dims]
+    }
+
+    fn size(&self, item: u32) -> usize {
+        self.layout.model.members[item as usize].len()
+    }
+
+    #[inline]
+    fn swap(&mut self, a: u32, b: u32, gain: i64) {
+        self.leave(a);
+        self.leave(b);
+        self.layout.swap(a, b, gain);
+        self.arrive();
+    }
+
+    /// Notes where an item was.
+    #[inline]
+    fn leave(&mut self, item: u32) {
+        if self.best.copy.is_none() {
+            self.best.journal.push((item, self.layout.place[item as usize]));
+        }
+    }
+
+    /// Takes the present placement as the best if it is.
+    #[inline]
+    fn arrive(&mut self) {
+        let now = (self.layout.unplaced, self.layout.energy);
+        let best = &mut self.best;
+        if self.excess == 0 && now < (best.unplaced, best.energy) && self.layout.broken() == 0 {
+            (best.unplaced, best.energy) = now;
+            best.journal.clear();
+            best.copy = None;
+        } else if best.journal.len() > 8 * self.layout.place.len() {
+            best.copy = Some(best.places(&self.layout));
+            best.journal.clear();
+        }
+    }
+
+    /// What the best is compared by: actors without a place, overload, energy.
+    pub fn best_rank(&self) -> (usize, i64, i64) {
+        (self.best.unplaced, self.layout.slack, self.best.energy)
+    }
+
+    /// Whether anything within the limits was met since the best was forgotten.
+    pub fn has_best(&self) -> bool {
+        self.best.energy < i64::MAX
+    }
+
+    /// Looks for a new best, of which nothing is known but what is met from now on.
+    pub fn forget_best(&mut self) {
+        self.best =
+            Best { unplaced: usize::MAX, energy: i64::MAX, journal: Vec::new(), copy: Some(Vec::new()) };
+        self.arrive();
+    }
+
+    /// Stands at other places from now on, which become the best.
+    pub fn go_to(&mut self, places: &[u32]) {
+        let mut layout = Layout::new(self.layout.model);
+        layout.set_slack(self.layout.slack);
+        layout.adopt(places);
+        self.layout = layout;
+        self.excess = self.layout.total_excess();
+        self.forget_best();
+    }
+
+    /// The places of the best.
+    pub fn best_places(&self) -> Vec<u32> {
+        self.best.places(&self.layout)
+    }
+}
+
+impl Best {
+    fn places(&self, layout: &Layout) -> Vec<u32> {
+        if let Some(copy) = &self.copy {
+            return copy.clone();
+        }
+        let mut places = layout.place.clone();
+        for (item, place) in self.journal.iter().rev() {
+            places[*item as usize] = *place;
+        }
+        places
+    }
+}

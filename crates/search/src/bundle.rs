@@ -1,0 +1,191 @@
+//! Actors that must be together: looked at as one, because the first alone would take a place where the rest
+//! does not fit.
+
+use std::collections::BTreeMap;
+
+use strum::IntoEnumIterator;
+
+use placement::file::Scope;
+use placement::{Criterion, Snapshot, State};
+
+/// The bundles of a snapshot: actors that `together` ties, directly or through others. Fixed actors are in none.
+pub(crate) struct Bundles<'a> {
+    snapshot: &'a Snapshot,
+    list: Vec<Bundle>,
+    /// By actor.
+    bundle_of: Vec<Option<usize>>,
+}
+
+struct Bundle {
+    /// The hardest to place first.
+    members: Vec<usize>,
+    /// The units of each place that could take them all.
+    places: Vec<Vec<usize>>,
+}
+
+/// A way to place a bundle.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    /// Who goes where; members that are left out find no place.
+    pub places: Vec<(usize, usize)>,
+    /// Less is better.
+    pub price: SettlementPrice,
+}
+
+/// Members without a place, the levels that the bundle decides, and how many leave where they were.
+pub(crate) type SettlementPrice = (usize, Vec<i64>, usize);
+
+impl<'a> Bundles<'a> {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let index = snapshot.problem();
+        // The smallest actor of each bundle stands for it until the bundles are numbered.
+        let mut head: Vec<usize> = (0..snapshot.actors()).collect();
+        let mut widest: BTreeMap<usize, Scope> = BTreeMap::new();
+        for relation in index.relations.iter().filter(|relation| !relation.apart) {
+            let heads: Vec<usize> = relation.actors.iter().map(|&actor| head[actor]).collect();
+            let Some(&first) = heads.iter().min() else { continue };
+            let scopes = heads.iter().filter_map(|old| widest.get(old).copied());
+            let scope = scopes.fold(relation.scope, Scope::max);
+            head.iter_mut().filter(|h| heads.contains(h)).for_each(|h| *h = first);
+            widest.insert(first, scope);
+        }
+        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+            members.entry(head[actor]).or_default().push(actor);
+        }
+        let mut found = Self { snapshot, list: Vec::new(), bundle_of: vec![None; snapshot.actors()] };
+        for (head, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
+            members.sort_by_key(|&actor| (lawful_units(snapshot, actor), actor));
+            for &actor in &members {
+                found.bundle_of[actor] = Some(found.list.len());
+            }
+            let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for unit in 0..snapshot.units() {
+                places.entry(index.place(widest[&head], unit)).or_default().push(unit);
+            }
+            found.list.push(Bundle { members, places: places.into_values().collect() });
+        }
+        found
+    }
+
+    /// The bundle that an actor belongs to; most belong to none.
+    pub fn of(&self, actor: usize) -> Option<usize> {
+        self.bundle_of[actor]
+    }
+
+    pub fn all(&self) -> std::ops::Range<usize> {
+        0..self.list.len()
+    }
+
+    /// Gives places to the members that have none, as many as can be, where they cost least.
+    pub fn settle(&self, bundle: usize, state: &mut State) {
+        let best = self.best(bundle, state);
+        for (actor, unit) in best.into_iter().flat_map(|found| found.places) {
+            state.put(actor, unit);
+        }
+    }
+
+    /// Takes all members off, and says where they were and what that cost.
+    pub fn take(&self, bundle: usize, state: &mut State) -> Settlement {
+        let members = &self.list[bundle].members;
+        let were: Vec<(usize, Option<usize>)> =
+            members.iter().map(|&actor| (actor, state.take(actor))).collect();
+        let mut built = Build::new(self.snapshot);
+        for (actor, place) in were {
+            built.put(state, actor, place);
+        }
+        built.undo(state)
+    }
+
+    /// The best way to place the members that have no place, the state left as it was; `None` if no place takes
+    /// any of them.
+    pub fn best(&self, bundle: usize, state: &mut State) -> Option<Settlement> {
+        let bundle = &self.list[bundle];
+        let waiting: Vec<usize> =
+            bundle.members.iter().copied().filter(|&actor| state.assignment[actor].is_none()).collect();
+        let mut best: Option<Settlement> = None;
+        for units in &bundle.places {
+            let found = self.try_place(&waiting, units, state);
+            if !found.places.is_empty() && best.as_ref().is_none_or(|best| found.price < best.price) {
+                best = Some(found);
+            }
+        }
+        best
+    }
+
+    /// Places one member after the other on the cheapest of `units`, then takes them off again.
+    fn try_place(&self, waiting: &[usize], units: &[usize], state: &mut State) -> Settlement {
+        let mut built = Build::new(self.snapshot);
+        for &actor in waiting {
+            let lawful = units.iter().copied().filter(|&unit| state.admits(actor, unit));
+            // Without the price of moves: from one state the same ways are tried wherever the actors come from, so
+            // that a plan which was carried out is not found wanting by a way that was not seen before.
+            let cost = |unit: &usize| {
+                let price = state.price_if(actor, *unit, |criterion| criterion != Criterion::Migration);
+                (price, state.fullness_with(actor, *unit))
+            };
+            let place = lawful.min_by_key(cost);
+            built.put(state, actor, place);
+        }
+        built.undo(state)
+    }
+}
+
+/// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,
+/// and the order of a bundle is the same when a plan was carried out.
+fn lawful_units(snapshot: &Snapshot, actor: usize) -> usize {
+    let index = snapshot.problem();
+    let allows = |unit: usize| index.rules_of[actor].iter().all(|&rule| index.rules[rule].allows[unit]);
+    let runs_on = |unit: usize| snapshot.implementation(actor, unit).is_some();
+    (0..snapshot.units()).filter(|&unit| runs_on(unit) && allows(unit)).count()
+}
+
+/// A settlement in the making, priced step by step.
+struct Build<'a> {
+    snapshot: &'a Snapshot,
+    places: Vec<(usize, usize)>,
+    levels: Vec<i64>,
+    missing: usize,
+    leaving: usize,
+}
+
+impl<'a> Build<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let levels = vec![0; snapshot.objectives().levels().len()];
+        Self { snapshot, places: Vec::new(), levels, missing: 0, leaving: 0 }
+    }
+
+    fn put(&mut self, state: &mut State, actor: usize, place: Option<usize>) {
+        let current = self.snapshot.current(actor);
+        self.leaving += usize::from(current.is_some() && current != place);
+        let Some(unit) = place else {
+            self.missing += 1;
+            if current.is_some() {
+                self.add(Criterion::Migration, self.snapshot.move_cost(actor));
+            }
+            return;
+        };
+        // Figures of the whole count once, at the end.
+        let own = state.price_if(actor, unit, |criterion| !criterion.is_of_the_whole());
+        self.levels.iter_mut().zip(own).for_each(|(level, own)| *level += own);
+        self.places.push((actor, unit));
+        state.put(actor, unit);
+    }
+
+    fn add(&mut self, criterion: Criterion, value: i64) {
+        let levels = self.snapshot.objectives().levels();
+        if let Some(level) = levels.iter().position(|level| level.contains(&criterion)) {
+            self.levels[level] += value;
+        }
+    }
+
+    fn undo(mut self, state: &mut State) -> Settlement {
+        for criterion in Criterion::iter().filter(|criterion| criterion.is_of_the_whole()) {
+            self.add(criterion, state.of_the_whole(criterion));
+        }
+        for &(actor, _) in &self.places {
+            state.take(actor);
+        }
+        Settlement { places: self.places, price: (self.missing, self.levels, self.leaving) }
+    }
+}

@@ -1,0 +1,201 @@
+//! `greedy`: keep what runs, place the rest where it costs least, then take every step that pays.
+
+use std::collections::BTreeMap;
+
+use crate::bundle::{Bundles, Settlement};
+use crate::repair::obeying;
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
+
+/// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors, and
+/// whole bundles of actors that must be together, as long as that makes the vector smaller.
+///
+/// A piece of effort is one actor, or one bundle, looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Greedy;
+
+impl Strategy for Greedy {
+    fn name(&self) -> &'static str {
+        "greedy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "keeps what runs, places the rest where it costs least, then takes every single step that pays"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        Ok(obeying(snapshot, self.construct(snapshot, budget), budget))
+    }
+}
+
+impl Greedy {
+    /// Its answer before the repair under a policy's rules, for whoever searches on from it.
+    pub fn construct(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
+        let mut work = Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget };
+        let bundles = Bundles::new(snapshot);
+        let mut state = State::new(snapshot);
+        keep_what_runs(&mut state, snapshot);
+        let mut order = Order::new(snapshot, &state);
+        // Construction is always finished: an answer without it would leave out actors that have room.
+        while let Some(actor) = order.next(snapshot) {
+            match bundles.of(actor) {
+                // The rest of the bundle finds its place taken care of when its turn comes.
+                Some(bundle) if state.assignment[actor].is_none() => bundles.settle(bundle, &mut state),
+                _ => place(&mut state, snapshot, actor),
+            }
+            work.spend();
+        }
+        let improved = improve(&mut state, snapshot, &bundles, &mut work);
+        Answer {
+            assignment: state.assignment,
+            bound: BTreeMap::new(),
+            optimal: false,
+            effort: work.done,
+            stage: Stage::Construction,
+            stopped_by: if improved || work.left == 0 { StoppedBy::Effort } else { StoppedBy::Deadline },
+        }
+    }
+}
+
+struct Work<'a> {
+    left: u64,
+    done: u64,
+    budget: &'a Budget<'a>,
+}
+
+impl Work<'_> {
+    fn spend(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        self.done += 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0 || (self.budget.stop)()
+    }
+}
+
+fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
+    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        if let Some(unit) = snapshot.current(actor)
+            && state.admits(actor, unit)
+        {
+            state.put(actor, unit);
+        }
+    }
+}
+
+/// Who is placed next: the choosy before the easy, then whoever is tied most to what has a place already.
+struct Order {
+    waiting: Vec<usize>,
+    pull: Vec<i64>,
+    /// Most work that the actor is on any kind.
+    heaviest: Vec<i64>,
+}
+
+impl Order {
+    fn new(snapshot: &Snapshot, state: &State) -> Self {
+        let actors = 0..snapshot.actors();
+        let pull = |actor: usize| {
+            let placed = |peer: usize| state.assignment[peer].is_some();
+            snapshot.edges(actor).iter().filter(|edge| placed(edge.peer)).map(|edge| edge.rate).sum()
+        };
+        let heaviest = |actor: usize| {
+            let implementations = snapshot.problem().implementations[actor].iter().flatten();
+            implementations.map(|needs| needs.work).max().unwrap_or(0)
+        };
+        Self {
+            waiting: actors.clone().filter(|&actor| state.assignment[actor].is_none()).collect(),
+            pull: actors.clone().map(pull).collect(),
+            heaviest: actors.map(heaviest).collect(),
+        }
+    }
+
+    fn next(&mut self, snapshot: &Snapshot) -> Option<usize> {
+        let key = |actor: usize| {
+            let choosy = snapshot.candidates(actor).len() <= 1;
+            let bound = !snapshot.problem().relations_of[actor].is_empty();
+            (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
+        };
+        let position = (0..self.waiting.len()).max_by_key(|&position| key(self.waiting[position]))?;
+        let actor = self.waiting.swap_remove(position);
+        for edge in snapshot.edges(actor) {
+            self.pull[edge.peer] += edge.rate;
+        }
+        Some(actor)
+    }
+}
+
+/// What a place costs an actor: its price, and among equals whether it leaves where it was.
+type Price = (Vec<i64>, bool);
+
+fn price(state: &State, snapshot: &Snapshot, actor: usize, unit: usize) -> Price {
+    let leaves = snapshot.current(actor).is_some_and(|current| current != unit);
+    (state.price(actor, unit), leaves)
+}
+
+/// The lawful unit with the smallest price; among equals the emptiest.
+fn cheapest(state: &State, snapshot: &Snapshot, actor: usize) -> Option<(Price, usize)> {
+    let lawful = snapshot.candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
+    lawful
+        .map(|&unit| (price(state, snapshot, actor, unit), (state.fullness_with(actor, unit), unit)))
+        .min()
+        .map(|(price, (_, unit))| (price, unit))
+}
+
+fn place(state: &mut State, snapshot: &Snapshot, actor: usize) {
+    if state.assignment[actor].is_none()
+        && let Some((_, unit)) = cheapest(state, snapshot, actor)
+    {
+        state.put(actor, unit);
+    }
+}
+
+/// Takes steps that pay until none is left; false when the budget ended it first.
+fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut Work) -> bool {
+    let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+    loop {
+        let mut improved = false;
+        for &actor in &movable {
+            if work.is_over() {
+                return false;
+            }
+            work.spend();
+            improved |= improve_one(state, snapshot, actor);
+        }
+        for bundle in bundles.all() {
+            if work.is_over() {
+                return false;
+            }
+            work.spend();
+            improved |= improve_bundle(state, bundles, bundle);
+        }
+        if !improved {
+            return true;
+        }
+    }
+}
+
+/// Moves the actor to where it is cheapest, or gives it a place if it has none; false when nothing changed.
+///
+/// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move.
+fn improve_one(state: &mut State, snapshot: &Snapshot, actor: usize) -> bool {
+    let Some(home) = state.take(actor) else {
+        place(state, snapshot, actor);
+        return state.assignment[actor].is_some();
+    };
+    let stay = price(state, snapshot, actor, home);
+    let better = cheapest(state, snapshot, actor).filter(|(price, _)| *price < stay);
+    state.put(actor, better.as_ref().map_or(home, |(_, unit)| *unit));
+    better.is_some()
+}
+
+/// Moves a whole bundle to where it is cheapest; false when nothing changed.
+fn improve_bundle(state: &mut State, bundles: &Bundles, bundle: usize) -> bool {
+    let stay = bundles.take(bundle, state);
+    let better = bundles.best(bundle, state).filter(|found| found.price < stay.price);
+    let improved = better.is_some();
+    let Settlement { places, .. } = better.unwrap_or(stay);
+    for (actor, unit) in places {
+        state.put(actor, unit);
+    }
+    improved
+}

@@ -1,0 +1,437 @@
+//! Where every item is, with the sums that make a step cheap to judge and cheap to take.
+
+use crate::exchange::small;
+use crate::figures::Figures;
+use crate::model::{Model, NOWHERE};
+use crate::rearrange::Notes;
+
+/// An item, where it is, and where it goes.
+pub(crate) type Change = (u32, u32, u32);
+
+/// Slack where overload is no limit.
+pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
+
+/// Where every item is. Hard limits hold at every moment; the load of a unit is kept to as a limit too.
+#[derive(Clone)]
+pub(crate) struct Layout<'m> {
+    pub model: &'m Model<'m>,
+    /// By item.
+    pub place: Vec<u32>,
+    /// By unit: the free items there, in no order.
+    pub on: Vec<Vec<u32>>,
+    /// By free item: its position in `on`.
+    slot: Vec<u32>,
+    /// By unit, `dims` each: what is left. Work is counted up to capacity plus `slack`.
+    pub left: Vec<i64>,
+    pub node_left: Vec<i64>,
+    /// Overload that each unit may have.
+    pub slack: i64,
+    /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
+    pub here: Vec<i64>,
+    /// By free item and unit: what it would cost there; only in worlds where that is not too much.
+    costs: Option<Vec<i64>>,
+    /// What is no sum over items and pairs, where the snapshot asks for such.
+    figures: Option<Box<Figures<'m>>>,
+    pub notes: Notes,
+    /// Everything that is weighed.
+    pub energy: i64,
+    /// Free actors without a place.
+    pub unplaced: usize,
+}
+
+impl<'m> Layout<'m> {
+    /// The fixed actors at home, nobody else anywhere.
+    pub fn new(model: &'m Model<'m>) -> Self {
+        let mut place = vec![NOWHERE; model.free];
+        place.extend(&model.fixed_places);
+        let figures = Figures::new(model).map(Box::new);
+        let start: i64 = model.base.iter().map(|(_, without)| without).sum();
+        Self {
+            model,
+            place,
+            on: vec![Vec::new(); model.units],
+            slot: vec![0; model.free],
+            left: model.unit_left.clone(),
+            node_left: model.node_left.clone(),
+            slack: 0,
+            here: model.base.iter().map(|(_, without)| *without).collect(),
+            costs: model.has_cost_table().then(|| model.first_costs()),
+            energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
+            unplaced: model.members[..model.free].iter().map(Vec::len).sum(),
+            figures,
+            notes: Notes::new(model.free, model.units),
+        }
+    }
+
+    /// Whether anything that is no sum over items and pairs depends on these changes.
+    #[inline]
+    pub fn has_figures_of(&self, changes: &[Change]) -> bool {
+        self.figures.as_ref().is_some_and(|figures| changes.iter().any(|(item, ..)| figures.concerns(*item)))
+    }
+
+    /// Whether rules or caps may keep an item out of a unit that has room for it.
+    #[inline]
+    pub fn has_limits_of(&self, item: u32) -> bool {
+        self.figures.as_ref().is_some_and(|figures| figures.has_limits() && figures.concerns(item))
+    }
+
+    /// By how much caps of places and rules of the policy are broken.
+    pub fn broken(&self) -> i64 {
+        self.figures.as_ref().map_or(0, |figures| figures.broken())
+    }
+
+    /// What figures could save at most; `None` where that takes as long to say as to try.
+    #[inline]
+    pub fn value_at_stake(&self) -> Option<i64> {
+        self.figures.as_ref().map_or(Some(0), |figures| figures.value_at_stake())
+    }
+
+    /// Has the figures follow changes of place: item, from, to. Says how energy and what is broken change.
+    pub fn try_figures(&mut self, changes: &[Change]) -> (i64, i64) {
+        let Some(figures) = &mut self.figures else { return (0, 0) };
+        let before = (figures.value(), figures.broken());
+        for (item, from, to) in changes {
+            if figures.concerns(*item) {
+                figures.change(&self.model.members[*item as usize], *from, *to);
+            }
+        }
+        (figures.value() - before.0, figures.broken() - before.1)
+    }
+
+    /// Takes that back.
+    pub fn undo_figures(&mut self, changes: &[Change]) {
+        let Some(figures) = &mut self.figures else { return };
+        for (item, from, to) in changes {
+            if figures.concerns(*item) {
+                figures.change(&self.model.members[*item as usize], *to, *from);
+            }
+        }
+    }
+
+    /// Whether no more rules and caps would be broken after a change.
+    pub fn keeps_rules(&mut self, changes: &[Change]) -> bool {
+        let (_, broken) = self.try_figures(changes);
+        self.undo_figures(changes);
+        broken <= 0
+    }
+
+    /// Moves an item whatever that costs.
+    pub fn move_to(&mut self, item: u32, unit: u32) {
+        let gain = self.gain(item, unit) + self.try_figures(&[(item, self.place[item as usize], unit)]).0;
+        self.shift(item, unit, gain);
+    }
+
+    /// Has two items change places whatever that costs.
+    pub fn exchange(&mut self, a: u32, b: u32) {
+        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+        let gain = self.gain_of_swap(a, b) + self.try_figures(&[(a, at_a, at_b), (b, at_b, at_a)]).0;
+        self.swap(a, b, gain);
+    }
+
+    /// Takes over places, one item after the other, as far as hard limits let it; loads may pass capacities.
+    pub fn adopt(&mut self, places: &[u32]) {
+        self.take_over(places, false);
+    }
+
+    /// The same, leaving out whoever would break a rule or a cap where it is.
+    pub fn adopt_with_care(&mut self, places: &[u32]) {
+        self.take_over(places, true);
+    }
+
+    fn take_over(&mut self, places: &[u32], with_care: bool) {
+        for item in 0..small(self.model.free) {
+            let unit = places[item as usize];
+            if unit != NOWHERE
+                && self.model.allows(item, unit)
+                && self.has_room(item, unit, 1)
+                && self.relates(item, unit)
+                && (!with_care || self.keeps_rules(&[(item, NOWHERE, unit)]))
+            {
+                self.put(item, unit);
+            }
+        }
+    }
+
+    /// Sets how much overload each unit may have.
+    pub fn set_slack(&mut self, slack: i64) {
+        let more = slack - self.slack;
+        self.left.iter_mut().step_by(self.model.dims).for_each(|left| *left += more);
+        self.slack = slack;
+    }
+
+    /// Work on the unit above its capacity plus slack.
+    pub fn excess(&self, unit: u32) -> i64 {
+        (-self.left[unit as usize * self.model.dims]).max(0)
+    }
+
+    /// Σ work above capacity plus slack, units that fixed actors alone fill left out.
+    pub fn total_excess(&self) -> i64 {
+        let units = 0..small(self.model.units);
+        units.filter(|unit| !self.on[*unit as usize].is_empty()).map(|unit| self.excess(unit)).sum()
+    }
+
+    /// Largest and smallest overload of any unit.
+    pub fn overloads(&self) -> (i64, i64) {
+        let overloads = self.left.iter().step_by(self.model.dims).map(|left| (self.slack - left).max(0));
+        overloads.fold((0, i64::MAX), |(most, least), o| (most.max(o), least.min(o)))
+    }
+
+    /// Whether an item without a place, or one that is elsewhere, may lawfully come to the unit.
+    #[inline]
+    pub fn admits(&self, item: u32, unit: u32) -> bool {
+        self.model.allows(item, unit) && self.has_room(item, unit, 0) && self.relates(item, unit)
+    }
+
+    /// Whether the item may be there as far as everything but the unit's load is concerned.
+    pub fn admits_overloaded(&self, item: u32, unit: u32) -> bool {
+        self.model.allows(item, unit) && self.has_room(item, unit, 1) && self.relates(item, unit)
+    }
+
+    /// Whether the unit and its node have what the item needs, dimensions from `first` on.
+    #[inline]
+    fn has_room(&self, item: u32, unit: u32, first: usize) -> bool {
+        let model = self.model;
+        let left = &self.left[unit as usize * model.dims..][..model.dims];
+        let needs = model.needs(item, unit);
+        if !(first..model.dims).all(|dim| needs[dim] <= left[dim] || needs[dim] == 0) {
+            return false;
+        }
+        if model.node_dims == 0 {
+            return true;
+        }
+        let node = model.node_of[unit as usize];
+        let left = &self.node_left[node as usize * model.node_dims..][..model.node_dims];
+        let needs = model.node_needs(item, unit);
+        let from = self.place[item as usize];
+        if from != NOWHERE && model.node_of[from as usize] == node {
+            let freed = model.node_needs(item, from);
+            return (0..model.node_dims).all(|dim| needs[dim] <= left[dim] + freed[dim] || needs[dim] == 0);
+        }
+        (0..model.node_dims).all(|dim| needs[dim] <= left[dim] || needs[dim] == 0)
+    }
+
+    /// Whether all relations of the item hold with it on the unit.
+    #[inline]
+    pub fn relates(&self, item: u32, unit: u32) -> bool {
+        self.model.relations_of(item).is_empty() || self.relates_with(item, unit, NOWHERE, NOWHERE)
+    }
+
+    /// The same with another item at another place.
+    fn relates_with(&self, item: u32, unit: u32, other: u32, other_at: u32) -> bool {
+        let model = self.model;
+        model.relations_of(item).iter().all(|relation| {
+            let given = &model.relations[*relation as usize];
+            let here = model.place(given.scope, unit);
+            given.items.iter().all(|peer| {
+                let at = if *peer == other { other_at } else { self.place[*peer as usize] };
+                *peer == item || at == NOWHERE || (model.place(given.scope, at) == here) != given.apart
+            })
+        })
+    }
+
+    /// Whether two items may change places; either may be nowhere.
+    #[inline]
+    pub fn admits_swap(&self, a: u32, b: u32) -> bool {
+        self.may_swap(a, b, 0)
+    }
+
+    /// The same as far as everything but the units' loads is concerned.
+    pub fn admits_swap_overloaded(&self, a: u32, b: u32) -> bool {
+        self.may_swap(a, b, 1)
+    }
+
+    #[inline]
+    fn may_swap(&self, a: u32, b: u32, first: usize) -> bool {
+        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+        let model = self.model;
+        (at_b == NOWHERE || model.allows(a, at_b))
+            && (at_a == NOWHERE || model.allows(b, at_a))
+            && (at_b == NOWHERE || self.has_room_instead(a, at_b, b, first))
+            && (at_a == NOWHERE || self.has_room_instead(b, at_a, a, first))
+            && self.nodes_have_room(a, at_a, b, at_b)
+            && (at_b == NOWHERE || self.relates_with(a, at_b, b, at_a))
+            && (at_a == NOWHERE || self.relates_with(b, at_a, a, at_b))
+    }
+
+    #[inline]
+    fn has_room_instead(&self, item: u32, unit: u32, gone: u32, first: usize) -> bool {
+        let model = self.model;
+        let left = &self.left[unit as usize * model.dims..][..model.dims];
+        let (needs, freed) = (model.needs(item, unit), model.needs(gone, unit));
+        (first..model.dims).all(|dim| needs[dim] <= left[dim] + freed[dim] || needs[dim] == 0)
+    }
+
+    fn nodes_have_room(&self, a: u32, at_a: u32, b: u32, at_b: u32) -> bool {
+        let model = self.model;
+        if model.node_dims == 0 {
+            return true;
+        }
+        let need = |item: u32, at: u32, dim: usize| {
+            if at == NOWHERE { 0 } else { model.node_needs(item, at)[dim] }
+        };
+        let node = |at: u32| if at == NOWHERE { NOWHERE } else { model.node_of[at as usize] };
+        let same = node(at_a) == node(at_b);
+        (0..model.node_dims).all(|dim| {
+            // What each node takes in and gives back.
+            let (to_b, from_b) = (need(a, at_b, dim), need(b, at_b, dim));
+            let (to_a, from_a) = (need(b, at_a, dim), need(a, at_a, dim));
+            let fits = |node: u32, comes: i64, goes: i64| {
+                node == NOWHERE
+                    || comes == 0
+                    || comes <= self.node_left[node as usize * model.node_dims + dim] + goes
+            };
+            if same {
+                fits(node(at_a), to_a + to_b, from_a + from_b)
+            } else {
+                fits(node(at_b), to_b, from_b) && fits(node(at_a), to_a, from_a)
+            }
+        })
+    }
+
+    /// What the item would cost on the unit, the tie to `except` left out, and what that tie costs now.
+    #[inline]
+    fn cost_at(&self, item: u32, unit: u32, except: u32) -> (i64, i64) {
+        let model = self.model;
+        if unit == NOWHERE {
+            return (model.base[item as usize].1, 0);
+        }
+        if let Some(costs) = &self.costs {
+            let cost = costs[item as usize * model.units + unit as usize];
+            if except == NOWHERE {
+                return (cost, 0);
+            }
+            let Some(tie) = model.ties(item).iter().find(|tie| tie.peer == except) else { return (cost, 0) };
+            let (from, at) = (self.place[item as usize], self.place[except as usize]);
+            let there = model.tie_cost(tie, unit, at);
+            return (cost - there, if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) });
+        }
+        let mut cost = model.cost_alone(item, unit);
+        let mut left_out = 0;
+        for tie in model.ties(item) {
+            let at = self.place[tie.peer as usize];
+            if tie.peer == except {
+                let from = self.place[item as usize];
+                left_out = if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) };
+            } else {
+                cost += model.tie_cost(tie, unit, at);
+            }
+        }
+        (cost, left_out)
+    }
+
+    /// How the energy changes when the item goes to the unit.
+    #[inline]
+    pub fn gain(&self, item: u32, unit: u32) -> i64 {
+        self.cost_at(item, unit, NOWHERE).0 - self.here[item as usize]
+    }
+
+    /// How the energy changes when two items that are not on one unit change places.
+    #[inline]
+    pub fn gain_of_swap(&self, a: u32, b: u32) -> i64 {
+        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+        let (of_a, between) = self.cost_at(a, at_b, b);
+        let (of_b, _) = self.cost_at(b, at_a, a);
+        // The pair is as far apart after the change as before; both ends count it.
+        of_a + of_b + 2 * between - self.here[a as usize] - self.here[b as usize]
+    }
+
+    /// Puts an item without a place on a unit.
+    pub fn put(&mut self, item: u32, unit: u32) {
+        self.energy += self.gain(item, unit) + self.try_figures(&[(item, NOWHERE, unit)]).0;
+        self.unplaced -= self.model.members[item as usize].len();
+        self.occupy(item, unit);
+        self.follow(item, NOWHERE, unit);
+    }
+
+    /// Moves an item to another unit, at a gain that has been worked out; figures have followed.
+    pub fn shift(&mut self, item: u32, unit: u32, gain: i64) {
+        let from = self.place[item as usize];
+        self.energy += gain;
+        self.vacate(item, from);
+        self.occupy(item, unit);
+        self.follow(item, from, unit);
+    }
+
+    /// Has two items change places, at a gain that has been worked out; figures have followed.
+    pub fn swap(&mut self, a: u32, b: u32, gain: i64) {
+        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+        self.energy += gain;
+        if at_a != NOWHERE {
+            self.vacate(a, at_a);
+        }
+        if at_b != NOWHERE {
+            self.vacate(b, at_b);
+            self.occupy(a, at_b);
+        }
+        if at_a != NOWHERE {
+            self.occupy(b, at_a);
+        }
+        let (of_a, of_b) = (self.model.members[a as usize].len(), self.model.members[b as usize].len());
+        if at_a == NOWHERE {
+            self.unplaced = self.unplaced + of_b - of_a;
+        }
+        if at_b == NOWHERE {
+            self.unplaced = self.unplaced + of_a - of_b;
+        }
+        self.follow(a, at_a, at_b);
+        self.follow(b, at_b, at_a);
+    }
+
+    #[inline]
+    fn occupy(&mut self, item: u32, unit: u32) {
+        self.slot[item as usize] = small(self.on[unit as usize].len());
+        self.on[unit as usize].push(item);
+        self.change_left(item, unit, -1);
+    }
+
+    #[inline]
+    fn vacate(&mut self, item: u32, unit: u32) {
+        let slot = self.slot[item as usize];
+        let on = &mut self.on[unit as usize];
+        on.swap_remove(slot as usize);
+        if let Some(moved) = on.get(slot as usize) {
+            self.slot[*moved as usize] = slot;
+        }
+        self.change_left(item, unit, 1);
+    }
+
+    #[inline]
+    pub fn change_left(&mut self, item: u32, unit: u32, sign: i64) {
+        let model = self.model;
+        let left = &mut self.left[unit as usize * model.dims..][..model.dims];
+        for (left, need) in left.iter_mut().zip(model.needs(item, unit)) {
+            *left += sign * need;
+        }
+        if model.node_dims > 0 {
+            let node = model.node_of[unit as usize] as usize;
+            let left = &mut self.node_left[node * model.node_dims..][..model.node_dims];
+            for (left, need) in left.iter_mut().zip(model.node_needs(item, unit)) {
+                *left += sign * need;
+            }
+        }
+    }
+
+    /// Brings what items cost up to date after one has gone from a place to another.
+    #[inline]
+    fn follow(&mut self, item: u32, from: u32, to: u32) {
+        let model = self.model;
+        for tie in model.ties(item) {
+            let peer = tie.peer as usize;
+            if peer >= model.free {
+                continue;
+            }
+            let at = self.place[peer];
+            if let Some(costs) = &mut self.costs {
+                let costs = &mut costs[peer * model.units..][..model.units];
+                model.follow(tie, from, to, costs);
+                if at != NOWHERE {
+                    self.here[peer] = costs[at as usize];
+                }
+            } else if at != NOWHERE {
+                self.here[peer] += model.tie_cost(tie, at, to) - model.tie_cost(tie, at, from);
+            }
+        }
+        self.place[item as usize] = to;
+        self.here[item as usize] = self.cost_at(item, to, NOWHERE).0;
+    }
+}

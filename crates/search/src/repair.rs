@@ -1,0 +1,29 @@
+//! Repair of an answer under a policy's rules, which not every strategy knows.
+
+use std::collections::BTreeMap;
+
+use placement::{Answer, Budget, Snapshot};
+
+use crate::improve;
+
+/// Pieces of native search for each actor of a placement that breaks the policy's rules.
+const REPAIR: u64 = 2;
+
+/// The answer, or one near it where it breaks the policy's rules: what a strategy that does not know them ends with.
+pub fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
+    let Some(rules) = snapshot.rules() else { return answer };
+    if rules.violations(&answer.assignment).is_empty() {
+        return answer;
+    }
+    let effort = REPAIR * (snapshot.actors() as u64).max(100);
+    let repaired = improve(snapshot, &answer.assignment, &Budget { effort: Some(effort), ..*budget });
+    if rules.violations(&repaired.assignment).is_empty() {
+        return Answer {
+            stage: repaired.stage,
+            assignment: repaired.assignment,
+            bound: BTreeMap::new(),
+            ..answer
+        };
+    }
+    answer
+}

@@ -1,0 +1,52 @@
+//! `round-robin`: each actor on the next unit that may take it.
+
+use std::collections::BTreeMap;
+
+use crate::repair::obeying;
+use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
+
+/// Goes round the units: each actor lands on the next one that may lawfully take it. Looks at no cost.
+///
+/// A piece of effort is one actor; it always finishes, whatever the budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundRobin;
+
+impl Strategy for RoundRobin {
+    fn name(&self) -> &'static str {
+        "round-robin"
+    }
+
+    fn summary(&self) -> &'static str {
+        "goes round the units and looks at no cost; for comparison"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let mut next = 0;
+        let answer = one_by_one(snapshot, |lawful| {
+            let unit = *lawful.iter().find(|unit| **unit >= next).unwrap_or(&lawful[0]);
+            next = unit + 1;
+            unit
+        });
+        Ok(obeying(snapshot, answer, budget))
+    }
+}
+
+/// Places actors in the order of the file, each on the lawful unit that `choose` picks; never asks without any.
+pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[usize]) -> usize) -> Answer {
+    let mut state = State::new(snapshot);
+    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        let candidates = snapshot.candidates(actor).iter().copied();
+        let lawful: Vec<usize> = candidates.filter(|&unit| state.admits(actor, unit)).collect();
+        if !lawful.is_empty() {
+            state.put(actor, choose(&lawful));
+        }
+    }
+    Answer {
+        effort: snapshot.actors() as u64,
+        assignment: state.assignment,
+        bound: BTreeMap::new(),
+        optimal: false,
+        stage: Stage::Construction,
+        stopped_by: StoppedBy::Effort,
+    }
+}

@@ -1,0 +1,215 @@
+//! Which coolings follow one another: no clock is read, so that whenever the search is stopped a good part of it has
+//! gone into one long cooling, and what came of that has been polished.
+
+#![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
+
+use crate::exchange::small;
+
+/// Steps of one piece of effort.
+pub(crate) const STEPS: u64 = 1_000;
+
+/// Pieces that walks do between two looks at the clock; all lengths are multiples of it.
+pub(crate) const ROUND: u64 = 40;
+
+/// Steps per item of the first cooling, and of a polish.
+const SHORTEST: u64 = 400;
+const POLISH: u64 = 1_500;
+
+/// Steps per item of the longest cooling, for each item that there is, and at most: in small worlds a longer one ends
+/// where a shorter one does, and another one begun anew may not.
+const LONGEST_FOR_EACH: u64 = 200;
+const LONGEST: u64 = 100_000;
+
+/// Where a cooling ends, in median losses of a random step.
+const COLD: f64 = 0.03;
+
+/// How a cooling goes about its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Style {
+    /// Where it begins, in mean losses.
+    hot: f64,
+    /// What a mean work of excess costs at first, in mean losses.
+    cheap: f64,
+}
+
+/// The styles that walks begin with in turn: worlds whose parts hang together from afar want to be shaken thoroughly,
+/// and to be let pass through overload; worlds whose costs are of one kind want neither. The first coolings tell which
+/// is which.
+const THOROUGH: Style = Style { hot: 1.2, cheap: 1.8 };
+const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
+
+/// The thorough style of worlds with more items than so many: those of 4,000 and 20,000 came to worse ends from 1.2,
+/// those of up to 1,000 to better ones.
+const HOTTER: Style = Style { hot: 3.0, ..THOROUGH };
+const LARGE: usize = 2_000;
+
+/// Where polishes begin, in median losses: one that gained is tried again, one that did not gives way to the next.
+const WARM: [f64; 5] = [0.2, 0.8, 3.2, 0.4, 1.6];
+
+/// Where the search of a placement that is there already begins: it is left no farther than need be.
+const LUKEWARM: f64 = 0.02;
+
+/// The hottest that such a search becomes.
+const HOTTEST: f64 = 1.5;
+
+/// What a mean work of excess costs at the end of a cooling, in mean losses.
+const DEAR: f64 = 400.0;
+
+/// What a breach of a rule, or a hundredth of a power cap, costs at least, in mean losses: it is seldom on the way to
+/// something better, as overload is.
+const BREACH: f64 = 30.0;
+
+/// The part of a cooling in which excess stays cheap.
+const FORGIVING: f64 = 0.4;
+
+/// One cooling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cooling {
+    /// Pieces of effort.
+    pub length: u64,
+    /// The first temperature, in mean losses.
+    pub from: f64,
+    /// Whether it starts from the best that anybody has found, not from where the walk stands.
+    pub from_best: bool,
+    /// Whether it keeps to the scale of small losses from the first.
+    pub is_fine: bool,
+    /// What a mean work of excess costs at first, in mean losses.
+    cheap: f64,
+    /// What a breach of a rule costs at least, in mean losses.
+    breach: f64,
+}
+
+impl Cooling {
+    /// One from a rung of a ladder: from a temperature in median losses, at what excess and breaches cost there.
+    pub fn from_rung(from: f64, cheap: f64) -> Self {
+        Self { length: 1, from, from_best: false, is_fine: true, cheap, breach: cheap }
+    }
+
+    /// The temperature after a part of the cooling, where losses have this mean and median: a cooling from hot begins
+    /// at the scale of the mean, and all end at that of the median.
+    pub fn temperature(&self, part: f64, (mean, median): (f64, f64)) -> f64 {
+        let from = self.from * if self.is_fine { median } else { mean };
+        let to = COLD * median;
+        from * (to / from).powf(part)
+    }
+
+    /// What a mean work of excess costs after a part of the cooling, in mean losses.
+    pub fn price(&self, part: f64) -> f64 {
+        let dear = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
+        self.cheap * (DEAR / self.cheap).powf(dear)
+    }
+
+    /// What a breach of a rule costs after a part of the cooling, in mean losses.
+    pub fn price_of_breach(&self, part: f64) -> f64 {
+        self.price(part).max(self.breach)
+    }
+
+    /// How far it is after so many pieces.
+    pub fn part(&self, done: u64) -> f64 {
+        done as f64 / self.length as f64
+    }
+}
+
+/// The coolings of one walk, without end.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    items: u64,
+    style: Style,
+    /// By how many doublings its coolings are longer than those of the first walk.
+    longer: u32,
+    /// Steps per item of the next long cooling.
+    long: u64,
+    /// Where the next long cooling begins.
+    from: f64,
+    /// Steps per item that are still to be spent on polishing.
+    polish: u64,
+    /// The place in `WARM` of the next polish, or of the present one.
+    heat: usize,
+    is_polishing: bool,
+    is_warm: bool,
+    /// Coolings begun.
+    coolings: u32,
+}
+
+impl Schedule {
+    /// For the walk of this number; `is_warm` when it starts from a placement that is worth keeping.
+    pub fn new(items: usize, walk: u32, is_warm: bool) -> Self {
+        let thorough = if items > LARGE { HOTTER } else { THOROUGH };
+        let style = if is_warm || walk.is_multiple_of(2) { thorough } else { GENTLE };
+        let items = u64::from(small(items)).max(1);
+        let (long, from) =
+            if is_warm { (POLISH << walk, LUKEWARM * f64::from(1 << walk)) } else { (SHORTEST, style.hot) };
+        Self {
+            items,
+            style,
+            longer: walk,
+            long,
+            from,
+            polish: 0,
+            heat: 0,
+            is_polishing: false,
+            is_warm,
+            coolings: 0,
+        }
+    }
+
+    /// How its coolings go about their way.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Has the long coolings from the next one on go another way.
+    pub fn take_up(&mut self, style: Style) {
+        self.style = style;
+        self.from = style.hot;
+    }
+
+    /// Whether the cooling under way is the first from hot: equally long on every walk, and a chance to compare.
+    pub fn is_trial(&self) -> bool {
+        self.coolings == 1 && !self.is_warm
+    }
+
+    /// The next cooling, told whether the one before has found a new best.
+    pub fn next(&mut self, gained: bool) -> Cooling {
+        if self.is_polishing && !gained {
+            self.heat = (self.heat + 1) % WARM.len();
+        }
+        self.coolings = self.coolings.saturating_add(1);
+        self.is_polishing = self.polish >= POLISH;
+        let cheap = self.style.cheap;
+        if self.is_polishing {
+            self.polish -= POLISH;
+            let from = WARM[self.heat];
+            return Cooling {
+                length: self.pieces(POLISH),
+                from,
+                from_best: true,
+                is_fine: true,
+                cheap,
+                breach: BREACH,
+            };
+        }
+        let from_best = self.is_warm && self.coolings > 1;
+        let (length, from) = (self.pieces(self.long), self.from);
+        let cooling = Cooling { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH };
+        if self.is_warm {
+            self.long = (self.long * 2).min(self.longest());
+            self.from = (self.from * 2.0).min(HOTTEST);
+        } else {
+            self.polish += self.long;
+            // Walks are out of step, so that one of them has always finished a cooling lately.
+            self.long =
+                (self.long * if self.coolings == 1 { 4 << self.longer } else { 4 }).min(self.longest());
+        }
+        cooling
+    }
+
+    /// Steps per item of the longest cooling.
+    fn longest(&self) -> u64 {
+        (LONGEST_FOR_EACH * self.items).clamp(POLISH, LONGEST)
+    }
+
+    fn pieces(&self, steps_per_item: u64) -> u64 {
+        (steps_per_item * self.items).div_ceil(STEPS).next_multiple_of(ROUND)
+    }
+}

@@ -1,0 +1,13 @@
+//! What every strategy promises, and what `plan` makes of it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
+
+mod planning;
+mod strategies;
+
+use placement::Strategy;
+use search::{Greedy, Local, Random, RoundRobin};
+
+/// Every strategy of this crate.
+fn strategies() -> [&'static dyn Strategy; 4] {
+    [&Greedy, &Local, &RoundRobin, &Random]
+}

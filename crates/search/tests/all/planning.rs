@@ -1,0 +1,357 @@
+//! From a world to a decision: what `plan` promises whichever strategy it asks.
+
+use placement::file::{Constraint, Policy};
+use placement::{
+    Answer, Assignment, Budget, Derived, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
+    SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
+};
+use proptest::prelude::*;
+use search::{Greedy, Random};
+
+use worlds::line::{AtMostTwo, any_world, assignment, at_most_two, world};
+
+use crate::strategies;
+
+fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
+    plan(snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap()
+}
+
+/// A decision in words.
+fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
+    let mut lines = Vec::new();
+    for (actor, place) in plan.assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
+        if let (Some(unit), None) = (*place, snapshot.current(actor)) {
+            lines.push(format!("start {} on {}", snapshot.actor_id(actor), snapshot.unit_id(unit)));
+        }
+    }
+    let world = plan.world(snapshot);
+    for step in explain::moves(&world, &plan.assignment) {
+        let [actor, from, to] =
+            [snapshot.actor_id(step.actor), snapshot.unit_id(step.from), snapshot.unit_id(step.to)];
+        lines.push(format!("move {actor} from {from} to {to}: {}", step.reason));
+    }
+    for left in &plan.unplaced {
+        let obstacles = explain::obstacles(&world, left.actor, &plan.assignment);
+        lines.push(format!("unplaced {}: {}", snapshot.actor_id(left.actor), obstacles.join("; ")));
+    }
+    lines.push(plan.cost.in_words(snapshot));
+    lines.join("\n")
+}
+
+/// Answers what it was given, and says of it what it was told to say.
+struct Says {
+    places: &'static str,
+    optimal: bool,
+}
+
+impl Strategy for Says {
+    fn name(&self) -> &'static str {
+        "says"
+    }
+    fn summary(&self) -> &'static str {
+        "answers what it was given"
+    }
+    fn solve(&self, snapshot: &Snapshot, _: &Budget) -> Result<Answer, SolveError> {
+        Ok(Answer {
+            assignment: assignment(snapshot, self.places),
+            bound: [("overload".to_owned(), 0)].into(),
+            optimal: self.optimal,
+            effort: 1,
+            stage: Stage::Whole,
+            stopped_by: if self.optimal { StoppedBy::Proof } else { StoppedBy::Effort },
+        })
+    }
+}
+
+fn told(snapshot: &Snapshot, places: &'static str) -> String {
+    tell(snapshot, &by(&Says { places, optimal: false }, snapshot))
+}
+
+/// An error with its causes.
+fn refused(snapshot: &Snapshot, places: &'static str, judge: &dyn Judge) -> String {
+    let error =
+        plan(snapshot, &Says { places, optimal: false }, judge, &Budget::effort(None, 1)).unwrap_err();
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[test]
+fn an_actor_that_fits_nowhere_is_named_and_does_not_block_the_others() {
+    let snapshot =
+        world("gpu0:gpu:8:mem=4 cpu0:cpu:64", "cam:cpu=9,gpu=2 big:gpu=1:mem=16 log:cpu=1", "cam to log 3");
+    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    start cam on cpu0
+    start log on cpu0
+    unplaced big: gpu0: the unit has 4 mem left, it needs 16
+    unplaced 1, overload 0, communication+migration 0, annoyance 0
+    ");
+}
+
+#[test]
+fn every_reason_why_there_is_no_place_is_told() {
+    let units = "u0:cpu:9:slots=0 u1:cpu:9:slots=0 v:cpu:9:mem=1,slots=1 w:cpu:9:node=m,mem=9 x:cpu:9:mem=9 g:gpu:9 h:gpu:9";
+    let actors =
+        "a:cpu=1,fpga=1:mem=4,node.cores=2 taken:cpu=1:at=v,fixed b:gpu=1 c:gpu=1 d:gpu=1 e:npu=1 f:";
+    let rules =
+        "node n cores=1; node m cores=9; never a units w; apart unit b c d; pin d g; pin b g; pin c h";
+    let snapshot = world(units, actors, rules);
+    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    start b on g
+    start c on h
+    unplaced a: there is no unit of kind fpga; 2 units of kind cpu: all 0 slots are taken; v: it is taken; w: kept away by constraints[0]; x: the node has 1 cores left, it needs 2
+    unplaced d: g: each on a unit of its own; h: pinned to g
+    unplaced e: there is no unit of kind npu
+    unplaced f: it has no implementation
+    unplaced 4, overload 0, communication+migration 0, annoyance 0
+    ");
+}
+
+#[test]
+fn every_reason_for_a_move_is_told() {
+    let units = "u:cpu:9 v:cpu:9:slots=1 g:gpu:9 w:cpu:9:node=m";
+    let actors = "a:cpu=1:at=g b:cpu=1:at=v,move=3 c:cpu=1:at=u,move=3 d:cpu=1:at=w,fixed e:cpu=9:at=v";
+    let snapshot = world(units, actors, "c to d 1; never e units v");
+    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    move a from g to w: it has no implementation for gpu any more
+    move c from u to w: overload of the whole would be 1 higher if it stayed
+    move e from v to u: it may not stay on v: kept away by constraints[0]
+    overload 0, communication+migration 3, annoyance 0
+    ");
+}
+
+#[test]
+fn two_that_change_places_make_room_for_each_other() {
+    let snapshot = world(
+        "u:cpu:9:slots=1 v:cpu:9:slots=1,mem=1 w:gpu:9",
+        "a:cpu=1:at=u b:cpu=1:at=v c:gpu=1:at=w,fixed",
+        "a to c 1; prefer a v 9",
+    );
+    insta::assert_snapshot!(told(&snapshot, "a=v b=u"), @r"
+    move a from u to v: u has no room for it beside the others
+    move b from v to u: v has no room for it beside the others
+    overload 0, communication+migration 5, annoyance 0, policy 0
+    ");
+}
+
+#[test]
+fn what_runs_stays_unless_the_answer_is_better() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u b:cpu=1:at=v", "");
+    let kept = by(&Says { places: "a=v b=u", optimal: true }, &snapshot);
+    assert_eq!(kept.moves, vec![]);
+    assert!(kept.optimal, "an answer of equal cost is as optimal");
+    let worse = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u", "a to b 1");
+    let kept = by(&Says { places: "a=u b=v", optimal: false }, &worse);
+    assert_eq!(kept.moves, vec![]);
+}
+
+#[test]
+fn a_claim_that_what_runs_refutes_is_not_repeated() {
+    let snapshot =
+        world("u:cpu:9 v:cpu:9:node=m", "a:cpu=1:at=u b:cpu=1:at=u,move=1", "a to b 1; a annoys b 1");
+    let plan = by(&Says { places: "a=u b=v", optimal: true }, &snapshot);
+    assert_eq!(plan.moves, vec![]);
+    assert!(plan.optimal, "what runs costs nothing at all, which proves itself");
+    let snapshot = world(
+        "u:cpu:9 v:cpu:9:node=m g:gpu:9",
+        "a:cpu=1:at=u b:cpu=1:at=u,move=1 c:gpu=1:at=g,fixed",
+        "a to b 1; a to c 1",
+    );
+    let plan = by(&Says { places: "a=u b=v", optimal: true }, &snapshot);
+    assert_eq!(plan.moves, vec![]);
+    assert!(!plan.optimal);
+    assert_eq!(plan.bound.keys().map(String::as_str).collect::<Vec<_>>(), ["annoyance", "overload"]);
+}
+
+#[test]
+fn moves_that_gain_nothing_are_taken_back() {
+    let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=v", "a to c 5");
+    insta::assert_snapshot!(told(&snapshot, "a=v b=w c=v"), @r"
+    move a from u to v: communication+migration of the whole would be 5 higher if it stayed
+    overload 0, communication+migration 0, annoyance 0
+    ");
+}
+
+#[test]
+fn levels_at_their_bounds_are_a_proof() {
+    let snapshot = world("u:cpu:9", "a:cpu=1", "");
+    let plan = by(&Greedy, &snapshot);
+    assert!(plan.optimal, "nothing is below 0");
+    let bounds: Vec<String> = plan.bound.iter().map(|(level, bound)| format!("{level} {bound}")).collect();
+    assert_eq!(bounds.join(", "), "annoyance 0, communication+migration 0, overload 0");
+    let full = world("u:cpu:9:slots=0", "a:cpu=1", "");
+    assert!(!by(&Greedy, &full).optimal, "something is unplaced: only a proof would do");
+}
+
+#[test]
+fn an_unlawful_answer_is_refused() {
+    let snapshot = world("u:cpu:9:slots=0 g:gpu:9", "a:cpu=1 b:cpu=1", "");
+    insta::assert_snapshot!(refused(&snapshot, "a=g b=u", &NoPolicy), @"says proposed what is not lawful: a cannot run on g: no implementation for gpu; u hosts 1 actors and has 0 slots; this is a defect, report it with the snapshot");
+}
+
+struct Strict;
+
+impl Judge for Strict {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived::default())
+    }
+    fn judge(&self, _: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
+        let violations =
+            if assignment.contains(&Some(0)) { vec!["nothing on the first unit".into()] } else { vec![] };
+        Ok(Judgement { violations, penalty: 7 })
+    }
+}
+
+#[test]
+fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
+    let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1", "objectives policy");
+    insta::assert_snapshot!(refused(&snapshot, "a=u", &Strict), @"says found no placement that obeys the policy: nothing on the first unit");
+    let plan =
+        plan(&snapshot, &Says { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(plan.cost.policy, 7);
+}
+
+#[test]
+fn under_rules_that_are_written_out_one_verdict_is_enough() {
+    // Three run on u, where two may: of those that left it for nothing two come back.
+    let snapshot =
+        world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=u d:cpu=1:at=w", "");
+    let (says, judge) = (Says { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
+    let plan = plan(&snapshot, &says, &judge, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(plan.assignment, assignment(&snapshot, "a=u b=u c=v d=w"));
+    assert_eq!(judge.verdicts(), 1);
+}
+
+/// Derives a pin, and whatever else it is given.
+struct Pins(&'static str, &'static str);
+
+impl Judge for Pins {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        let pin = Constraint::Pin {
+            actor: self.0.into(),
+            unit: self.1.into(),
+            reason: Some("the policy says so".into()),
+        };
+        Ok(Derived { constraints: vec![pin], rules: None })
+    }
+    fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
+        NoPolicy.judge(snapshot, assignment)
+    }
+}
+
+#[test]
+fn derived_constraints_reach_every_strategy() {
+    let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1 b:cpu=1", "");
+    for strategy in strategies() {
+        let plan = plan(&snapshot, strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
+        assert_eq!(plan.assignment[0], Some(2), "{}", strategy.name());
+    }
+    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not lawful: a not on u: the policy says so; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "x")), @"the policy derived a constraint that does not fit: constraints[0].unit: there is no unit `x`; add it or correct the name");
+}
+
+#[test]
+fn an_answer_that_breaks_a_rule_gives_way_to_one_near_it_that_does_not() {
+    let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
+    let heedless = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(heedless.assignment, vec![Some(0); 4], "nobody has told it of a rule");
+    let plan = plan(&crowded, &Random, &AtMostTwo::default(), &Budget::effort(None, 1)).unwrap();
+    assert_eq!(plan.cost.unplaced, 2);
+    assert!(at_most_two().violations(&plan.assignment).is_empty());
+}
+
+struct Fails;
+
+impl Strategy for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+    fn summary(&self) -> &'static str {
+        "fails"
+    }
+    fn solve(&self, _: &Snapshot, _: &Budget) -> Result<Answer, SolveError> {
+        Err(SolveError::Mismatch { reported: "[1]".into(), exact: "[2]".into() })
+    }
+}
+
+impl Judge for Fails {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Err(JudgeError::Policy("line 3 is unsafe".into()))
+    }
+    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
+        unreachable!("derive failed before")
+    }
+}
+
+#[test]
+fn failures_name_who_failed() {
+    let snapshot = world("u:cpu:9", "a:cpu=1", "");
+    let error = plan(&snapshot, &Fails, &NoPolicy, &Budget::effort(None, 1)).unwrap_err();
+    assert_eq!(error.to_string(), "fails found no answer");
+    assert_eq!(<&str>::from(&error), "Solve");
+    assert!(matches!(error, PlanError::Solve { source: SolveError::Mismatch { .. }, .. }));
+    assert_eq!(refused(&snapshot, "a=u", &Fails), "line 3 is unsafe");
+}
+
+#[test]
+fn a_program_that_nobody_runs_is_no_rule_that_is_kept() {
+    let mut file = world("u:cpu:9", "a:cpu=1", "").file().clone();
+    file.policy = Some(Policy { name: "zones".into(), program: Some(":- run_on(_,_).".into()) });
+    let snapshot = Snapshot::new(file).unwrap();
+    assert_eq!(snapshot.objectives().to_string(), "overload, communication+migration, annoyance, policy");
+    let refused = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap_err().to_string();
+    assert_eq!(refused, "the policy cannot be evaluated: `zones` has a program, and nothing here runs it");
+}
+
+/// The world after a plan was carried out.
+fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+    let mut file = snapshot.file().clone();
+    for (actor, place) in file.actors.iter_mut().zip(&plan.assignment) {
+        actor.current = place.map(|unit| snapshot.unit_id(unit).to_owned());
+    }
+    Snapshot::new(file).unwrap()
+}
+
+proptest! {
+    /// Planning again after the plan was carried out must change nothing: no churn.
+    #[test]
+    fn a_carried_out_plan_is_a_fixed_point(snapshot in any_world()) {
+        let first = by(&Greedy, &snapshot);
+        let then = carried_out(&snapshot, &first);
+        let second = by(&Greedy, &then);
+        prop_assert_eq!(second.assignment, first.assignment);
+        prop_assert_eq!(second.moves, vec![]);
+    }
+
+    #[test]
+    fn a_plan_is_lawful_and_never_worse_than_what_runs(snapshot in any_world()) {
+        let incumbent = snapshot.incumbent();
+        for strategy in strategies() {
+            let plan = by(strategy, &snapshot);
+            prop_assert_eq!(snapshot.violations(&plan.assignment), vec![]);
+            prop_assert_eq!(plan.cost.policy, snapshot.penalty(&plan.assignment));
+            if snapshot.violations(&incumbent).is_empty() {
+                let mut now = snapshot.cost(&incumbent);
+                now.policy = snapshot.penalty(&incumbent);
+                prop_assert!(plan.cost.vector(&snapshot) <= now.vector(&snapshot), "{}", strategy.name());
+            }
+            let reasons = |left: &Unplaced| explain::obstacles(&snapshot, left.actor, &plan.assignment).len();
+            let told: usize = plan.unplaced.iter().map(|left| reasons(left).min(1)).sum();
+            prop_assert_eq!(told, usize::try_from(plan.cost.unplaced).unwrap(), "each unplaced actor has a reason");
+        }
+    }
+
+    #[test]
+    fn no_single_actor_moves_for_nothing(snapshot in any_world()) {
+        for strategy in strategies() {
+            let plan = by(strategy, &snapshot);
+            for step in &plan.moves {
+                let mut stayed = plan.assignment.clone();
+                stayed[step.actor] = Some(step.from);
+                let mut cost = snapshot.cost(&stayed);
+                cost.policy = snapshot.penalty(&stayed);
+                let gained = plan.cost.vector(&snapshot) < cost.vector(&snapshot);
+                prop_assert!(gained || !snapshot.violations(&stayed).is_empty(), "{}", strategy.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What every strategy keeps to, and what each is for.
+
+use placement::{Answer, Budget, Cost, Snapshot, StoppedBy, Strategy};
+use proptest::prelude::*;
+use search::{Greedy, Local, Random, RoundRobin, improve};
+
+use worlds::line::{any_world, world};
+
+use crate::strategies;
+
+fn solve(strategy: &dyn Strategy, snapshot: &Snapshot, effort: Option<u64>, seed: u64) -> Answer {
+    strategy.solve(snapshot, &Budget::effort(effort, seed)).unwrap()
+}
+
+fn places(snapshot: &Snapshot, answer: &Answer) -> String {
+    let name = |place: &Option<usize>| place.map_or("-", |unit| snapshot.unit_id(unit));
+    answer.assignment.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn round_robin_goes_round_and_past_what_is_full() {
+    let snapshot = world(
+        "u:cpu:9 v:cpu:9:slots=1 w:cpu:9 g:gpu:9",
+        "a:cpu=1 b:cpu=1 c:gpu=1 d:cpu=1 e:cpu=1 f:cpu=1",
+        "",
+    );
+    assert_eq!(places(&snapshot, &solve(&RoundRobin, &snapshot, None, 0)), "u v g u w u");
+}
+
+#[test]
+fn random_is_decided_by_the_seed() {
+    let units: Vec<String> = (0..20).map(|i| format!("u{i}:cpu:9")).collect();
+    let snapshot = world(&units.join(" "), "a:cpu=1 b:cpu=1 c:cpu=1", "");
+    let [one, again, two] = [1, 1, 2].map(|seed| solve(&Random, &snapshot, None, seed));
+    assert_eq!(one, again);
+    assert_ne!(one.assignment, two.assignment);
+}
+
+#[test]
+fn greedy_puts_friends_on_one_unit_as_far_as_they_fit() {
+    let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
+    assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "u v v");
+}
+
+#[test]
+fn greedy_looks_ahead_for_actors_that_must_be_together() {
+    let units = "u:cpu:100:slots=1 v:cpu:1:slots=3";
+    let unit = world(units, "a:cpu=9 b:cpu=1 c:cpu=1", "together unit a b; together unit b c");
+    assert_eq!(places(&unit, &solve(&Greedy, &unit, None, 0)), "v v v", "u is roomier and has one slot");
+    let units = "u:cpu:99:node=n v:cpu:9:node=m g:gpu:9:node=m";
+    let node = world(units, "a:cpu=1 b:gpu=1", "together node a b");
+    assert_eq!(places(&node, &solve(&Greedy, &node, None, 0)), "v g", "only m has a gpu for b");
+}
+
+#[test]
+fn greedy_moves_a_bundle_as_a_whole() {
+    let actors = "a:cpu=4:at=u b:cpu=4:at=u c:cpu=1:at=u,fixed";
+    let rules = "together unit a b; a to c 1; b to d 100";
+    let snapshot = world("u:cpu:20 v:cpu:20", &format!("{actors} d:cpu=1:at=v,fixed"), rules);
+    assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "v v u v");
+    let late = world("u:cpu:9:slots=1 v:cpu:9", "a:cpu=4:at=u b:cpu=4", "together unit a b");
+    assert_eq!(places(&late, &solve(&Greedy, &late, None, 0)), "v v", "a makes way for b, who came later");
+}
+
+#[test]
+fn a_bundle_that_fits_nowhere_is_placed_as_far_as_it_fits() {
+    let snapshot = world("u:cpu:9:slots=2 v:cpu:9:slots=1", "a:cpu=1 b:cpu=1 c:cpu=1", "together unit a b c");
+    assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "u u -");
+}
+
+#[test]
+fn a_search_that_is_told_to_stop_answers_all_the_same() {
+    let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
+    let budget = Budget { effort: None, seed: 0, stop: &|| true };
+    let cut = Greedy.solve(&snapshot, &budget).unwrap();
+    assert_eq!((cut.stopped_by, cut.effort), (StoppedBy::Deadline, 3));
+    let replayed = solve(&Greedy, &snapshot, Some(cut.effort), 0);
+    assert_eq!(replayed.assignment, cut.assignment);
+    assert_eq!(replayed.stopped_by, StoppedBy::Effort);
+}
+
+proptest! {
+    #[test]
+    fn every_answer_is_lawful_and_decided_by_seed_and_effort(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
+        for strategy in strategies() {
+            for effort in [None, Some(effort)] {
+                let answer = solve(strategy, &snapshot, effort, seed);
+                prop_assert_eq!(snapshot.violations(&answer.assignment), vec![], "{}", strategy.name());
+                prop_assert_eq!(&answer, &solve(strategy, &snapshot, effort, seed), "{}", strategy.name());
+                prop_assert!(!answer.optimal, "{}", strategy.name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_effort_that_was_used_replays_the_answer(snapshot in any_world(), pieces in 0..30u64) {
+        for strategy in [&Greedy as &dyn Strategy, &Local] {
+            let asked = std::sync::atomic::AtomicU64::new(0);
+            let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces;
+            let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop }).unwrap();
+            prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
+        }
+    }
+
+    #[test]
+    fn local_search_is_never_worse_than_its_start(snapshot in any_world(), seed in 0..9u64, effort in 0..90u64) {
+        let start = solve(&Greedy, &snapshot, None, seed).assignment;
+        let found = improve(&snapshot, &start, &Budget::effort(Some(effort), seed)).assignment;
+        prop_assert_eq!(snapshot.violations(&found), vec![]);
+        let vector = |at| Cost { policy: snapshot.penalty(at), ..snapshot.cost(at) }.vector(&snapshot);
+        prop_assert!(vector(&found) <= vector(&start));
+    }
+}

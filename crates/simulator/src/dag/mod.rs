@@ -1,0 +1,15 @@
+//! CEDR's runtime in simulated time: a management thread, workers, and the schedulers of `taskgraph`.
+//!
+//! Time is counted in whole nanoseconds; docs/taskgraph.md states every rule.
+
+mod applications;
+mod arrivals;
+mod gantt;
+mod measures;
+mod runtime;
+
+pub use applications::{Application, Applications};
+pub use arrivals::{Arrival, arrivals};
+pub use gantt::gantt;
+pub use measures::{Measures, Record};
+pub use runtime::{Setting, run};

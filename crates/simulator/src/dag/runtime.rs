@@ -1,0 +1,338 @@
+//! The management thread and its workers.
+
+use std::collections::VecDeque;
+
+use taskgraph::online::{Cache, HandOver, Pool, Ready, Round, Scheduler};
+use taskgraph::{FileError, Streaming};
+
+use super::{Applications, Arrival, Measures, Record};
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Whether earlier decisions are taken again.
+    pub cache: bool,
+    /// Whether processing elements have queues.
+    pub queueing: bool,
+    /// Every actual time is drawn from as much below to as much above, in percent.
+    pub jitter_percent: f64,
+    /// Decides every draw.
+    pub seed: u64,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { cache: false, queueing: true, jitter_percent: 0.0, seed: 1 }
+    }
+}
+
+/// Runs `arrivals`, which are in order of time, under `scheduler`; every task that was handed over goes to `log`.
+///
+/// # Errors
+/// A workload that might run for more than 36 years.
+pub fn run(
+    applications: &Applications,
+    arrivals: &[Arrival],
+    scheduler: &mut dyn Scheduler,
+    setting: &Setting,
+    log: &mut dyn FnMut(Record),
+) -> Result<Measures, FileError> {
+    applications.check(arrivals)?;
+    let mut runtime = Runtime::new(applications, arrivals, setting);
+    runtime.manage(scheduler, log);
+    Ok(runtime.measures())
+}
+
+/// A task that was handed over and not yet collected.
+struct Running {
+    end: u64,
+    instance: usize,
+    task: usize,
+}
+
+/// An instance that has arrived.
+struct Instance {
+    application: usize,
+    /// Without streaming: predecessors of each task that have not ended. With it: frames that each task finished.
+    counts: Vec<u32>,
+    /// Of streaming instances: tasks that are ready or running.
+    busy: Vec<bool>,
+    /// Of streaming instances: whether something ended since the last scan.
+    changed: bool,
+    left: u64,
+    ready: Vec<u64>,
+    first_start: u64,
+    last_end: u64,
+}
+
+struct Runtime<'a> {
+    applications: &'a Applications,
+    arrivals: &'a [Arrival],
+    setting: &'a Setting,
+    now: u64,
+    arrived: usize,
+    instances: Vec<Instance>,
+    /// Streaming instances that have not ended, in order.
+    streams: Vec<usize>,
+    queue: Vec<Ready>,
+    pool: Pool,
+    running: Vec<VecDeque<Running>>,
+    /// When each worker has served all that it was handed.
+    free: Vec<u64>,
+    last_end: Vec<Option<u64>>,
+    busy: Vec<u64>,
+    sums: Measures,
+}
+
+impl<'a> Runtime<'a> {
+    fn new(applications: &'a Applications, arrivals: &'a [Arrival], setting: &'a Setting) -> Self {
+        let pes = applications.names.len();
+        Self {
+            applications,
+            arrivals,
+            setting,
+            now: 0,
+            arrived: 0,
+            instances: Vec::with_capacity(arrivals.len()),
+            streams: Vec::new(),
+            queue: Vec::new(),
+            pool: Pool { available: vec![0; pes], open: vec![true; pes], queueing: setting.queueing },
+            running: (0..pes).map(|_| VecDeque::new()).collect(),
+            free: vec![0; pes],
+            last_end: vec![None; pes],
+            busy: vec![0; pes],
+            sums: Measures::default(),
+        }
+    }
+
+    fn manage(&mut self, scheduler: &mut dyn Scheduler, log: &mut dyn FnMut(Record)) {
+        let mut cache = self.setting.cache.then(Cache::default);
+        loop {
+            self.collect();
+            self.admit();
+            self.scan();
+            if self.queue.is_empty() || !self.pool.open.contains(&true) {
+                match self.next_event() {
+                    Some(event) => self.now = event,
+                    None => return,
+                }
+                continue;
+            }
+            let (classes, costs) = (&self.applications.classes, self.applications.costs);
+            let mut round = Round::new(self.now, classes, costs, &mut self.pool, &mut self.queue);
+            round.run(scheduler, cache.as_mut());
+            let (end, looks, handed) = (round.now, round.looks, round.handed);
+            self.sums.overhead_ns += end - self.now;
+            self.sums.rounds += 1;
+            self.sums.looks += looks;
+            self.now = end;
+            if handed.is_empty() {
+                // Whoever refused is at work, so that there is an event to wait for.
+                self.now = end.max(self.next_event().unwrap_or(end));
+            }
+            for one in &handed {
+                log(self.serve(one));
+            }
+        }
+    }
+
+    /// Completions up to now, one processing element after the other.
+    fn collect(&mut self) {
+        for pe in 0..self.running.len() {
+            while self.running[pe].front().is_some_and(|front| front.end <= self.now) {
+                let Running { instance, task, .. } = self.running[pe].pop_front().expect("there is a front");
+                self.end(instance, task);
+            }
+            self.pool.open[pe] = self.setting.queueing || self.running[pe].is_empty();
+        }
+    }
+
+    fn end(&mut self, number: usize, task: usize) {
+        let instance = &mut self.instances[number];
+        let application = &self.applications.all[instance.application];
+        instance.left -= 1;
+        if application.streaming != Streaming::None {
+            instance.counts[task] += 1;
+            instance.busy[task] = false;
+            instance.changed = true;
+            return;
+        }
+        for next in &application.successors[task] {
+            let waits = &mut instance.counts[*next as usize];
+            *waits -= 1;
+            if *waits == 0 {
+                ready(application, instance, number, *next as usize, self.now, &mut self.queue);
+            }
+        }
+        if instance.left == 0 {
+            (instance.counts, instance.ready) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// Arrivals up to now: heads join the queue, in task order.
+    fn admit(&mut self) {
+        while let Some(arrival) = self.arrivals.get(self.arrived).filter(|arrival| arrival.at <= self.now) {
+            let number = self.instances.len();
+            let application = &self.applications.all[arrival.application];
+            let (count, streaming) = (application.tasks.len(), application.streaming != Streaming::None);
+            let waits = |of: &Vec<u32>| u32::try_from(of.len()).expect("fewer than 20,000");
+            let mut instance = Instance {
+                application: arrival.application,
+                counts: if streaming {
+                    vec![0; count]
+                } else {
+                    application.predecessors.iter().map(waits).collect()
+                },
+                busy: vec![false; if streaming { count } else { 0 }],
+                changed: true,
+                left: count as u64 * u64::from(application.frames),
+                ready: vec![0; count],
+                first_start: u64::MAX,
+                last_end: 0,
+            };
+            if streaming {
+                self.streams.push(number);
+            } else {
+                for head in &application.heads {
+                    ready(application, &mut instance, number, *head as usize, self.now, &mut self.queue);
+                }
+            }
+            self.instances.push(instance);
+            self.arrived += 1;
+        }
+    }
+
+    /// Tasks of streaming instances that have become ready, instance by instance, task by task.
+    fn scan(&mut self) {
+        for number in &self.streams {
+            let instance = &mut self.instances[*number];
+            if !std::mem::take(&mut instance.changed) {
+                continue;
+            }
+            let application = &self.applications.all[instance.application];
+            // Only sequential heads look at the whole frame.
+            let slowest = instance.counts.iter().copied().min().unwrap_or(0);
+            for task in 0..instance.counts.len() {
+                let own = instance.counts[task];
+                if instance.busy[task] || own >= application.frames {
+                    continue;
+                }
+                let predecessors =
+                    || application.predecessors[task].iter().map(|p| instance.counts[*p as usize]);
+                let successors = || application.successors[task].iter().map(|s| instance.counts[*s as usize]);
+                let may = match application.streaming {
+                    Streaming::None => false,
+                    Streaming::Double => {
+                        predecessors().all(|it| it != own) && successors().all(|it| it + 1 >= own)
+                    }
+                    Streaming::Single => {
+                        predecessors().all(|it| it == own + 1) && successors().all(|it| it == own)
+                    }
+                    Streaming::Sequential => {
+                        let head = application.predecessors[task].is_empty();
+                        predecessors().all(|it| it == own + 1) && (!head || slowest >= own)
+                    }
+                };
+                if may {
+                    instance.busy[task] = true;
+                    ready(application, instance, *number, task, self.now, &mut self.queue);
+                }
+            }
+        }
+        let instances = &self.instances;
+        self.streams.retain(|number| instances[*number].left > 0);
+    }
+
+    /// The next completion or arrival.
+    fn next_event(&self) -> Option<u64> {
+        let ends = self.running.iter().filter_map(|queue| queue.front().map(|front| front.end));
+        ends.chain(self.arrivals.get(self.arrived).map(|arrival| arrival.at)).min()
+    }
+
+    /// A worker is handed a task: it starts when the worker, and the core that an accelerator's worker lives on, have
+    /// served all that they were handed before, and the dispatch is over.
+    fn serve(&mut self, one: &HandOver) -> Record {
+        let HandOver { task: Ready { token, .. }, pe, at } = *one;
+        let (number, task) = split(token);
+        let instance = &mut self.instances[number];
+        let application = &self.applications.all[instance.application];
+        let frame = if application.streaming == Streaming::None { 0 } else { instance.counts[task] };
+        let mut from = at.max(self.free[pe]);
+        let host = self.applications.hosts[pe];
+        if let Some(core) = host {
+            from = from.max(self.free[core]);
+        }
+        let start = from + self.applications.costs.dispatch;
+        let draw = [self.setting.seed, 2, number as u64, u64::from(frame), task as u64];
+        let actual = application.actual[task * self.free.len() + pe];
+        let end = start + jitter(actual, self.setting.jitter_percent, &draw);
+        if let Some(core) = host {
+            self.free[core] = start;
+        }
+        self.free[pe] = end;
+        self.sums.tasks += 1;
+        self.sums.dispatch_ns += self.last_end[pe].map_or(0, |before| start - before);
+        self.last_end[pe] = Some(end);
+        self.busy[pe] += end - start;
+        instance.first_start = instance.first_start.min(start);
+        instance.last_end = instance.last_end.max(end);
+        self.running[pe].push_back(Running { end, instance: number, task });
+        let ready = instance.ready[task];
+        Record { instance: number, application: instance.application, frame, task, pe, ready, start, end }
+    }
+
+    fn measures(mut self) -> Measures {
+        let started = self.instances.iter().map(|one| one.first_start).min().unwrap_or(0);
+        let ended = self.instances.iter().map(|one| one.last_end).max().unwrap_or(0);
+        self.sums.applications = self.instances.len() as u64;
+        self.sums.execution_ns = self.instances.iter().map(|one| one.last_end - one.first_start).sum();
+        self.sums.cumulative_ns = self.busy.iter().sum();
+        self.sums.end_to_end_ns = ended - started;
+        self.sums.busy_ns = self.applications.names.iter().cloned().zip(self.busy).collect();
+        self.sums
+    }
+}
+
+/// Puts a task at the end of the ready queue.
+fn ready(
+    application: &super::Application,
+    instance: &mut Instance,
+    number: usize,
+    task: usize,
+    now: u64,
+    queue: &mut Vec<Ready>,
+) {
+    instance.ready[task] = now;
+    let token = ((number as u64) << 32) | task as u64;
+    queue.push(Ready { token, class: application.class[task], origin: application.origin[task] });
+}
+
+fn split(token: u64) -> (usize, usize) {
+    let number = |half: u64| usize::try_from(half).expect("half of 64 bits");
+    (number(token >> 32), number(token & u64::from(u32::MAX)))
+}
+
+/// `actual` times a factor from 1 - percent/100 to 1 + percent/100, the same for the same `draw`, whoever schedules.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "below 2^60"
+)]
+fn jitter(actual: u64, percent: f64, draw: &[u64]) -> u64 {
+    if percent <= 0.0 {
+        return actual;
+    }
+    let uniform = fastrand::Rng::with_seed(mix(draw)).f64();
+    (actual as f64 * (1.0 + (2.0 * uniform - 1.0) * percent / 100.0)).floor() as u64
+}
+
+/// One number of several, by `SplitMix64`'s finaliser.
+pub(super) fn mix(parts: &[u64]) -> u64 {
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum, part| {
+        let mut z = (sum ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}

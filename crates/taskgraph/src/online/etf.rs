@@ -1,0 +1,38 @@
+//! ETF: earliest task first.
+
+use super::{NEVER, Round, Scheduler};
+
+/// Again and again, over all ready tasks and processing elements, the least available + estimate; ties: the first task,
+/// then the lowest processing element. O(R²P) for R ready tasks.
+#[derive(Debug, Default)]
+pub struct Etf;
+
+impl Scheduler for Etf {
+    fn name(&self) -> &'static str {
+        "ETF"
+    }
+
+    fn schedule(&mut self, round: &mut Round<'_>) {
+        let pes = round.pes();
+        let mut left = round.left();
+        while !left.is_empty() && !round.full() {
+            round.look((pes * left.len()) as u64);
+            let mut least = (NEVER, 0, 0);
+            for (number, position) in left.iter().enumerate() {
+                let estimates = &round.class(*position).on;
+                for (pe, (available, estimate)) in round.pool.available.iter().zip(estimates).enumerate() {
+                    // Saturates at NEVER, which is below nothing.
+                    let end = available.saturating_add(*estimate);
+                    if end < least.0 {
+                        least = (end, number, pe);
+                    }
+                }
+            }
+            let (_, number, pe) = least;
+            if !round.hand_over(left[number], pe) {
+                return;
+            }
+            left.remove(number);
+        }
+    }
+}

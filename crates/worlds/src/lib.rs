@@ -1,0 +1,12 @@
+//! Worlds for tests and benches: in one [`line`] each, random ones by [seed](world), [published] ones; and the definitions
+//! of snapshot files once more, [by name](naive) and [by position](oracle), to hold the model against.
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
+
+pub mod line;
+pub mod naive;
+pub mod oracle;
+mod published;
+mod random;
+
+pub use published::{published, several};
+pub use random::world;
