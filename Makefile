@@ -7,9 +7,13 @@ export CAIRN_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 BIN := $(CARGO_TARGET_DIR)/debug
 
-# The lint of dependencies, pinned like everything else.
+# The lints of dependencies, pinned like everything else: who may use whom, and what nobody uses.
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+SHEAR_VERSION := 1.12.1
+SHEAR := $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION)/bin/cargo-shear
+# The advisories of RustSec, a git repository: `make advisories` brings it, `make test` reads what is there (deny.toml).
+ADVISORIES := $(CACHE)/advisory-dbs
 
 # An opponent of `make bench`, pinned: nothing that is installed uses it.
 ORTOOLS_VERSION := 9.15.6755
@@ -29,10 +33,10 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench reproduce fmt lint build clean tools node-tools
+.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build clean tools node-tools
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: tools ## place the video-surveillance application on a real control plane, and watch it move (DEMO_HOLD=1 keeps it)
 	$(call say,building operator and agent (about 15 minutes the first time; seconds afterwards))
@@ -42,13 +46,22 @@ demo: tools ## place the video-surveillance application on a real control plane,
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tools node-tools $(DENY) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
+test: tools node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
 	@cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(call say,dependency walls; licences and sources of dependencies)
 	@$(DENY) --locked check --hide-inclusion-graph bans licenses sources
+	@if ls -d $(ADVISORIES)/*/ >/dev/null 2>&1; then \
+		$(DENY) --locked check --hide-inclusion-graph --disable-fetch advisories; \
+	else \
+		echo "advisories: not checked, there is no copy in $(ADVISORIES); \`make advisories\` brings one where github.com can be reached"; \
+	fi
+	$(call say,dependencies that nobody uses; files that belong to no crate)
+	@$(SHEAR) shear --locked --color never
+	$(call say,fuzz targets)
+	@cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
 	$(call say,building programs and tests)
 	@cargo build --locked --workspace --all-targets
 	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))
@@ -56,31 +69,102 @@ test: tools node-tools $(DENY) ## format, lints, dependency walls, and every tes
 	$(call say,tests)
 	@cargo test --locked --workspace
 
-bench: tools $(CP_SAT) ## run the measurements in their full form (a day) and write docs/results
-	@cargo build --locked --workspace --bins
-	$(call say,the operator on a control plane)
+# Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
+# where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.
+ifneq ($(filter bench reproduce $(CACHE)/bench/%,$(MAKECMDGOALS)),)
+COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!docs/results'; git ls-files -z -o --exclude-standard -- . ':!docs/results' | xargs -0 -r cat; } \
+	| sha1sum | awk '$$1 != "da39a3ee5e6b4b0d3255bfef95601890afd80709" { print "-" substr($$1, 1, 8) }')
+export CAIRN_COMMIT := $(COMMIT)
+endif
+DONE := $(CACHE)/bench/$(COMMIT)
+PARTS := operator planning kernels strategies large opponents brute-force promises bounds footprint trouble
+RESULTS := docs/results
+
+bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
+	@echo "measured at $(COMMIT): $(PARTS)"
+
+# What a part leaves when all of it is done: when, on what.
+done = @date -u +'%FT%TZ on $(shell nproc) cores' > $@
+
+# Always, as the programs that are there may be those of another commit.
+bench-programs: tools
+	@mkdir -p $(DONE)
+	@cargo build --locked --workspace --bins --lib
 	@$(BIN)/cairn-e2e binaries >/dev/null
+
+$(DONE)/operator: | bench-programs
+	$(call say,the operator on a control plane)
 	@$(BIN)/cairn-e2e bench
+	$(done)
+
+$(DONE)/planning: | bench-programs
+	$(call say,planning small worlds)
+	@$(BIN)/cairn-e2e planning
+	$(done)
+
+$(DONE)/kernels: | bench-programs
 	$(call say,kernels)
 	@cargo bench --locked --profile dev -p search
+	$(done)
+
+$(DONE)/strategies: | bench-programs
 	$(call say,placement: strategies on instances)
-	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
-	@$(BENCH) run --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
-	@$(BENCH) run --strategies cp-sat --budgets 5,30,60 --seeds 1
+	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
+	$(done)
+
+$(DONE)/large: | bench-programs
+	$(call say,placement: strategies on large instances)
+	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+	$(done)
+
+$(DONE)/opponents: | bench-programs $(CP_SAT)
+	$(call say,placement: OR-Tools CP-SAT)
+	@$(BENCH) run --resume --strategies cp-sat --budgets 5,30,60 --seeds 1
+	$(done)
+
+$(DONE)/brute-force: | bench-programs
 	$(call say,placement: equal to brute force)
-	@CAIRN_EXACT_WORLDS=1000 cargo test --locked --workspace --test all exact::random -- --nocapture
+	@CAIRN_EXACT_WORLDS=1000 cargo test --locked -p portfolio --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
+	@{ printf '# Equal to brute force\n\nRandom worlds with some of everything that a snapshot can say, each solved by `asp` to the optimum of all\nassignments, which a naive reading of the definitions finds. "Decided by": without it the optimum would be another.\n\n'; \
+		sed -n '/^|/p' $@.log; \
+		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test -p portfolio --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
+	$(done)
+
+$(DONE)/promises: | bench-programs
 	$(call say,placement: what is promised)
 	@$(BENCH) promises
-	$(call say,placement: proven bounds)
-	@$(BENCH) bound > docs/results/placement/bounds.md
-	$(call say,the node agent's footprint)
-	@cargo build --locked --workspace --bins --lib
-	@$(BIN)/cairn-e2e footprint
-	@$(BIN)/cairn-e2e footprint --trouble
+	$(done)
 
-reproduce: tools ## repeat the experiments of the papers (hours) and write docs/results/apo
+$(DONE)/bounds: | bench-programs
+	$(call say,placement: proven bounds)
+	@$(BENCH) bound --resume --out $(RESULTS)/placement
+	$(done)
+
+$(DONE)/footprint: | bench-programs
+	$(call say,the footprint of the node agent)
+	@$(BIN)/cairn-e2e footprint
+	$(done)
+
+$(DONE)/trouble: | bench-programs
+	$(call say,the node agent in trouble)
+	@$(BIN)/cairn-e2e footprint --trouble
+	$(done)
+
+# One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
+# The first word of an experiment's line is its paper, and the folder of its results.
+reproduce: tools ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
+	@mkdir -p $(DONE)
 	@cargo build --locked -p simulator --bins
-	@for name in $$($(BIN)/cairn-sim experiment --list | cut -d' ' -f1); do $(BIN)/cairn-sim experiment $$name --out docs/results/apo || exit 1; done
+	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
+		folder=$(RESULTS)/$$(printf %s "$$paper" | tr A-Z a-z | tr -cd a-z-); \
+		if [ -e $(DONE)/experiment-$$experiment ]; then echo "$$experiment: done at $(COMMIT)"; continue; fi; \
+		printf '\n== %s\n' $$experiment; \
+		$(BIN)/cairn-sim experiment $$experiment --out $$folder </dev/null || exit 1; \
+		date -u +%FT%TZ > $(DONE)/experiment-$$experiment; \
+	done
+
+advisories: $(DENY) ## fetch the advisories of RustSec into the cache, and check them
+	@$(DENY) --locked check --hide-inclusion-graph advisories
 
 fmt: ## format the code
 	@cargo fmt --all
@@ -126,6 +210,11 @@ $(DENY): | tools
 	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
+
+$(SHEAR): | tools
+	$(call say,building cargo-shear $(SHEAR_VERSION) (two minutes; once))
+	@CARGO_TARGET_DIR=$(CACHE)/tools/build-shear cargo install --quiet --locked --debug --version $(SHEAR_VERSION) --root $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION) cargo-shear
+	@rm -rf $(CACHE)/tools/build-shear
 
 $(CP_SAT): | tools
 	$(call say,installing OR-Tools $(ORTOOLS_VERSION), to compare with)

@@ -1,228 +1,140 @@
-//! HiCR's own form of a topology: its JSON, and its question whether one topology has what another one asks for.
-//!
-//! A HiCR topology is a list of devices, each with compute resources and memory spaces, listed one by one. Ours says more:
-//! what HiCR does not know is written under further keys, which its readers pass over, so that nothing is lost on the way
-//! there and back. Links, which HiCR does not have, are the list `Links`.
-//!
-//! ```json
-//! {"Devices": [{"Type": "NUMA Domain", "NUMA Domain Id": 0,
-//!               "Compute Resources": [{"Type": "Processing Unit", "Logical Processor Id": 0}],
-//!               "Memory Spaces": [{"Type": "RAM", "Size": 18348191744}]}],
-//!  "Metadata": null}
-//! ```
+//! From a NodeTopology to HiCR's topology, and back without loss.
 
-mod convert;
-mod subset;
-
+use hicr::{ComputeResource, Device, MemorySpace, Topology};
 use serde_json::{Map, Value, json};
 
-/// A topology as HiCR has it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Topology {
-    /// The devices, in the order of the text.
-    pub devices: Vec<Device>,
-    /// What the keys `Devices` and `Metadata` do not hold, as it was found.
-    pub more: Map<String, Value>,
-    /// What an instance template carries beside its topology; null when there is none.
-    pub metadata: Value,
-}
+use crate::{Health, Link, NodeTopologySpec, topology};
 
-/// A device of a HiCR topology.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Device {
-    /// What it is, such as `NUMA Domain`: two devices are of one kind when these are equal.
-    pub type_: String,
-    /// What can compute on it.
-    pub compute_resources: Vec<ComputeResource>,
-    /// Its memories.
-    pub memory_spaces: Vec<MemorySpace>,
-    /// What the other keys hold, as it was found.
-    pub more: Map<String, Value>,
-}
+/// Up to how many compute resources of a type are listed one by one; more are one entry with a `Count`.
+const ONE_BY_ONE: i32 = 4096;
 
-/// A compute resource of a device, such as one core.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ComputeResource {
-    /// What it is.
-    pub type_: String,
-    /// For how many it stands: 1, but for the key `Count`, by which we write very many.
-    pub count: u64,
-    /// What the other keys hold, as it was found: numbers, affinity and caches, all of which may be missing.
-    pub more: Map<String, Value>,
-}
+/// The type of the devices that HiCR numbers by `NUMA Domain Id`.
+const NUMA_DOMAIN: &str = "NUMA Domain";
 
-/// A memory space of a device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemorySpace {
-    /// What it is.
-    pub type_: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// What the other keys hold, as it was found.
-    pub more: Map<String, Value>,
-}
-
-/// Why a text is no topology; says where.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It is no JSON.
-    #[error("it is no JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    /// A value is not what it must be.
-    #[error("{place}: {expected}")]
-    Expected {
-        /// Where, as in `Devices[0].Memory Spaces[1].Size`.
-        place: String,
-        /// What must be there.
-        expected: &'static str,
-    },
-}
-
-impl Topology {
-    /// Reads HiCR's JSON. `{}` is the empty topology.
-    ///
-    /// Also reads what HiCR's OpenCL back-end writes: an empty `Type`, and the type under `Device Type`.
-    pub fn read(text: &str) -> Result<Self, Error> {
-        Self::from_json(serde_json::from_str(text)?)
+impl From<&NodeTopologySpec> for Topology {
+    fn from(spec: &NodeTopologySpec) -> Self {
+        let mut more = Map::new();
+        if !spec.links.is_empty() {
+            more.insert("Links".to_owned(), spec.links.iter().map(link_to_json).collect());
+        }
+        Self { devices: spec.devices.iter().map(Device::from).collect(), more, metadata: Value::Null }
     }
+}
 
-    /// Reads HiCR's JSON that is parsed already.
-    pub fn from_json(value: Value) -> Result<Self, Error> {
-        let mut more = object(value, "the topology")?;
-        let metadata = more.remove("Metadata").unwrap_or_default();
-        let devices = match more.remove("Devices") {
-            // No requirement at all; anything else without devices is a mistake.
-            None if more.is_empty() => Vec::new(),
-            None => return Err(expected("Devices", "missing; it must be the list of the devices")),
-            Some(devices) => list(devices, "Devices")?,
+impl From<&topology::Device> for Device {
+    fn from(device: &topology::Device) -> Self {
+        let mut more = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                more.insert(key.to_owned(), value);
+            }
         };
-        let devices = devices.into_iter().enumerate();
-        let devices = devices.map(|(index, device)| Device::from_json(device, &format!("Devices[{index}]")));
-        Ok(Self { devices: devices.collect::<Result<_, _>>()?, more, metadata })
-    }
-
-    /// HiCR's JSON.
-    pub fn to_json(&self) -> Value {
-        let mut object = self.more.clone();
-        let devices = self.devices.iter().map(Device::to_json).collect();
-        object.insert("Devices".to_owned(), Value::Array(devices));
-        object.insert("Metadata".to_owned(), self.metadata.clone());
-        Value::Object(object)
-    }
-
-    /// Whether this topology has all that `wanted` asks for.
-    ///
-    /// For each wanted device there must be a device of its own, of the same type, that has at least its compute
-    /// resources by type, and for each of its memory spaces a space of its own of the same type and at least the
-    /// size. Devices are assigned by a maximum matching: if there is a way at all, it is found. HiCR's own function
-    /// takes the first device that fits, and can miss it.
-    pub fn has(&self, wanted: &Self) -> bool {
-        subset::is_subset(&self.devices, &wanted.devices)
+        put("Id", Some(json!(device.id)));
+        put("Vendor", device.vendor.as_ref().map(|it| json!(it)));
+        put("Model", device.model.as_ref().map(|it| json!(it)));
+        put("PCI Bus Id", device.pci_bus_id.as_ref().map(|it| json!(it)));
+        put("UUID", device.uuid.as_ref().map(|it| json!(it)));
+        put("Driver", device.driver.as_ref().map(|it| json!(it)));
+        put("Health", (device.health != Health::Ok).then(|| json!(device.health)));
+        put("Parent", device.parent.as_ref().map(|it| json!(it)));
+        let numa = if device.type_ == NUMA_DOMAIN { "NUMA Domain Id" } else { "NUMA Affinity" };
+        put(numa, device.numa_node.map(|it| json!(it)));
+        let resources = device.compute_resources.iter().flat_map(|resource| {
+            let listed = (1..=ONE_BY_ONE).contains(&resource.count);
+            let (times, count) = if listed { (resource.count, 1) } else { (1, resource.count) };
+            let count = u64::try_from(count).unwrap_or(0);
+            (0..times).map(move |_| ComputeResource {
+                type_: resource.type_.clone(),
+                count,
+                more: Map::new(),
+            })
+        });
+        let spaces = device.memory_spaces.iter().map(|space| MemorySpace {
+            type_: space.type_.clone(),
+            size: u64::try_from(space.size_bytes).unwrap_or(0),
+            more: Map::new(),
+        });
+        Self {
+            type_: device.type_.clone(),
+            compute_resources: resources.collect(),
+            memory_spaces: spaces.collect(),
+            more,
+        }
     }
 }
 
-impl Device {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let mut type_ = text(&mut more, "Type", place)?;
-        if type_.is_empty() {
-            if let Some(Value::String(of_opencl)) = more.get("Device Type") {
-                type_.clone_from(of_opencl);
-                more.remove("Device Type");
-            } else {
-                return Err(expected(&format!("{place}.Type"), "empty; it must say what the device is"));
+impl From<&Topology> for NodeTopologySpec {
+    /// What HiCR says and ours has no field for, such as caches, is left out; so is a link that is not whole.
+    fn from(topology: &Topology) -> Self {
+        let devices = topology.devices.iter().enumerate().map(|(index, device)| device_of(device, index));
+        let links = topology.more.get("Links").and_then(Value::as_array);
+        Self { devices: devices.collect(), links: links.into_iter().flatten().filter_map(link_of).collect() }
+    }
+}
+
+/// The device of ours; one that HiCR itself wrote has no id and is named by its type and number.
+fn device_of(device: &Device, index: usize) -> topology::Device {
+    let text = |key: &str| device.more.get(key).and_then(Value::as_str).map(str::to_owned);
+    let number =
+        |key: &str| device.more.get(key).and_then(Value::as_i64).and_then(|it| i32::try_from(it).ok());
+    let numa_node = number("NUMA Domain Id").or_else(|| number("NUMA Affinity"));
+    let id = text("Id").unwrap_or_else(|| match numa_node {
+        Some(numa) if device.type_ == NUMA_DOMAIN => format!("numa-{numa}"),
+        _ => format!("{}-{index}", device.type_.to_lowercase().replace(' ', "-")),
+    });
+    let mut compute_resources = Vec::<topology::ComputeResource>::new();
+    for resource in &device.compute_resources {
+        let count = i32::try_from(resource.count).unwrap_or(i32::MAX);
+        match compute_resources.iter_mut().find(|known| known.type_ == resource.type_) {
+            Some(known) => known.count = known.count.saturating_add(count),
+            None => {
+                compute_resources.push(topology::ComputeResource { type_: resource.type_.clone(), count });
             }
         }
-        let mut part = |key: &str| {
-            let place = format!("{place}.{key}");
-            let value = more.remove(key).ok_or_else(|| expected(&place, "missing; it must be a list"))?;
-            let parts = list(value, &place)?.into_iter().enumerate();
-            Ok::<_, Error>(parts.map(move |(index, part)| (format!("{place}[{index}]"), part)))
-        };
-        let (resources, spaces) = (part("Compute Resources")?, part("Memory Spaces")?);
-        let compute_resources = resources.map(|(place, value)| ComputeResource::from_json(value, &place));
-        let memory_spaces = spaces.map(|(place, value)| MemorySpace::from_json(value, &place));
-        Ok(Self {
-            type_,
-            compute_resources: compute_resources.collect::<Result<_, _>>()?,
-            memory_spaces: memory_spaces.collect::<Result<_, _>>()?,
-            more,
-        })
     }
-
-    fn to_json(&self) -> Value {
-        let mut object = self.more.clone();
-        object.insert("Type".to_owned(), json!(self.type_));
-        let resources = self.compute_resources.iter().map(ComputeResource::to_json).collect();
-        object.insert("Compute Resources".to_owned(), Value::Array(resources));
-        let spaces = self.memory_spaces.iter().map(MemorySpace::to_json).collect();
-        object.insert("Memory Spaces".to_owned(), Value::Array(spaces));
-        Value::Object(object)
+    let spaces = device.memory_spaces.iter().map(|space| topology::MemorySpace {
+        type_: space.type_.clone(),
+        size_bytes: i64::try_from(space.size).unwrap_or(i64::MAX),
+    });
+    let health = device.more.get("Health").cloned();
+    topology::Device {
+        id,
+        type_: device.type_.clone(),
+        vendor: text("Vendor"),
+        model: text("Model"),
+        pci_bus_id: text("PCI Bus Id"),
+        uuid: text("UUID"),
+        driver: text("Driver"),
+        health: health.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default(),
+        numa_node,
+        parent: text("Parent"),
+        compute_resources,
+        memory_spaces: spaces.collect(),
     }
 }
 
-impl ComputeResource {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let type_ = text(&mut more, "Type", place)?;
-        let count = match more.remove("Count") {
-            None => 1,
-            Some(count) => unsigned(&count, place, "Count")?,
-        };
-        Ok(Self { type_, count, more })
+fn link_to_json(link: &Link) -> Value {
+    let mut object = Map::new();
+    object.insert("Source".to_owned(), json!(link.source));
+    object.insert("Destination".to_owned(), json!(link.destination));
+    object.insert("Kind".to_owned(), json!(link.kind));
+    if let Some(bandwidth) = link.bandwidth_bytes_per_second {
+        object.insert("Bandwidth (Bytes/s)".to_owned(), json!(bandwidth));
     }
-
-    fn to_json(&self) -> Value {
-        let mut object = self.more.clone();
-        object.insert("Type".to_owned(), json!(self.type_));
-        if self.count != 1 {
-            object.insert("Count".to_owned(), json!(self.count));
-        }
-        Value::Object(object)
+    if let Some(latency) = link.relative_latency {
+        object.insert("Relative Latency".to_owned(), json!(latency));
     }
+    Value::Object(object)
 }
 
-impl MemorySpace {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let type_ = text(&mut more, "Type", place)?;
-        let size = more.remove("Size").unwrap_or_default();
-        Ok(Self { type_, size: unsigned(&size, place, "Size")?, more })
-    }
-
-    fn to_json(&self) -> Value {
-        let mut object = self.more.clone();
-        object.insert("Type".to_owned(), json!(self.type_));
-        object.insert("Size".to_owned(), json!(self.size));
-        Value::Object(object)
-    }
-}
-
-fn expected(place: &str, expected: &'static str) -> Error {
-    Error::Expected { place: place.to_owned(), expected }
-}
-
-fn object(value: Value, place: &str) -> Result<Map<String, Value>, Error> {
-    match value {
-        Value::Object(object) => Ok(object),
-        _ => Err(expected(place, "not a JSON object")),
-    }
-}
-
-fn list(value: Value, place: &str) -> Result<Vec<Value>, Error> {
-    match value {
-        Value::Array(list) => Ok(list),
-        _ => Err(expected(place, "not a list")),
-    }
-}
-
-fn text(object: &mut Map<String, Value>, key: &str, place: &str) -> Result<String, Error> {
-    match object.remove(key) {
-        Some(Value::String(text)) => Ok(text),
-        _ => Err(expected(&format!("{place}.{key}"), "missing, or not a text")),
-    }
-}
-
-fn unsigned(value: &Value, place: &str, key: &str) -> Result<u64, Error> {
-    value.as_u64().ok_or_else(|| expected(&format!("{place}.{key}"), "missing, or not an unsigned number"))
+fn link_of(value: &Value) -> Option<Link> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let number = |key: &str| value.get(key).and_then(Value::as_i64);
+    Some(Link {
+        source: text("Source")?,
+        destination: text("Destination")?,
+        kind: text("Kind")?,
+        bandwidth_bytes_per_second: number("Bandwidth (Bytes/s)"),
+        relative_latency: number("Relative Latency").and_then(|it| i32::try_from(it).ok()),
+    })
 }

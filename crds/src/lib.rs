@@ -10,10 +10,9 @@
 
 mod application;
 mod common;
-pub mod hicr;
+mod hicr;
 mod instance;
 pub mod labels;
-pub mod metrics;
 mod placement;
 mod pool;
 mod template;

@@ -2,6 +2,9 @@
 //!
 //! Applications are applied at once to simulated nodes. Measured are the seconds until each actor has a place and
 //! until each pod is bound, the operator's peak memory, and what it asked the API server to write.
+//!
+//! Each row says at which commit it was measured. What was measured at this one stays, what was measured at another goes:
+//! so a measurement that was stopped goes on where it was, and no table mixes two programs.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +21,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, WatchEvent, WatchParams},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,7 +35,7 @@ const HERE: &str = "bench";
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// What is placed, and on how much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// How many applications, applied at once.
     pub applications: usize,
@@ -54,9 +57,11 @@ impl Size {
 }
 
 /// What was measured with one strategy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
+    /// The commit of the programs, as whoever built them names it.
+    pub commit: String,
     /// The strategy of the policy.
     pub strategy: String,
     /// What was placed, and on how much.
@@ -74,32 +79,48 @@ pub struct Measured {
     pub writes_per_actor: f64,
 }
 
-/// Measures with each strategy, prints a table, and writes `e2e.md` and `e2e.json` into `results`.
-pub async fn run(size: Size, results: &Path) -> Result<()> {
-    let mut all = Vec::new();
-    for strategy in ["greedy", "asp"] {
-        eprintln!("measuring {} actors on {} nodes with {strategy}", size.all(), size.nodes);
-        all.push(measure(size, strategy).await?);
-    }
-    let table = table(&all);
-    print!("{table}");
+/// Measures with each strategy that was not measured at this commit, prints a table, and writes `e2e.md` and `e2e.json`
+/// into `results` after each.
+pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
+    let mut all = rows_of(&fs::read_to_string(results.join("e2e.json")).unwrap_or_default(), size, commit);
+    for strategy in ["greedy", "asp"] {
+        if all.iter().any(|measured| measured.strategy == strategy) {
+            eprintln!("{strategy} was measured at {commit}");
+            continue;
+        }
+        eprintln!("measuring {} actors on {} nodes with {strategy}", size.all(), size.nodes);
+        all.push(measure(size, commit, strategy).await?);
+        write(&all, size, commit, results)?;
+    }
+    print!("{}", table(&all));
+    Ok(())
+}
+
+/// The rows of a file that were measured at this commit and with this size; none where the file is of another form.
+fn rows_of(text: &str, size: Size, commit: &str) -> Vec<Measured> {
+    let rows: Vec<Measured> = serde_json::from_str(text).unwrap_or_default();
+    rows.into_iter().filter(|row| row.commit == commit && row.size == size).collect()
+}
+
+fn write(all: &[Measured], size: Size, commit: &str, results: &Path) -> Result<()> {
+    let table = table(all);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let page = format!(
         "# From `kubectl apply` to bound pods\n\n{} applications of {} actors each, applied at once to {} simulated nodes of \
          four cores;\netcd, API server, controller manager, scheduler, KWOK and the operator share {cores} cores.\n\n{table}\n\
          Seconds count from before the first manifest was sent. Memory is the operator's own peak; solvers are\n\
          processes of their own. Writes are counted in the API server's audit log, the operator's lease left out.\n\n\
-         Made by `make bench`, which runs `cairn-e2e bench`; the numbers are in [e2e.json](e2e.json).\n",
+         Made at {commit} by `make bench`, which runs `cairn-e2e bench`; the numbers are in [e2e.json](e2e.json).\n",
         size.applications, size.actors, size.nodes
     );
     fs::write(results.join("e2e.md"), page)?;
-    fs::write(results.join("e2e.json"), serde_json::to_string_pretty(&all)? + "\n")?;
+    fs::write(results.join("e2e.json"), serde_json::to_string_pretty(all)? + "\n")?;
     Ok(())
 }
 
 /// A control plane of its own, the product, the nodes, the applications; everything is stopped afterwards.
-pub async fn measure(size: Size, strategy: &str) -> Result<Measured> {
+pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measured> {
     ensure!(size.actors >= 5, "an application has at least five actors here");
     let cluster = Cluster::start()?;
     let topologies = cluster.plane().state.join("run/topologies");
@@ -140,6 +161,7 @@ pub async fn measure(size: Size, strategy: &str) -> Result<Measured> {
     let all = u32::try_from(writes.values().sum::<usize>())?;
     let actors = u32::try_from(size.all())?;
     Ok(Measured {
+        commit: commit.to_owned(),
         strategy: strategy.to_owned(),
         size,
         seconds_until_placed,
@@ -240,4 +262,31 @@ fn table(all: &[Measured]) -> String {
 /// Where results are written: `docs/results` of the source tree.
 pub fn results() -> std::path::PathBuf {
     product::tree("docs/results")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_another_commit_or_size_are_not_mixed_in() {
+        let row = |commit: &str, size: Size, strategy: &str| Measured {
+            commit: commit.into(),
+            strategy: strategy.into(),
+            size,
+            seconds_until_placed: 1.5,
+            seconds_until_bound: 2.5,
+            operator_peak_mib: 7,
+            writes: BTreeMap::new(),
+            writes_per_actor: 1.0,
+        };
+        let rows =
+            [row("a", Size::FULL, "greedy"), row("b", Size::FULL, "asp"), row("a", Size::SHORT, "asp")];
+        let text = serde_json::to_string(&rows).unwrap();
+        assert_eq!(rows_of(&text, Size::FULL, "a"), rows[..1]);
+        assert_eq!(rows_of(&text, Size::FULL, "c"), []);
+        assert_eq!(rows_of("", Size::FULL, "a"), []);
+        // rows of before there was a commit in them
+        assert_eq!(rows_of(&text.replace("\"commit\"", "\"comet\""), Size::FULL, "a"), []);
+    }
 }

@@ -68,7 +68,8 @@ fn start_agent(port: u16, state: &Path) -> Result<tokio::process::Child> {
     let kubeconfig = state.join("kubeconfig");
     fs::write(&kubeconfig, nowhere.to_string())?;
     let mut agent = Command::new(keeper::built(AGENT)?);
-    agent.args(["--node-name=here", "--log-level=off"]).arg(format!("--listen=127.0.0.1:{port}"));
+    agent.args(["--node-name=here", "--log-level=off", "--probe-listen=127.0.0.1:0"]);
+    agent.arg(format!("--listen=127.0.0.1:{port}"));
     agent.env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
     agent.spawn().with_context(|| format!("cannot start {AGENT}"))
 }

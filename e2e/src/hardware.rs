@@ -8,6 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use crds::{Instance, InstanceSpec, InstanceTemplate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Api, Client, Resource as _, api::PostParams};
 use tokio::task::AbortHandle;
 
 use crate::{
@@ -112,6 +115,21 @@ pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> 
         cpu_ids: cpus.to_vec(),
     };
     PodResources { name: name.into(), namespace: namespace.into(), containers: vec![container] }
+}
+
+/// Makes the Instance that controls an actor's pod of this name, and says how the pod names it.
+///
+/// No application has it, so no operator cares. The pod goes with it.
+pub async fn controller(client: &Client, namespace: &str, name: &str) -> Result<OwnerReference> {
+    let spec = InstanceSpec {
+        application_name: "nobody".to_owned(),
+        actor_group: "none".to_owned(),
+        actor: name.to_owned(),
+        template: InstanceTemplate::default(),
+    };
+    let api = Api::<Instance>::namespaced(client.clone(), namespace);
+    let made = api.create(&PostParams::default(), &Instance::new(name, spec)).await?;
+    made.controller_owner_ref(&()).context("an Instance without a uid")
 }
 
 /// Cgroups as a kubelet makes them for pods, in a hierarchy below the machine's; removed when this is dropped, or when real

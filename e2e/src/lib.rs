@@ -17,8 +17,9 @@
 //!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
-//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) measures it,
+//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) and [`planning`] measure it,
 //!   [`footprint`] its agents; [`gpus`] compares what they say with NVIDIA's own tool.
+//! - [`gate`] stops the product between two of its writes.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
 //! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
@@ -53,6 +54,7 @@ pub mod command;
 pub mod control_plane;
 pub mod demo;
 pub mod footprint;
+pub mod gate;
 pub mod gpus;
 pub mod hardware;
 pub mod images;
@@ -61,6 +63,7 @@ pub mod kubeconfig;
 pub mod kubelet_api;
 pub mod namespace;
 pub mod nodes;
+pub mod planning;
 pub mod ports;
 pub mod process;
 pub mod product;
@@ -73,6 +76,7 @@ pub mod workload;
 pub use audit::{AuditEvent, AuditLog};
 pub use cluster::Cluster;
 pub use command::{CommandFailed, Output};
+pub use gate::Gate;
 pub use namespace::Namespace;
 pub use nodes::{Nodes, SimulatedNode};
 pub use process::Process;

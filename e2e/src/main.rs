@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, real_nodes};
+use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, planning, real_nodes};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -45,7 +45,19 @@ enum Command {
         /// How many nodes of four cores there are.
         #[arg(long, default_value_t = bench::Size::FULL.nodes)]
         nodes: usize,
+        /// The commit that is measured; what was measured at it already is not measured again.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
         /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Measure how long the command line takes to plan small worlds, and how much memory.
+    Planning {
+        /// The commit that is measured.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
+        /// The folder for planning.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -134,9 +146,12 @@ async fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Up { real_nodes } => control_plane::up(real_nodes).await,
-        Command::Bench { applications, actors, nodes, results } => {
+        Command::Planning { commit, results } => {
+            planning::run(&commit, &results.unwrap_or_else(bench::results))
+        }
+        Command::Bench { applications, actors, nodes, commit, results } => {
             let size = bench::Size { applications, actors, nodes };
-            bench::run(size, &results.unwrap_or_else(bench::results)).await
+            bench::run(size, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Footprint { short, trouble, results } => {
             let results = results.unwrap_or_else(bench::results);

@@ -190,6 +190,13 @@ impl Nodes<'_> {
         &self.names
     }
 
+    /// Adds one, which goes with the others.
+    pub async fn add(&mut self, node: SimulatedNode) -> Result<()> {
+        let mut made = self.cluster.nodes([node]).await?;
+        self.names.append(&mut made.names);
+        Ok(())
+    }
+
     /// Deletes one of them now.
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         let api = Api::<Node>::all(self.cluster.client().await?);

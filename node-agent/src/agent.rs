@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -42,6 +42,9 @@ use crate::{
 /// How often a source is asked; a change counts at the second look, so it is published within 2 s.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How long ago the last look may have come back: hwloc and drivers are waited for, all together, for a quarter of it.
+const STALE_AFTER: Duration = Duration::from_mins(1);
+
 /// How many nodes are published at once, at most.
 const AT_ONCE: u16 = 8;
 
@@ -69,6 +72,8 @@ pub struct Agent {
     pub perf: Option<perf::Shared>,
     questions: mpsc::Sender<Question>,
     nodes_known: AtomicBool,
+    /// When a look at the source came back last, whatever it found.
+    looked: Mutex<Instant>,
     topologies: Api<NodeTopology>,
     cache: Store<NodeTopology>,
     /// Of which Nodes and NodeTopologies changes are asked for.
@@ -112,6 +117,7 @@ impl Agent {
             perf,
             questions,
             nodes_known: AtomicBool::new(false),
+            looked: Mutex::new(Instant::now()),
             topologies: Api::all(client),
             cache,
             watched,
@@ -128,6 +134,22 @@ impl Agent {
     pub fn is_ready(&self) -> bool {
         let is_seen = self.own.as_ref().is_none_or(|own| self.roster.topologies().contains_key(own));
         is_seen && self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
+    }
+
+    /// For how long no look has come back, where that is too long: the agent sees nothing, and must not say that it does.
+    pub fn blind(&self) -> Option<Duration> {
+        let since = self.looked().elapsed();
+        (since > STALE_AFTER).then_some(since)
+    }
+
+    /// Notes that a look came back.
+    pub fn has_looked(&self) {
+        *self.looked() = Instant::now();
+        self.metrics.set_last_look();
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Instant> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the devices say about themselves now; nothing when they take too long, which is counted.
@@ -364,6 +386,7 @@ fn descriptions(
             }
             let began = Instant::now();
             let (source, reading) = ask(source, Source::read).await;
+            agent.has_looked();
             problems.note(source.name(), &reading, &agent.metrics);
             agent.metrics.set_collect_duration(source.name(), began.elapsed());
             let changed =

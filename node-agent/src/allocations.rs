@@ -12,9 +12,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
+use metric_names::agent::{POD_DEVICE_INFO, POD_EXCLUSIVE_CPUS, SERIES_DROPPED};
+
 use crate::{
     metrics::{CollectorState, Metrics, Series},
-    names::{POD_DEVICE_INFO, POD_EXCLUSIVE_CPUS, SERIES_DROPPED},
     podresources::{Kubelet, ListError},
     pods::{self, PodMeta},
 };

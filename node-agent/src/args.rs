@@ -144,9 +144,13 @@ pub struct KubeletArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Probes and metrics")]
 pub struct HttpArgs {
-    /// The address of /healthz, /readyz, /metrics and /collectors; port 0 takes a free one and logs it.
+    /// The address of /metrics, /collectors and /topology; port 0 takes a free one and logs it.
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9101")]
     pub listen: SocketAddr,
+
+    /// The address of /healthz and /readyz, which scrapes cannot occupy; port 0 takes a free one and logs it.
+    #[arg(long, env = "CAIRN_PROBE_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9102")]
+    pub probe_listen: SocketAddr,
 }
 
 /// How the agent talks.

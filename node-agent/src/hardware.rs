@@ -1,7 +1,7 @@
 //! The hardware of the node that the agent runs on: who is asked, how, and what becomes of the answers.
 //!
 //! hwloc says what is there; drivers say more of their devices; [`merge`] makes one topology of it, in which each board
-//! is there once; [`fit`] makes it one that the API server takes. None of it can end the agent: what runs foreign
+//! is there once; [`steady`] keeps its health from flickering; [`fit`] makes it one that the API server takes. None of it can end the agent: what runs foreign
 //! code is asked in a [`child`] process.
 
 pub mod changes;
@@ -13,6 +13,7 @@ pub mod merge;
 pub mod nvml;
 pub mod opencl;
 pub mod reading;
+pub mod steady;
 pub mod worker;
 
 /// The hidden subcommand that looks with hwloc.

@@ -1,4 +1,6 @@
-//! Where the agent can be asked: `/healthz`, `/readyz`, `/metrics`, `/collectors`, `/topology`.
+//! Where the agent can be asked: `/healthz` and `/readyz` at one address, `/metrics`, `/collectors`, `/topology` at another.
+//!
+//! Apart, so that whoever holds all connections of the second keeps no kubelet from asking at the first.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -9,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use crds::{NodeTopologySpec, hicr};
+use crds::NodeTopologySpec;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -17,8 +19,8 @@ use hyper_util::{
 };
 use tokio::{
     net::TcpListener,
-    sync::Semaphore,
-    time::{sleep, timeout},
+    sync::{Mutex, Semaphore},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{debug, error, warn};
 
@@ -34,16 +36,38 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection lives, so that a client which does not read cannot hold it.
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The pages. None of them reads a body.
+/// For how long a scrape answers those that follow it: drivers are asked once, however many ask.
+const SCRAPE_COUNTS: Duration = Duration::from_secs(1);
+
+/// What a kubelet asks. Neither reads a body.
+pub fn probes(agent: Arc<Agent>) -> Router {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(agent)
+}
+
+/// The other pages. None of them reads a body.
 pub fn pages(agent: Arc<Agent>) -> Router {
+    let last = Arc::new(Mutex::new(None));
+    let scraped = {
+        let agent = Arc::clone(&agent);
+        async move || metrics(&agent, &last).await
+    };
     Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(scraped))
         .route("/collectors", get(collectors))
         .route("/topology", get(topology))
         .route("/topology/{node}", get(topology_of))
         .with_state(agent)
+}
+
+/// Well is an agent whose looks come back: one that hangs in a driver is started anew.
+async fn healthz(State(agent): State<Arc<Agent>>) -> (StatusCode, String) {
+    match agent.blind() {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(since) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("no look at the node has come back for {} s\n", since.as_secs()),
+        ),
+    }
 }
 
 async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
@@ -89,7 +113,30 @@ fn hicr_json(spec: &NodeTopologySpec) -> Response {
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
+/// The last scrape, and when it was.
+type Scrape = Option<(Instant, Result<String, String>)>;
+
+/// The text of a scrape, made anew unless there was one a moment ago; who comes meanwhile waits for that.
+async fn metrics(agent: &Agent, last: &Mutex<Scrape>) -> Response {
+    let mut last = last.lock().await;
+    let text = match &*last {
+        Some((at, text)) if at.elapsed() < SCRAPE_COUNTS => text.clone(),
+        _ => {
+            let text = scrape(agent).await.map_err(|error| error.to_string());
+            *last = Some((Instant::now(), text.clone()));
+            text
+        }
+    };
+    match text {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => {
+            error!("cannot write the metrics: {error}");
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+async fn scrape(agent: &Agent) -> prometheus::Result<String> {
     let topologies = agent.roster.topologies();
     let mut series = Series::default();
     devices::add(&mut series, &topologies, &agent.readings().await);
@@ -98,13 +145,7 @@ async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
     }
     let own = agent.allocations.node().and_then(|node| topologies.get(node));
     agent.allocations.add(&mut series, own.map(AsRef::as_ref));
-    match agent.metrics.render(&topologies, series) {
-        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
-        Err(error) => {
-            error!("cannot write the metrics: {error}");
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
-        }
-    }
+    agent.metrics.render(&topologies, series)
 }
 
 /// Answers on `listener`. Ends never.
@@ -148,8 +189,8 @@ mod tests {
     use super::*;
     use crate::{allocations::Allocations, metrics::Metrics};
 
-    /// The answer of an agent that has not reached the API server, without its date.
-    async fn answer(request: &str) -> String {
+    /// An agent that has not reached the API server.
+    fn alone() -> Arc<Agent> {
         let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
         let (agent, _) = Agent::new(
             kube::Client::new(service, "default"),
@@ -158,6 +199,11 @@ mod tests {
             None,
             None,
         );
+        agent
+    }
+
+    /// The answer of one of the two servers, without its date.
+    async fn answer(pages: Router, request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let mut answer = String::new();
@@ -167,30 +213,68 @@ mod tests {
         };
         tokio::select! {
             () = exchange => {}
-            never = serve(listener, pages(agent)) => match never {},
+            never = serve(listener, pages) => match never {},
         }
         answer.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n")
     }
 
     #[tokio::test]
     async fn the_agent_lives_before_it_is_ready() {
-        let healthy = answer("GET /healthz HTTP/1.1\r\nHost: a").await;
+        let healthy = answer(probes(alone()), "GET /healthz HTTP/1.1\r\nHost: a").await;
         assert!(healthy.starts_with("HTTP/1.1 200 OK") && healthy.ends_with("\nok"), "{healthy}");
-        let ready = answer("GET /readyz HTTP/1.1\r\nHost: a").await;
+        let ready = answer(probes(alone()), "GET /readyz HTTP/1.1\r\nHost: a").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("published yet"), "{ready}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_whose_looks_do_not_come_back_is_not_well_until_one_does() {
+        let agent = alone();
+        let healthz = async || {
+            let (status, words) = healthz(State(Arc::clone(&agent))).await;
+            (status.as_u16(), words)
+        };
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(healthz().await.0, 200);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(healthz().await, (503, "no look at the node has come back for 61 s\n".to_owned()));
+        agent.has_looked();
+        assert_eq!(healthz().await.0, 200);
     }
 
     #[tokio::test]
     async fn metrics_are_text_and_nothing_else_is_served() {
-        let metrics = answer("GET /metrics HTTP/1.1\r\nHost: a").await;
+        let pages = pages(alone());
+        let metrics = answer(pages.clone(), "GET /metrics HTTP/1.1\r\nHost: a").await;
         assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
         assert!(metrics.contains("cairn_agent_build_info{"), "{metrics}");
-        assert!(answer("GET / HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 404"));
+        for page in ["/", "/healthz", "/readyz"] {
+            let absent = answer(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
+            assert!(absent.starts_with("HTTP/1.1 404"), "{page}: {absent}");
+        }
         for page in ["/topology", "/topology/a"] {
-            let unknown = answer(&format!("GET {page} HTTP/1.1\r\nHost: a")).await;
+            let unknown = answer(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
             assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("topology"), "{unknown}");
         }
-        assert!(answer("POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
-        assert!(answer("nonsense").await.starts_with("HTTP/1.1 400"));
+        assert!(answer(pages.clone(), "POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
+        assert!(answer(pages, "nonsense").await.starts_with("HTTP/1.1 400"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scrapes_within_a_second_are_one() {
+        let (agent, last) = (alone(), Mutex::new(None));
+        let renewals = async || {
+            let body = metrics(&agent, &last).await.into_body();
+            let text = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            text.lines()
+                .find_map(|line| line.strip_prefix("cairn_agent_lease_renewals_total "))
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(renewals().await, "0");
+        agent.metrics.lease_renewals.inc();
+        assert_eq!(renewals().await, "0", "as a moment ago");
+        tokio::time::advance(SCRAPE_COUNTS).await;
+        assert_eq!(renewals().await, "1");
     }
 }

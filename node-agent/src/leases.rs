@@ -1,4 +1,4 @@
-//! The Lease of each node that is served: as long as it is renewed, the agent of the node is alive.
+//! The Lease of each node that is served: as long as it is renewed, the agent of the node is alive, and looks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,6 +35,9 @@ use crate::{
 const AT_ONCE: usize = 8;
 /// How often failing renewals are spoken of, at most: an outage concerns all nodes and is one fact.
 const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// How soon an agent whose looks do not come back asks itself again whether one did.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How the Leases are kept.
 #[derive(Clone, Debug)]
@@ -108,6 +111,11 @@ impl Holder {
         let mut failures = 0;
         loop {
             sleep_until(next).await;
+            if let Some(since) = self.agent.blind() {
+                self.failing.blind(&self.node, since);
+                next = Instant::now() + LOOK_AGAIN;
+                continue;
+            }
             match self.renew(since).await {
                 Ok(()) => {
                     self.failing.end(&self.node);
@@ -143,6 +151,16 @@ impl Failing {
         if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
             *said = Some(Instant::now());
             warn!(node, failing = nodes.len(), "cannot renew Leases in {namespace}: {failure}");
+        }
+    }
+
+    /// The node's Lease is not renewed, because nobody has looked at it for so long.
+    fn blind(&self, node: &str, since: Duration) {
+        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+        nodes.insert(node.to_owned());
+        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            *said = Some(Instant::now());
+            warn!(node, "no look has come back for {} s, so its Lease is not renewed", since.as_secs());
         }
     }
 
@@ -200,7 +218,12 @@ fn lease(
 
 #[cfg(test)]
 mod tests {
+    use axum::http::{Request, Response};
+    use tokio::time::timeout;
+    use tower_test::mock;
+
     use super::*;
+    use crate::{allocations::Allocations, metrics::Metrics};
 
     const PERIOD: Duration = Duration::from_secs(20);
 
@@ -231,5 +254,30 @@ mod tests {
             let in_second = waits.iter().filter(|wait| wait.as_secs() == second).count();
             assert!((5..40).contains(&in_second), "{in_second} of 200 in second {second}");
         }
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_only_while_looks_come_back() {
+        let (service, mut asked) = mock::pair::<Request<kube::client::Body>, Response<kube::client::Body>>();
+        let client = kube::Client::new(service, "default");
+        let metrics = Metrics::new().unwrap();
+        let (agent, _caches) = Agent::new(client.clone(), metrics, Allocations::new(None), None, None);
+        let holder = Holder {
+            node: "node-a".into(),
+            owner: None,
+            api: Api::namespaced(client, "cairn-system"),
+            settings: Settings { namespace: "cairn-system".into(), seconds: 60, renew_every: PERIOD },
+            turns: Arc::new(Semaphore::new(1)),
+            failing: Arc::default(),
+            agent: Arc::clone(&agent),
+        };
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let task = tokio::spawn(holder.hold(Instant::now()));
+        let nothing = timeout(Duration::from_mins(3), asked.next_request()).await;
+        assert!(nothing.is_err(), "nobody has looked for so long");
+        agent.has_looked();
+        let (request, _) = timeout(Duration::from_mins(1), asked.next_request()).await.unwrap().unwrap();
+        assert_eq!(request.method(), "PATCH");
+        assert!(request.uri().path().ends_with("/leases/cairn-agent-node-a"), "{}", request.uri());
+        task.abort();
     }
 }

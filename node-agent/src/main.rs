@@ -12,7 +12,6 @@ mod hardware;
 mod http;
 mod leases;
 mod metrics;
-mod names;
 mod perf;
 mod podresources;
 mod pods;
@@ -22,7 +21,7 @@ mod roster;
 mod source;
 mod topology;
 
-use std::{convert::Infallible, ffi::OsString, io, path::PathBuf, process::ExitCode};
+use std::{convert::Infallible, ffi::OsString, io, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use kube::{Api, Client, runtime::reflector::store};
@@ -65,8 +64,8 @@ enum StartError {
     NothingGood(String),
     #[error("--log-level: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
-    #[error("cannot listen on {address} (--listen): {source}")]
-    Listen { address: std::net::SocketAddr, source: io::Error },
+    #[error("cannot listen on {address} ({flag}): {source}")]
+    Listen { address: SocketAddr, flag: &'static str, source: io::Error },
     #[error("cannot find the API server: {0}; run in a pod, or set KUBECONFIG")]
     Config(#[from] kube::config::InferConfigError),
     #[error("cannot set up the client of the API server: {0}")]
@@ -162,11 +161,9 @@ async fn run(args: Args) -> Result<(), StartError> {
     let (agent, caches) = Agent::new(client.clone(), metrics, allocations, perf, source.node());
     agent.roster.describe(&first?.topologies);
 
-    let address = http.listen;
-    let listener =
-        TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
-    let address = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
-    info!(version = env!("CARGO_PKG_VERSION"), %address, nodes = agent.roster.names().len(), "started");
+    let (listener, address) = listen(http.listen, "--listen").await?;
+    let (probe_listener, probes) = listen(http.probe_listen, "--probe-listen").await?;
+    info!(version = env!("CARGO_PKG_VERSION"), %address, %probes, nodes = agent.roster.names().len(), "started");
 
     let leases = leases::Settings {
         namespace: cluster.lease_namespace.clone(),
@@ -182,8 +179,17 @@ async fn run(args: Args) -> Result<(), StartError> {
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},
         never = http::serve(listener, http::pages(agent.clone())) => match never {},
+        never = http::serve(probe_listener, http::probes(agent.clone())) => match never {},
     }
     Ok(())
+}
+
+/// Listens at the address that a flag names; the port that was free, where any would do.
+async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, flag, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
 }
 
 /// Follows the pods of the node that the agent runs on: what they hold, and what they do. Ends never.
@@ -204,7 +210,7 @@ async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> 
     };
     let count = async {
         let Some(perf) = &agent.perf else { return std::future::pending().await };
-        perf.keep(&pods).await
+        perf.keep(&pods, &agent.metrics).await
     };
     tokio::select! {
         never = pods::watch(client, node, writer) => never,

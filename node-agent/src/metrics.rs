@@ -10,14 +10,15 @@ use std::{
     time::Duration,
 };
 
-use crds::{NodeTopologySpec, metrics::Name};
+use crds::NodeTopologySpec;
 use jiff::Timestamp;
+use metric_names::{Name, agent as names};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use tracing::{info, warn};
 
 pub use series::Series;
 
-use crate::{failure::Reason, names};
+use crate::failure::Reason;
 
 /// The metrics of one agent, in a registry of their own.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct Metrics {
     collect_errors: IntCounterVec,
     topology_changes: IntCounter,
     last_change: Mutex<Option<Timestamp>>,
+    last_look: Mutex<Option<Timestamp>>,
     publish_errors: IntCounterVec,
     /// Lease renewals that went through.
     pub lease_renewals: IntCounter,
@@ -54,6 +56,21 @@ struct Collector {
     /// Why, and what to do; empty when there is nothing to say.
     words: String,
     took: Option<Duration>,
+    /// When it was well last.
+    last_ok: Option<Timestamp>,
+}
+
+impl Collector {
+    /// The same collector now, given how it fared before.
+    fn after(before: Option<&Self>, state: CollectorState, words: &str) -> Self {
+        let is_ok = state == CollectorState::Ok;
+        Self {
+            state,
+            words: words.to_owned(),
+            took: before.and_then(|before| before.took),
+            last_ok: is_ok.then(Timestamp::now).or_else(|| before.and_then(|before| before.last_ok)),
+        }
+    }
 }
 
 impl Metrics {
@@ -83,6 +100,7 @@ impl Metrics {
             collect_errors: counters(&names::COLLECT_ERRORS)?,
             topology_changes: counter(&names::TOPOLOGY_CHANGES)?,
             last_change: Mutex::default(),
+            last_look: Mutex::default(),
             publish_errors: failures(&names::PUBLISH_ERRORS)?,
             lease_renewals: counter(&names::LEASE_RENEWALS)?,
             lease_errors: failures(&names::LEASE_ERRORS)?,
@@ -93,15 +111,14 @@ impl Metrics {
     /// Notes how a collector fares, where that speaks for itself.
     pub fn set_collector(&self, collector: &str, now: CollectorState) {
         let mut collectors = self.collectors();
-        let took = collectors.get(collector).and_then(|before| before.took);
-        collectors.insert(collector.to_owned(), Collector { state: now, words: String::new(), took });
+        let now = Collector::after(collectors.get(collector), now, "");
+        collectors.insert(collector.to_owned(), now);
     }
 
     /// Notes how a collector fares, why, and what to do about it; logged when it differs from before, which is answered.
     pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) -> bool {
         let mut collectors = self.collectors();
         let before = collectors.get(collector);
-        let took = before.and_then(|before| before.took);
         let is_new = before.is_none_or(|before| before.state != now || before.words != words);
         if is_new {
             let (state, said) = (<&str>::from(now), if words.is_empty() { "it reports" } else { words });
@@ -110,7 +127,8 @@ impl Metrics {
                 CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{said}"),
             }
         }
-        collectors.insert(collector.to_owned(), Collector { state: now, words: words.to_owned(), took });
+        let now = Collector::after(before, now, words);
+        collectors.insert(collector.to_owned(), now);
         is_new
     }
 
@@ -130,6 +148,11 @@ impl Metrics {
     pub fn count_topology_changes(&self, changes: usize) {
         self.topology_changes.inc_by(changes as u64);
         *self.last_change.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
+    }
+
+    /// Notes that a look at the source came back.
+    pub fn set_last_look(&self) {
+        *self.last_look.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
     /// Counts a publication that failed.
@@ -168,12 +191,19 @@ impl Metrics {
             if let Some(took) = collector.took {
                 series.add(&names::COLLECT_DURATION, &[name], took.as_secs_f64());
             }
+            if let Some(at) = collector.last_ok {
+                series.add(&names::COLLECTOR_LAST_OK, &[name], at.as_duration().as_secs_f64());
+            }
         }
         if let Some(at) = *self.last_change.lock().expect("no task panics while it holds this") {
             series.add(&names::TOPOLOGY_LAST_CHANGE, &[], at.as_duration().as_secs_f64());
         }
+        if let Some(at) = *self.last_look.lock().expect("no task panics while it holds this") {
+            series.add(&names::LAST_LOOK, &[], at.as_duration().as_secs_f64());
+        }
         let links = topologies.iter().map(|(node, spec)| topology::add(&mut series, node, spec)).sum();
         topology::add_dropped(&mut series, links);
+        series.bound();
         // Sorted by name, as the others are.
         let mut counted = self.registry.gather().into_iter().peekable();
         let mut text = String::new();
@@ -196,8 +226,8 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::AGENT;
-    use crds::{ComputeResource, Device, Health, Link, MemorySpace, metrics::Kind};
+    use crds::{ComputeResource, Device, Health, Link, MemorySpace};
+    use metric_names::{Kind, agent::AGENT};
 
     fn machine() -> NodeTopologySpec {
         let numa = Device {
@@ -241,7 +271,11 @@ mod tests {
         metrics.count_collect_error("described", "malformed");
         metrics.lease_renewals.inc_by(3);
         metrics.count_publish_error(Reason::Forbidden);
-        insta::assert_snapshot!(metrics.render(&of_node(machine()), Series::default()).unwrap());
+        let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
+        // when it was, is of the moment
+        let well = "cairn_agent_collector_last_ok_timestamp_seconds{collector=\"described\"}";
+        let timeless = text.lines().map(|line| if line.starts_with(well) { well } else { line });
+        insta::assert_snapshot!(timeless.collect::<Vec<_>>().join("\n") + "\n");
         assert_eq!(metrics.collectors_page(), "described ok\nnvml absent: no driver here\n");
 
         let mut spec = machine();
@@ -258,6 +292,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.set_collector("described", CollectorState::Ok);
         metrics.count_topology_changes(1);
+        metrics.set_last_look();
         metrics.count_lease_error(Reason::Server);
         let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
         let families: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();

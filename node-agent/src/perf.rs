@@ -17,13 +17,12 @@ use std::{
 pub use layer::{Group, Kernel, Layer, Reading, Set};
 pub use shared::{Shared, most_descriptors};
 
-use crate::{
-    metrics::{CollectorState, Metrics, Series},
-    names::{
-        PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
-        POD_TASK_CLOCK, SERIES_DROPPED,
-    },
+use metric_names::agent::{
+    PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
+    POD_TASK_CLOCK, SERIES_DROPPED,
 };
+
+use crate::metrics::{CollectorState, Metrics, Series};
 
 /// The `collector` labels.
 pub const SOFTWARE: &str = "perf_software";
@@ -31,6 +30,12 @@ pub const SOFTWARE: &str = "perf_software";
 pub const HARDWARE: &str = "perf_hardware";
 /// How many pods are watched at most.
 const PODS: usize = 64;
+/// What is said where nothing is counted because there is nobody to count for.
+const NOBODY: &str = "there is no pod of an actor here to count for";
+/// What is said where something is.
+const COUNTS: &str = "counts for pods of actors";
+/// In how many looks in a row pods may have no cgroup: one that starts has none for a moment.
+const PATIENCE: u32 = 3;
 
 /// A pod that may be watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +58,10 @@ pub struct Perf {
     watched: BTreeMap<Pod, Watched>,
     /// How many pods are not watched, for want of room.
     left_out: usize,
+    /// In how many looks in a row there were pods, and none had a cgroup where it is looked for.
+    without_cgroup: u32,
+    /// Why a pod's events could not be opened, the last time that it was tried.
+    refused: Option<String>,
 }
 
 /// One pod.
@@ -96,7 +105,7 @@ impl Perf {
             let (state, words) = match probe(layer.as_ref(), root, &online, set) {
                 Ok(()) => {
                     sets.push(set);
-                    (CollectorState::Ok, "counts for pods of actors".to_owned())
+                    (CollectorState::Ok, NOBODY.to_owned())
                 }
                 Err(problem) => problem,
             };
@@ -110,18 +119,53 @@ impl Perf {
             most_descriptors,
             watched: BTreeMap::new(),
             left_out: 0,
+            without_cgroup: 0,
+            refused: None,
         }
+    }
+
+    /// How each collector fares that can count here: whether it counts, and why not.
+    pub fn states(&self) -> Vec<(&'static str, (CollectorState, String))> {
+        let nothing = |why: String| (CollectorState::Error, format!("counts nothing: {why}"));
+        let descriptors =
+            format!("{} descriptors, half of the hard limit of open files", self.most_descriptors);
+        let state = if !self.watched.is_empty() {
+            let words = match self.left_out {
+                0 => COUNTS.to_owned(),
+                _ => format!("counts for as many pods of actors as it may: {PODS}, with {descriptors}"),
+            };
+            (CollectorState::Ok, words)
+        } else if let Some(error) = &self.refused {
+            nothing(format!("the kernel opens no events for a pod: {error}"))
+        } else if self.left_out > 0 {
+            nothing(format!("one pod needs more than {descriptors}"))
+        } else if self.without_cgroup >= PATIENCE {
+            nothing(format!(
+                "no pod of an actor has a cgroup below {}: name the hierarchy in which the kubelet's folder kubepods \
+                 lies with --cgroup-root",
+                self.root.display()
+            ))
+        } else {
+            (CollectorState::Ok, NOBODY.to_owned())
+        };
+        let collector = |set: &Set| match set {
+            Set::Software => SOFTWARE,
+            Set::Hardware => HARDWARE,
+        };
+        self.sets.iter().map(|set| (collector(set), state.clone())).collect()
     }
 
     /// Watches these pods, and no others; those that are watched stay, before new ones come.
     pub fn watch(&mut self, pods: &BTreeSet<Pod>) {
         self.watched.retain(|pod, watched| pods.contains(pod) && watched.folder.is_dir());
-        self.left_out = 0;
+        (self.left_out, self.refused) = (0, None);
         if self.sets.is_empty() {
             return;
         }
+        let mut found = pods.is_empty();
         for pod in pods {
             let Some(folder) = cgroup::of_pod(&self.root, &pod.uid) else { continue };
+            found = true;
             let cpus = cgroup::cpus(&folder).unwrap_or_else(|| self.online.clone());
             let cpus: BTreeSet<_> = cpus.intersection(&self.online).copied().collect();
             let before = self.watched.remove(pod);
@@ -138,10 +182,11 @@ impl Perf {
                 None => self.left_out += 1,
             }
         }
+        self.without_cgroup = if found { 0 } else { self.without_cgroup.saturating_add(1) };
     }
 
     /// Opens the groups of a pod; none when there is no room, or it went meanwhile.
-    fn start(&self, folder: &Path, cpus: BTreeSet<usize>) -> Option<Watched> {
+    fn start(&mut self, folder: &Path, cpus: BTreeSet<usize>) -> Option<Watched> {
         let each: usize = self.sets.iter().map(|set| set.len()).sum();
         if self.watched.len() >= PODS || self.descriptors() + cpus.len() * each > self.most_descriptors {
             return None;
@@ -152,7 +197,14 @@ impl Perf {
             Ok::<_, io::Error>(Counting { set, group, last: None })
         };
         let groups = cpus.iter().flat_map(|&cpu| self.sets.iter().map(move |&set| open(cpu, set)));
-        let groups = groups.collect::<io::Result<_>>().ok()?;
+        let groups = match groups.collect::<io::Result<_>>() {
+            Ok(groups) => groups,
+            Err(error) => {
+                // a pod that went meanwhile is no trouble
+                self.refused = folder.is_dir().then(|| error.to_string());
+                return None;
+            }
+        };
         Some(Watched { folder: folder.to_owned(), cpus, groups, software: None, hardware: None })
     }
 

@@ -39,16 +39,83 @@ pub async fn watch(client: Client, node: &str, writer: Writer<PodMeta>) -> Infal
 
 /// Keeps whose it is, and the labels that Cairn gave it.
 fn slim(pod: &mut PodMeta) {
-    let ObjectMeta { name, namespace, uid, resource_version, labels, .. } = std::mem::take(&mut pod.metadata);
+    let ObjectMeta { name, namespace, uid, resource_version, labels, owner_references, .. } =
+        std::mem::take(&mut pod.metadata);
     let labels = labels.map(|mut labels| {
         labels.retain(|key, _| key == crds::labels::APPLICATION || key == crds::labels::ACTOR);
         labels
     });
-    pod.metadata = ObjectMeta { name, namespace, uid, resource_version, labels, ..ObjectMeta::default() };
+    pod.metadata = ObjectMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        labels,
+        owner_references,
+        ..ObjectMeta::default()
+    };
+}
+
+/// Whether the pod is an actor's: not by its labels, which anybody may write, but by who controls it.
+///
+/// That is an Instance of the pod's own name: of that name there is one Instance and one pod in a namespace. A pod that
+/// names a uid which is no Instance's is deleted by Kubernetes' garbage collector.
+pub fn is_actor(pod: &PodMeta) -> bool {
+    let mut owners = pod.owner_references().iter();
+    pod.labels().contains_key(crds::labels::APPLICATION)
+        && owners.any(|owner| {
+            owner.controller == Some(true)
+                && owner.api_version.starts_with("cairn.dev/")
+                && owner.kind == "Instance"
+                && owner.name == pod.name_any()
+                && !owner.uid.is_empty()
+        })
 }
 
 /// The uid of each pod, by namespace and name.
 pub fn uids(pods: &Store<PodMeta>) -> BTreeMap<(String, String), String> {
     let uid_of = |pod: &PodMeta| Some(((pod.namespace()?, pod.name_any()), pod.uid()?));
     pods.state().iter().filter_map(|pod| uid_of(pod)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use kube::core::PartialObjectMetaExt;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_an_actors_if_an_instance_of_its_name_controls_it() {
+        let owner = OwnerReference {
+            api_version: "cairn.dev/v1alpha1".into(),
+            kind: "Instance".into(),
+            name: "web-server-0".into(),
+            uid: "6f".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        let counts = |owner: OwnerReference| {
+            let labels = [(crds::labels::APPLICATION.to_owned(), "web".to_owned())].into();
+            let mut pod: PodMeta = ObjectMeta {
+                name: Some("web-server-0".into()),
+                labels: Some(labels),
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            }
+            .into_response_partial();
+            slim(&mut pod);
+            is_actor(&pod)
+        };
+        assert!(counts(owner.clone()));
+        for forged in [
+            OwnerReference { api_version: "apps/v1".into(), ..owner.clone() },
+            OwnerReference { kind: "ReplicaSet".into(), ..owner.clone() },
+            OwnerReference { name: "web-server-1".into(), ..owner.clone() },
+            OwnerReference { uid: String::new(), ..owner.clone() },
+            OwnerReference { controller: None, ..owner },
+        ] {
+            assert!(!counts(forged.clone()), "{forged:?}");
+        }
+    }
 }

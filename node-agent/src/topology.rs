@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crds::{Device, Health, NodeTopology, NodeTopologySpec, hicr};
+use crds::{Device, Health, NodeTopology, NodeTopologySpec};
 
 use crate::{args::Form, hardware::reading::DeviceReading, source::Reading};
 

@@ -10,14 +10,16 @@ use futures::channel::mpsc::UnboundedSender;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use world::{ApplicationKey, Objects, is_ours, is_over};
+use world::{ApplicationKey, Objects, controller, is_decision_for, is_over};
 
 use crate::devices;
+use crate::error::Error;
 use crate::policies::Policies;
 use crate::slim;
 
@@ -38,6 +40,8 @@ pub struct Caches {
     written: Mutex<BTreeMap<ApplicationKey, Arc<Placement>>>,
     changes: AtomicU64,
     releases: AtomicU64,
+    /// Applications of which actors wait for room, or for their name.
+    waiting: Mutex<BTreeSet<ApplicationKey>>,
     /// Of those releases, how many came from an application's own decision.
     own_releases: Mutex<HashMap<ApplicationKey, u64>>,
 }
@@ -59,6 +63,11 @@ enum Touches {
     Own(Option<ApplicationKey>),
     /// Nothing that a plan depends on either, but what the applications of these pods tell.
     Pods(Vec<devices::PodName>),
+    /// A pod: whose Instance controls it, as far as it says so, what it means for plans, and whether it gives a name or
+    /// room back.
+    Pod { namespace: String, owner: Option<OwnerReference>, plans: Option<bool>, frees: bool },
+    /// An application looks after its own, and what waits for room or for a name looks again.
+    Frees(Option<ApplicationKey>),
     /// A plan of any application may depend on it; `releases` when it may have become room.
     Plans { own: Option<ApplicationKey>, releases: bool },
 }
@@ -140,6 +149,7 @@ impl Caches {
             written: Mutex::default(),
             changes: AtomicU64::new(1),
             releases: AtomicU64::new(1),
+            waiting: Mutex::default(),
             own_releases: Mutex::default(),
         });
         let _ = bell.caches.set(caches.clone());
@@ -191,8 +201,35 @@ impl Caches {
     }
 
     /// The decision for one application.
-    pub fn decision(&self, key: &ApplicationKey) -> Option<Arc<Placement>> {
-        self.decisions().into_iter().find(|placement| key_of(placement) == *key)
+    ///
+    /// # Errors
+    /// When another's Placement has its name.
+    pub fn decision(&self, key: &ApplicationKey) -> Result<Option<Arc<Placement>>, Error> {
+        let Some(application) = self.applications.get(&object_ref(key)) else { return Ok(None) };
+        match self.decisions().into_iter().find(|placement| key_of(placement) == *key) {
+            Some(other) if !is_decision_for(&other, &application) => {
+                Err(Error::NameTaken(format!("Placement {} is not of this application", other.name_any())))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Remembers whether actors of the application wait for something that a pod or an Instance may give back.
+    pub fn waits(&self, key: &ApplicationKey, waits: bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waits {
+            waiting.insert(key.clone());
+        } else {
+            waiting.remove(key);
+        }
+    }
+
+    /// The application at the end of the chain of controllers that begins with an Instance of this name and uid.
+    fn application_of(&self, namespace: &str, owner: &OwnerReference) -> Option<ApplicationKey> {
+        let instance = self.instances.get(&ObjectRef::new(&owner.name).within(namespace))?;
+        let application = controller(instance.as_ref(), "ActorApplication")?;
+        (instance.uid().as_ref() == Some(&owner.uid))
+            .then(|| ApplicationKey { namespace: namespace.to_owned(), name: application.name.clone() })
     }
 
     /// Remembers a decision that was just written: it counts as occupied from now on.
@@ -218,10 +255,7 @@ fn generation(placement: &Placement) -> i64 {
 }
 
 fn key_of(placement: &Placement) -> ApplicationKey {
-    ApplicationKey {
-        namespace: placement.namespace().unwrap_or_default(),
-        name: placement.spec.application.clone(),
-    }
+    ApplicationKey { namespace: placement.namespace().unwrap_or_default(), name: placement.name_any() }
 }
 
 /// The reference by which an application is reconciled.
@@ -233,13 +267,31 @@ impl Bell {
     fn ring(&self, touches: Touches) {
         match touches {
             Touches::Own(own) => self.one(own),
+            Touches::Pod { namespace, owner, plans, frees } => {
+                let caches = self.caches.get();
+                let own = owner.and_then(|owner| caches?.application_of(&namespace, &owner));
+                match (own, plans) {
+                    (None, Some(releases)) => self.ring(Touches::Plans { own: None, releases }),
+                    (own, _) if frees => self.ring(Touches::Frees(own)),
+                    (own, _) => self.one(own),
+                }
+            }
+            Touches::Frees(own) => {
+                let waiting = self
+                    .caches
+                    .get()
+                    .map(|caches| caches.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone());
+                for key in waiting.into_iter().flatten().chain(own) {
+                    self.one(Some(key));
+                }
+            }
             Touches::Pods(pods) => {
                 let caches = self.caches.get();
-                let pod = |(namespace, name): &devices::PodName| {
-                    caches?.pods.get(&ObjectRef::new(name).within(namespace))
+                let owner = |(namespace, name): &devices::PodName| {
+                    let pod = caches?.pods.get(&ObjectRef::new(name).within(namespace))?;
+                    caches?.application_of(namespace, controller(pod.as_ref(), "Instance")?)
                 };
-                let owners =
-                    pods.iter().filter_map(|name| application_of(pod(name)?.as_ref(), labels::APPLICATION));
+                let owners = pods.iter().filter_map(owner);
                 for owner in owners.collect::<BTreeSet<_>>() {
                     self.one(Some(owner));
                 }
@@ -355,12 +407,11 @@ fn topology_touches() -> impl FnMut(&NodeTopology, bool) -> Option<Touches> {
 }
 
 /// Own pods concern their application; foreign ones take room from everybody, and give it back.
+///
+/// Which of the two a pod is, the chain of its controllers says when the bell rings.
 fn pod_touches() -> impl FnMut(&Pod, bool) -> Option<Touches> {
     let mut seen = Seen::default();
     move |pod, present| {
-        if is_ours(pod) {
-            return Some(Touches::Own(application_of(pod, labels::APPLICATION)));
-        }
         let takes_room =
             present && !is_over(pod) && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
@@ -369,13 +420,13 @@ fn pod_touches() -> impl FnMut(&Pod, bool) -> Option<Touches> {
         if !present {
             seen.forget(pod);
         }
-        changed.then_some(Touches::Plans { own: None, releases: was_there })
+        Some(Touches::Pod {
+            namespace: pod.namespace().unwrap_or_default(),
+            owner: controller(pod, "Instance").cloned(),
+            plans: changed.then_some(was_there),
+            frees: !present || is_over(pod),
+        })
     }
-}
-
-fn application_of(object: &impl ResourceExt, label: &str) -> Option<ApplicationKey> {
-    let name = object.labels().get(label)?.clone();
-    Some(ApplicationKey { namespace: object.namespace()?, name })
 }
 
 fn application_touches() -> impl FnMut(&ActorApplication, bool) -> Option<Touches> {
@@ -420,10 +471,12 @@ fn count(sorted: &[String], name: &String) -> usize {
     sorted.partition_point(|other| other <= name) - sorted.partition_point(|other| other < name)
 }
 
+/// Rings for the application that it names, which is no more than a look.
 #[expect(clippy::unnecessary_wraps, reason = "the shape that every kind has")]
-fn instance_touches(instance: &Instance, _: bool) -> Option<Touches> {
+fn instance_touches(instance: &Instance, present: bool) -> Option<Touches> {
     let namespace = instance.namespace().unwrap_or_default();
-    Some(Touches::Own(Some(ApplicationKey { namespace, name: instance.spec.application_name.clone() })))
+    let own = Some(ApplicationKey { namespace, name: instance.spec.application_name.clone() });
+    Some(if present { Touches::Own(own) } else { Touches::Frees(own) })
 }
 
 fn policy_touches(

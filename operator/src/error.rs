@@ -18,6 +18,9 @@ pub enum Error {
     /// There is no lawful plan.
     #[error("no plan")]
     Plan(#[from] PlanError),
+    /// An object that is not ours has a name that we need.
+    #[error("{0}; remove or rename it")]
+    NameTaken(String),
     /// Others changed the world faster than a plan could be committed.
     #[error("the world changed while the plan was made; it is made again")]
     Overtaken,

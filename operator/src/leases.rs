@@ -35,7 +35,9 @@ async fn tidy(ctx: &Context, namespace: &str) -> Result<(), Error> {
     let nodes: BTreeSet<String> = ctx.caches.nodes.state().iter().map(|node| node.name_any()).collect();
     let now = Timestamp::now();
     for lease in leases.items.iter().filter(|lease| is_left_behind(lease, &nodes, now)) {
-        ctx.writer.delete::<Lease>(namespace, &lease.name_any(), lease.uid(), false).await?;
+        ctx.writer
+            .delete::<Lease>(namespace, &lease.name_any(), &lease.uid().unwrap_or_default(), false)
+            .await?;
     }
     Ok(())
 }

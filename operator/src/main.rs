@@ -1,22 +1,21 @@
 //! The Cairn operator: it decides where actors run, and makes it so.
 //!
 //! Watches fill [`caches`]; [`reconcile`] goes the five steps for one application: observe (caches), validate and
-//! plan ([`plan`], which asks `world` and `placement`), apply ([`carry`] says what, [`writes`] does it), report
-//! ([`report`]). Nothing is written without the lease ([`leader`]).
+//! plan ([`plan`], which asks `world`, `control` and `placement`), apply (`control` says what, [`writes`] does it),
+//! report ([`report`]). Nothing is written without the lease ([`leader`]).
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
 mod caches;
-mod carry;
 mod config;
 mod decision;
 mod devices;
 mod error;
 mod events;
+mod instances;
 mod leader;
 mod leases;
 mod metrics;
-mod names;
 mod plan;
 mod pods;
 mod policies;

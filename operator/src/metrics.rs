@@ -1,9 +1,7 @@
 //! What the operator counts, on a registry of its own.
 
-use crds::metrics::Name;
+use metric_names::{Name, operator as names};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
-
-use crate::names;
 
 /// Why a plan was made again: the world had changed before it was committed.
 pub const OVERTAKEN: &str = "overtaken";
@@ -73,7 +71,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::names::OPERATOR;
+    use metric_names::operator::OPERATOR;
 
     #[test]
     fn every_operator_has_its_own() {

@@ -1,14 +1,16 @@
 //! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use control::{Decision, Due, Moment, SecondLook, Verdict};
 use crds::{ActorApplication, Placement};
 use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use placement::{Budget, Cost, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Objects, Policy, World};
 
@@ -16,11 +18,13 @@ use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::metrics::OVERTAKEN;
 use crate::pods::owner;
-use crate::reconcile::{Considered, Context, SecondLook};
+use crate::reconcile::{Considered, Context};
 use crate::report::{Outcome, decision_events, event};
 
-/// After so many plans that others overtook, the next is made while nobody else commits.
-const PLANS_SIDE_BY_SIDE: usize = 3;
+/// After so many plans that others overtook, what still holds of the next one is kept.
+const PLANS_SIDE_BY_SIDE: u32 = 3;
+/// After so many rounds the application is queued again.
+const MOST_ROUNDS: u32 = 6;
 /// CPU seconds that a solver may burn beyond its wall clock.
 const CPU_GRACE: u64 = 5;
 
@@ -60,79 +64,94 @@ async fn decide_under(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
-    let considered = ctx.considered(key).unwrap_or_default();
+    let before = ctx.considered(key).unwrap_or_default();
     let generation = application.metadata.generation;
-    let again = considered.second_look.filter(|look| look.is_due());
-    if considered.generation == generation
-        && considered.changes == ctx.caches.changes()
+    let again = before.facts.second_look.filter(|look| look.is_due(moment()));
+    if before.generation == generation
+        && before.changes == ctx.caches.changes()
         && outcome.decision.is_some()
         && again.is_none()
     {
-        outcome.notes = considered.notes;
-        outcome.proposed = considered.proposed;
+        outcome.notes = before.notes;
+        outcome.proposed = before.proposed;
+        outcome.infeasible = Some(before.infeasible);
         return Ok(());
     }
-    for round in 0.. {
-        // Once it was overtaken often enough, nobody else commits while this one plans.
-        let alone = if round < PLANS_SIDE_BY_SIDE { None } else { Some(ctx.commit.lock().await) };
+    let wanted = world::wanted(application, &policy.name);
+    for round in 0..MOST_ROUNDS {
         let (changes, releases) = (ctx.caches.changes(), ctx.caches.releases(key));
-        let world = Arc::new(observe(ctx.caches.objects(), key, policy).await?);
+        let objects = ctx.caches.objects();
+        let world = Arc::new(observe(objects.clone(), key, policy).await?);
+        let decision = outcome.decision.as_ref().map(world::decision);
+        let infeasible = infeasible(&objects, application, &world, decision.as_ref());
         outcome.notes.clone_from(&world.notes);
-        let mut now = Considered {
-            changes,
+        let facts = control::Considered {
             releases,
-            generation,
             demand: world.demand(),
             digest: world.digest(),
-            notes: world.notes.clone(),
-            proposed: considered.proposed.clone(),
-            second_look: considered.second_look,
+            openings: control::openings(&world.snapshot),
+            second_look: before.facts.second_look,
         };
-        if !is_due(&considered, &now, outcome.decision.as_ref(), application, policy) {
+        let why = control::due(&before.facts, &facts, &wanted, decision.as_ref(), &infeasible, moment());
+        let mut now = Considered {
+            changes,
+            generation,
+            facts,
+            infeasible,
+            notes: world.notes.clone(),
+            proposed: before.proposed.clone(),
+        };
+        let Some(why) = why else {
             outcome.proposed.clone_from(&now.proposed);
+            outcome.infeasible = Some(now.infeasible.clone());
             ctx.consider(key, now);
             return Ok(());
-        }
-        let again = again.filter(|_| considered.digest == now.digest);
-        let plan = search(&world, policy, again.map_or(0, |look| look.number), ctx).await?;
-        now.second_look =
-            (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again)).flatten();
+        };
+        let again = again.filter(|_| before.facts.digest == now.facts.digest);
+        let plan = search(&world, policy, again.map_or(0, |look| look.number), why, ctx).await?;
+        now.facts.second_look =
+            (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
         if application.spec.paused {
             now.proposed = Some(proposal(&world.snapshot, &plan));
             outcome.proposed.clone_from(&now.proposed);
             ctx.consider(key, now);
             return Ok(());
         }
-        let _one_at_a_time = if alone.is_some() { alone } else { Some(ctx.commit.lock().await) };
-        if let Some((world, plan)) = still_stands(&world, plan, key, policy, application, ctx).await? {
-            commit(application, key, policy, &world, &plan, ctx, outcome).await?;
-            // What was searched is the world that was planned from; room that came meanwhile is looked at next.
-            ctx.consider(key, now);
-            return Ok(());
+        let one_at_a_time = ctx.commit.lock().await;
+        let settle = round >= PLANS_SIDE_BY_SIDE;
+        let (newest, verdict) = still_stands(&world, plan, settle, key, policy, application, ctx).await?;
+        match verdict {
+            Verdict::Stands(plan) => {
+                commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
+                // What was searched is the world that was planned from; room that came meanwhile is looked at next.
+                now.infeasible.clear();
+                outcome.infeasible = Some(BTreeSet::new());
+                ctx.consider(key, now);
+                return Ok(());
+            }
+            Verdict::Partly(plan) => commit(application, key, policy, &newest, &plan, ctx, outcome).await?,
+            Verdict::Overtaken => {}
         }
+        drop(one_at_a_time);
         ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
     }
-    unreachable!("the loop ends by returning")
+    Err(Error::Overtaken)
 }
 
-/// Whether an application has to be planned: its own demand changed, or room may have come that it can use.
-fn is_due(
-    before: &Considered,
-    now: &Considered,
-    decision: Option<&Placement>,
+/// Now, as `control` counts time.
+pub fn moment() -> Moment {
+    Timestamp::now().as_duration().try_into().unwrap_or_default()
+}
+
+/// The actors whose decided place may not be taken now, whoever wrote the decision.
+pub fn infeasible(
+    objects: &Objects,
     application: &ActorApplication,
-    policy: &Policy,
-) -> bool {
-    let Some(decision) = decision else { return true };
-    if Some(decision.spec.application_generation) != application.metadata.generation
-        || decision.spec.policy != policy.name
-    {
-        return true;
-    }
-    if before.digest == now.digest {
-        return before.second_look.is_some_and(SecondLook::is_due);
-    }
-    before.demand != now.demand || before.releases != now.releases || !decision.spec.unplaced.is_empty()
+    world: &World,
+    decision: Option<&Decision>,
+) -> BTreeSet<String> {
+    let Some(decision) = decision else { return BTreeSet::new() };
+    control::infeasible(&world.snapshot, decision, &world::seen(objects, application, &world.units))
 }
 
 async fn observe(objects: Objects, key: &ApplicationKey, policy: &Policy) -> Result<World, Error> {
@@ -146,7 +165,13 @@ async fn observe(objects: Objects, key: &ApplicationKey, policy: &Policy) -> Res
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
 /// A second look at the same world has the number `look`, from 1, and a seed of its own.
-async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -> Result<Plan, Error> {
+async fn search(
+    world: &Arc<World>,
+    policy: &Policy,
+    look: u32,
+    why: Due,
+    ctx: &Context,
+) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let _slot = ctx.solver_slots.acquire().await.expect("the semaphore is never closed");
     let timer = ctx.metrics.plan_seconds.start_timer();
@@ -168,7 +193,7 @@ async fn search(world: &Arc<World>, policy: &Policy, look: u32, ctx: &Context) -
     ctx.policies.prove(policy);
     timer.observe_duration();
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
-    tracing::info!(strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
+    tracing::info!(%why, strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
 }
 
@@ -190,58 +215,32 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     Ok(entry.make(limits(policy)))
 }
 
-/// The plan in the newest world, if it is still lawful there and crowds nobody; the commit lock must be held.
+/// What becomes of the plan in the newest world; the commit lock must be held.
 async fn still_stands(
     planned: &Arc<World>,
-    mut plan: Plan,
+    plan: Plan,
+    settle: bool,
     key: &ApplicationKey,
     policy: &Policy,
     application: &ActorApplication,
     ctx: &Context,
-) -> Result<Option<(Arc<World>, Plan)>, Error> {
+) -> Result<(Arc<World>, Verdict), Error> {
     let newest = ctx.caches.applications.get(&crate::caches::object_ref(key));
     if newest.is_none_or(|newest| newest.metadata.generation != application.metadata.generation) {
         return Err(Error::Overtaken);
     }
     let world = Arc::new(observe(ctx.caches.objects(), key, policy).await?);
     if world.digest() == planned.digest() {
-        return Ok(Some((world, plan)));
+        return Ok((world, Verdict::Stands(Box::new(plan))));
     }
-    let Some(assignment) = transfer(&planned.snapshot, &plan, &world.snapshot) else { return Ok(None) };
-    let (ruled, asked, of_policy) = (world.clone(), assignment.clone(), judge(policy));
+    let (before, newest, of_policy) = (planned.clone(), world.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
         // What the policy derives may be another thing in the newest world.
-        let snapshot = ruled.snapshot.with_derived(of_policy.derive(&ruled.snapshot)?)?;
-        Ok((snapshot.violations(&asked).is_empty(), snapshot.penalty(&asked)))
+        let snapshot = newest.snapshot.with_derived(of_policy.derive(&newest.snapshot)?)?;
+        Ok(control::still_stands(&before.snapshot, &plan, &snapshot, settle))
     });
-    let (is_lawful, penalty) = task.await.map_err(|e| Error::Search(e.to_string()))??;
-    if !is_lawful {
-        return Ok(None);
-    }
-    let cost = Cost { policy: penalty, ..world.snapshot.cost(&assignment) };
-    if cost.overload > plan.cost.overload || cost.unplaced > 0 {
-        return Ok(None);
-    }
-    // What was proven, was proven of another world.
-    plan.optimal = false;
-    plan.bound.clear();
-    plan.moves = explain::moves(&world.snapshot, &assignment);
-    (plan.assignment, plan.cost) = (assignment, cost);
-    Ok(Some((world, plan)))
-}
-
-/// The same places by name in another snapshot; `None` where one of them is not there any more.
-fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Option<placement::Assignment> {
-    let place = |actor: usize| -> Option<Option<usize>> {
-        if to.is_fixed(actor) {
-            return Some(to.current(actor));
-        }
-        match plan.assignment[from.actor(to.actor_id(actor))?] {
-            Some(unit) => Some(Some(to.unit(from.unit_id(unit))?)),
-            None => Some(None),
-        }
-    };
-    (0..to.actors()).map(place).collect()
+use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use portfolio::{ClingoJudge, Limits, Use};
 }
 
 /// Writes the decision, if it says anything new, and tells people.
@@ -254,16 +253,17 @@ async fn commit(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
-    let before = ctx.caches.decision(key);
+    let before = ctx.caches.decision(key)?;
     let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.objects());
     if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
         return Ok(());
     }
     let mut placement = Placement::new(&application.name_any(), spec);
     placement.metadata.namespace = Some(key.namespace.clone());
+    placement.metadata.uid = before.and_then(|before| before.uid());
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
-    let written = ctx.writer.apply_placement(&placement).await?;
+    let written = ctx.writer.write_placement(&placement).await?;
     ctx.caches.wrote(written.clone());
     outcome.moved = !written.spec.moves.is_empty();
     for event in decision_events(&written.spec) {

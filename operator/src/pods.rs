@@ -8,14 +8,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::{Resource, ResourceExt};
-use world::{ActorName, Unit};
-
-/// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
-pub fn object_name(actor: &ActorName) -> String {
-    format!("{}-{}", actor.application.name, actor.short())
-}
+use world::{ActorName, Unit, object_name};
 
 /// The labels of everything that is made for an actor.
 fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
@@ -137,11 +132,6 @@ fn ask_for(container: &mut Container, resource: &str) {
     for amounts in [&mut resources.limits, &mut resources.requests] {
         amounts.get_or_insert_default().insert(resource.to_owned(), Quantity("1".to_owned()));
     }
-}
-
-/// The unit that a pod was made for.
-pub fn unit_of(pod: &Pod) -> Option<&str> {
-    pod.annotations().get(labels::UNIT).map(String::as_str)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! One reconcile of one application: observe, validate, plan, apply, report.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crds::{ActorApplication, Instance, Placement, PlacementStatus, Refusal, Time};
+use control::{Refusal, Refused, Step, active, look_again};
+use crds::{ActorApplication, Instance, Placement, PlacementStatus, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,16 +13,16 @@ use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use world::{ApplicationKey, Note, Objects, Policy, actors_of};
+use world::{ActorName, ApplicationKey, Note, Objects, Policy, actors_of, object_name};
 
 use crate::caches::Caches;
-use crate::carry::{Refused, Step, instance_status, instances_of, pods_of, todo};
 use crate::config::Planning;
 use crate::devices;
 use crate::error::Error;
 use crate::events::Events;
+use crate::instances::instance_status;
 use crate::metrics::Metrics;
-use crate::plan::decide;
+use crate::plan::{decide, infeasible, moment};
 use crate::pods;
 use crate::policies::Policies;
 use crate::report::{Outcome, application_status, event, placement_status};
@@ -29,13 +30,6 @@ use crate::writes::Writer;
 
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
-/// When an application is looked at again though nothing seems to have changed.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// How long after one another an unfinished search is taken up again.
-const SECOND_LOOKS: [Duration; 3] =
-    [Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
-/// Whatever is due already is done no sooner, should it have failed.
-const NO_SOONER: Duration = Duration::from_secs(1);
 
 /// What every reconcile shares.
 pub struct Context {
@@ -57,37 +51,12 @@ pub struct Context {
 #[derive(Clone, Debug, Default)]
 pub struct Considered {
     pub changes: u64,
-    pub releases: u64,
     pub generation: Option<i64>,
-    pub demand: String,
-    pub digest: String,
+    pub facts: control::Considered,
+    /// Actors whose decided place may not be taken.
+    pub infeasible: BTreeSet<String>,
     pub notes: Vec<Note>,
     pub proposed: Option<String>,
-    /// Set when the clock ended the search before it was through.
-    pub second_look: Option<SecondLook>,
-}
-
-/// A search that the clock ended is taken up again, a few times and with another seed each time: the machine may have
-/// been busy, and what runs is only moved for a gain that is worth it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SecondLook {
-    /// Not before.
-    pub at: Instant,
-    /// Which one it is, from 1.
-    pub number: u32,
-}
-
-impl SecondLook {
-    /// The look after `before`, where there is another.
-    pub fn after(before: Option<Self>) -> Option<Self> {
-        let done = before.map_or(0, |look| look.number);
-        let wait = SECOND_LOOKS.get(usize::try_from(done).ok()?)?;
-        Some(Self { at: Instant::now() + *wait, number: done + 1 })
-    }
-
-    pub fn is_due(self) -> bool {
-        Instant::now() >= self.at
-    }
 }
 
 impl Context {
@@ -129,47 +98,52 @@ async fn step(application: &ActorApplication, ctx: &Context) -> Result<Action, E
         return Ok(Action::await_change());
     }
     let key = ApplicationKey::of(application);
-    let mut outcome =
-        Outcome { decision: ctx.caches.decision(&key).map(|p| p.as_ref().clone()), ..Outcome::default() };
-    match decide(application, &key, ctx, &mut outcome).await {
+    let mut outcome = Outcome::default();
+    let decided = match ctx.caches.decision(&key) {
+        Ok(decision) => {
+            outcome.decision = decision.map(|decision| decision.as_ref().clone());
+            decide(application, &key, ctx, &mut outcome).await
+        }
+        Err(e) => Err(e),
+    };
+    match decided {
         Ok(()) => {}
-        Err(e @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_))) => {
+        Err(
+            e
+            @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_) | Error::NameTaken(_)),
+        ) => {
             tell_failure(application, ctx, &e).await;
             outcome.failure = Some((e.reason(), e.chain()));
         }
         Err(e) => return Err(e),
     }
-    let mut refusals = remembered(outcome.decision.as_ref());
+    let refusals = outcome.decision.as_ref().map(world::refusals).unwrap_or_default();
+    let mut refusals = active(refusals, moment());
     if !application.spec.paused
         && let Some(decision) = outcome.decision.clone()
         && Some(decision.spec.application_generation) == application.metadata.generation
     {
         carry_out(application, &decision, ctx, &mut outcome, &mut refusals).await?;
     }
-    report(application, &key, ctx, &outcome, refusals.clone()).await?;
-    let retry = outcome.failure.is_some().then_some(LOOK_AGAIN);
-    let forgotten = refusals.iter().map(|refusal| until_seconds(&refusal.until)).min();
-    let second_look = ctx.considered(&key).and_then(|considered| considered.second_look);
-    let second_look =
-        second_look.map(|look| look.at.saturating_duration_since(Instant::now()).max(NO_SOONER));
-    Ok(Action::requeue(forgotten.into_iter().chain(retry).chain(second_look).min().unwrap_or(LOOK_AGAIN)))
+    ctx.caches.waits(&key, !outcome.waiting.is_empty());
+    report(application, &key, ctx, &outcome, &refusals).await?;
+    let second_look = ctx.considered(&key).and_then(|considered| considered.facts.second_look);
+    Ok(Action::requeue(look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
 }
 
-/// How long until a refusal is forgotten.
-fn until_seconds(until: &Time) -> Duration {
-    let left = until.0.as_second() - Timestamp::now().as_second() + 1;
-    Duration::from_secs(u64::try_from(left).unwrap_or(0).max(1))
-}
-
-/// Refusals that still count.
-fn remembered(decision: Option<&Placement>) -> Vec<Refusal> {
-    let now = Timestamp::now();
-    let status = decision.and_then(|decision| decision.status.as_ref());
-    status
-        .into_iter()
-        .flat_map(|status| status.refusals.clone())
-        .filter(|refusal| refusal.until.0 > now)
-        .collect()
+/// Refusals as a Placement's status has them.
+fn as_told(refusals: &[Refusal]) -> Vec<crds::Refusal> {
+    let time = |refusal: &Refusal| {
+        let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
+        Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
+    };
+    let told = |refusal: &Refusal| crds::Refusal {
+        actor: refusal.actor.clone(),
+        node: refusal.node.clone(),
+        reason: refusal.reason.clone(),
+        until: time(refusal),
+    };
+    refusals.iter().map(told).collect()
 }
 
 /// Says once per message why nothing can be decided.
@@ -194,36 +168,50 @@ async fn carry_out(
 ) -> Result<(), Error> {
     let objects = ctx.caches.objects();
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
-    let units = world::units(&objects, &Policy::builtin("units"));
-    let todo = todo(application, decision, &objects, &units);
+    let plain = Policy::builtin("units");
+    let units = world::units(&objects, &plain);
+    let seen = world::seen(&objects, application, &units);
+    let (wanted, decided) = (world::wanted(application, &decision.spec.policy), world::decision(decision));
+    let infeasible = match outcome.infeasible.take() {
+        Some(known) => known,
+        // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known, nothing.
+        None => match world::snapshot(&objects, &ApplicationKey::of(application), &plain, Timestamp::now()) {
+            Ok(world) => infeasible(&objects, application, &world, Some(&decided)),
+            Err(_) => decided.places.keys().cloned().collect(),
+        },
+    };
+    let todo = control::steps(&wanted, &decided, &seen, &infeasible);
     outcome.waiting = todo.waiting;
     if !todo.refused.is_empty() {
         remember(application, decision, ctx, refusals, todo.refused).await?;
     }
     let namespace = application.namespace().unwrap_or_default();
-    let instances = instances_of(&namespace, &objects);
+    let instances = world::own(&objects, application);
+    let names: BTreeMap<String, ActorName> =
+        actors_of(application).into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
-        let (namespace, instances, units, objects) = (&namespace, &instances, &units, &objects);
+        let (namespace, names, instances, units, objects) =
+            (&namespace, &names, &instances, &units, &objects);
         async move {
             match step {
-                Step::CreateInstance(actor) => {
-                    ctx.writer.create_instance(&pods::instance(application, &actor)).await?;
+                Step::Create { actor } => {
+                    ctx.writer.create_instance(&pods::instance(application, &names[&actor])).await?;
                 }
-                Step::DeleteInstance { name, uid } => {
-                    ctx.writer.delete::<Instance>(namespace, &name, uid, false).await?;
+                Step::Remove { instance } => {
+                    ctx.writer.delete::<Instance>(namespace, &instance.name, &instance.uid, false).await?;
                 }
-                Step::DeletePod { name, uid, at_once } => {
-                    ctx.writer.delete::<Pod>(namespace, &name, uid, at_once).await?;
+                Step::Stop { pod, at_once } => {
+                    ctx.writer.delete::<Pod>(namespace, &pod.name, &pod.uid, at_once).await?;
                 }
-                Step::CreatePod { actor, unit } => {
+                Step::Start { actor, instance, unit } => {
                     let unit = &units[&unit];
                     let pool = objects.pools.iter().find(|pool| pool.name_any() == unit.pool);
-                    let instance = instances[&pods::object_name(&actor)];
-                    let pod = pods::pod(application, &actor, instance, unit, pool.map(AsRef::as_ref));
+                    let (instance, _) = instances[&instance.name];
+                    let pod = pods::pod(application, &names[&actor], instance, unit, pool.map(AsRef::as_ref));
                     let Some(pod) = pod else { return Ok(None) };
                     if let Err(reason) = ctx.writer.create_pod(&pod).await? {
-                        return Ok(Some(Refused { actor: actor.short(), node: unit.node.clone(), reason }));
+                        return Ok(Some(Refused { actor, node: unit.node.clone(), reason }));
                     }
                 }
             }
@@ -247,20 +235,14 @@ async fn remember(
     refusals: &mut Vec<Refusal>,
     refused: Vec<Refused>,
 ) -> Result<(), Error> {
-    let seconds = i64::from(ctx.planning.refusal_seconds);
-    let until = Timestamp::from_second(Timestamp::now().as_second() + seconds).unwrap_or(Timestamp::MAX);
-    let mut told = Vec::new();
-    for Refused { actor, node, reason } in refused {
-        let reason: String = reason.chars().take(1000).collect();
-        told.push(format!("{actor} on {node}: {reason}"));
-        refusals.retain(|old| !(old.actor == actor && old.node == node));
-        refusals.push(Refusal { actor, node, reason, until: Time(until) });
-    }
-    refusals.sort();
+    let until = moment() + Duration::from_secs(ctx.planning.refusal_seconds.into());
+    let said = |r: &Refused| format!("{} on {}: {}", r.actor, r.node, r.reason);
+    let said: Vec<String> = refused.iter().map(said).collect();
+    *refusals = control::remember(std::mem::take(refusals), refused, until);
     let before = decision.status.clone().unwrap_or_default();
-    let status = PlacementStatus { refusals: refusals.clone(), ..before };
+    let status = PlacementStatus { refusals: as_told(refusals), ..before };
     ctx.writer.apply_status(decision, &status).await?;
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Place", told.join("; "))).await;
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said.join("; "))).await;
     Ok(())
 }
 
@@ -270,15 +252,16 @@ async fn report(
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &Outcome,
-    refusals: Vec<Refusal>,
+    refusals: &[Refusal],
 ) -> Result<(), Error> {
     let objects = ctx.caches.objects();
-    report_instances(application, ctx, &objects).await?;
+    let own = world::own(&objects, application);
+    report_instances(application, ctx, &objects, &own).await?;
     let now = Timestamp::now();
-    let instances = instances_of(&key.namespace, &objects);
+    let instances = own.iter().map(|(name, (instance, _))| (name.clone(), *instance)).collect();
     let status = application_status(application, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
-        let placement = placement_status(decision, &status, refusals, now);
+        let placement = placement_status(decision, &status, as_told(refusals), now);
         if decision.status.as_ref() != Some(&placement) {
             ctx.writer.apply_status(decision, &placement).await?;
         }
@@ -291,25 +274,23 @@ async fn report(
     Ok(())
 }
 
+/// An application's own Instances by name, each with its pod.
+type Own<'a> = BTreeMap<String, (&'a Instance, Option<&'a Pod>)>;
+
 async fn report_instances(
     application: &ActorApplication,
     ctx: &Context,
     objects: &Objects,
+    own: &Own<'_>,
 ) -> Result<(), Error> {
-    let namespace = application.namespace().unwrap_or_default();
-    let (instances, pods) = (instances_of(&namespace, objects), pods_of(&namespace, objects));
     let topologies =
         objects.topologies.iter().map(|topology| (topology.name_any(), topology.as_ref())).collect();
-    let root = actors_of(application).first().map(pods::object_name);
-    let changed = instances
-        .iter()
-        .filter(|(_, i)| i.spec.application_name == application.name_any())
-        .filter_map(|(name, instance)| {
-            let pod = pods.get(name).copied();
-            let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-            let status = instance_status(instance, pod, devices, root.as_ref() == Some(name));
-            (instance.status.as_ref() != Some(&status)).then_some((*instance, status))
-        });
+    let root = actors_of(application).first().map(object_name);
+    let changed = own.iter().filter_map(|(name, (instance, pod))| {
+        let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
+        let status = instance_status(instance, *pod, devices, root.as_ref() == Some(name));
+        (instance.status.as_ref() != Some(&status)).then_some((*instance, status))
+    });
     let work = changed.map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {
             // It went while its status was written.

@@ -1,7 +1,8 @@
 //! What people are told: status and events. The words are pure; `reconcile` sends them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use control::Wait;
 use crds::{
     ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, Instance,
     InstancePhase, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Time,
@@ -9,9 +10,7 @@ use crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
-use world::{Note, actors_of};
-
-use crate::pods::object_name;
+use world::{Note, actors_of, object_name};
 
 /// How many names or reasons an event lists; an event's note holds 1 kB.
 const LISTED: usize = 6;
@@ -62,8 +61,10 @@ pub struct Outcome {
     pub policy_problem: Option<String>,
     /// What a paused application would do.
     pub proposed: Option<String>,
-    /// Actors that wait for room.
-    pub waiting: BTreeMap<String, String>,
+    /// Actors that wait, and for what.
+    pub waiting: BTreeMap<String, Wait>,
+    /// Actors whose decided place may not be taken now; none where it is not known that they may.
+    pub infeasible: Option<BTreeSet<String>>,
     /// Whether an actor moved just now.
     pub moved: bool,
 }
@@ -167,6 +168,15 @@ fn findings(
     if application.spec.paused {
         let message = outcome.proposed.clone().unwrap_or_else(|| "nothing would change".to_owned());
         findings.push(finding("Paused", true, "Paused", message));
+    }
+    let is_taken = |(actor, wait): (&String, &Wait)| match wait {
+        Wait::Name(_) => Some(format!("{actor}: {wait}")),
+        _ => None,
+    };
+    let taken: Vec<String> = outcome.waiting.iter().filter_map(is_taken).collect();
+    if !taken.is_empty() {
+        let message = listed(taken.iter().cloned(), "; ", taken.len());
+        findings.push(finding("NameTaken", true, "NameTaken", message));
     }
     for note in &outcome.notes {
         match findings.iter_mut().find(|finding| finding.type_ == note.condition) {

@@ -40,15 +40,27 @@ impl Writer {
         Ok(())
     }
 
-    /// Server-side apply of a decision; answers what the API server made of it.
-    pub async fn apply_placement(&self, placement: &Placement) -> Result<Placement, Error> {
-        self.begin("Placement", "apply")?;
+    /// Writes a decision: a new object where it has no uid, else server-side apply of exactly that one.
+    ///
+    /// Answers what the API server made of it; another object of its name is never met.
+    pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
         let name = placement.name_any();
         let api: Api<Placement> =
             Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
-        let written =
-            api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(placement)).await;
-        written.map_err(|source| Error::Apply { what: format!("Placement {name}"), source })
+        let written = if placement.uid().is_none() {
+            self.begin("Placement", "create")?;
+            let parameters =
+                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            api.create(&parameters, placement).await
+        } else {
+            self.begin("Placement", "apply")?;
+            api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(placement)).await
+        };
+        written.map_err(|source| match source {
+            // It is there by now, or it is another one: the watch will say which.
+            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+            source => Error::Apply { what: format!("Placement {name}"), source },
+        })
     }
 
     /// Server-side apply of a status.
@@ -127,13 +139,7 @@ impl Writer {
     }
 
     /// Deletes exactly the object of this uid; that it is gone already is fine.
-    pub async fn delete<K>(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: Option<String>,
-        at_once: bool,
-    ) -> Result<(), Error>
+    pub async fn delete<K>(&self, namespace: &str, name: &str, uid: &str, at_once: bool) -> Result<(), Error>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -145,7 +151,7 @@ impl Writer {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let parameters = DeleteParams {
             grace_period_seconds: at_once.then_some(0),
-            preconditions: Some(Preconditions { resource_version: None, uid }),
+            preconditions: Some(Preconditions { resource_version: None, uid: Some(uid.to_owned()) }),
             ..DeleteParams::background()
         };
         match api.delete(name, &parameters).await {

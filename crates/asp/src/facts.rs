@@ -203,8 +203,8 @@ impl Writer<'_> {
     fn edges(&mut self) {
         let snapshot = self.snapshot;
         for actor in 0..snapshot.actors() {
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer > actor) {
-                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer) {
+            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
+                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer.at()) {
                     continue;
                 }
                 let ties = [
@@ -215,8 +215,8 @@ impl Writer<'_> {
                 for (criterion, name, value) in ties {
                     if value > 0 && self.aims_at(criterion) {
                         self.resident(actor);
-                        self.resident(edge.peer);
-                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer].clone());
+                        self.resident(edge.peer.at());
+                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer.at()].clone());
                         self.fact(name, &[&a, &b, &value]);
                     }
                 }
@@ -300,8 +300,8 @@ impl Writer<'_> {
             let lists =
                 [("requires", &needs.requires, of_units), ("node_requires", &needs.node_requires, of_nodes)];
             for (name, list, short) in lists {
-                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[*resource]) {
-                    let resource = string(&snapshot.resources()[resource]);
+                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[resource.at()]) {
+                    let resource = string(&snapshot.resources()[resource.at()]);
                     self.fact(name, &[&symbol, &string(kind), &resource, &quantity]);
                 }
             }

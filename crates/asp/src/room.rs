@@ -75,11 +75,12 @@ impl Rooms {
                 add(slots, 1);
             }
             for &(resource, quantity) in &needs.requires {
-                add(&mut self.units[unit][resource], quantity);
+                add(&mut self.units[unit][resource.at()], quantity);
             }
             let node = snapshot.node_of(unit);
-            of_node
-                .extend(needs.node_requires.iter().map(|&(resource, quantity)| (node, resource, quantity)));
+            of_node.extend(
+                needs.node_requires.iter().map(|&(resource, quantity)| (node, resource.at(), quantity)),
+            );
         }
         of_node.sort_unstable();
         for (position, &(node, resource, quantity)) in of_node.iter().enumerate() {

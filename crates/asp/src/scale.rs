@@ -320,8 +320,8 @@ impl Totals {
             if !snapshot.is_fixed(actor) && snapshot.current(actor).is_some() {
                 totals.add(Criterion::Migration, snapshot.move_cost(actor));
             }
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer > actor) {
-                if !(snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer)) {
+            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
+                if !(snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer.at())) {
                     totals.add(Criterion::Communication, edge.rate.saturating_mul(dearest));
                     totals.add(Criterion::Annoyance, edge.annoyance);
                     totals.add(Criterion::Interference, edge.interference);

@@ -15,7 +15,8 @@ Examples:
   kubectl cairn plan --snapshot world.json -o json       replay a decision
   kubectl cairn explain actorapp surveillance -n vision  why it runs where it runs
   kubectl cairn check-policy rules.lp --snapshot w.json  whether a policy is sound, and what it would change
-  kubectl cairn topology node-0                          what a node has";
+  kubectl cairn topology node-0                          what a node has
+  kubectl cairn topology node-0 -o hicr                  the same as a HiCR program reads it";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -246,7 +247,21 @@ pub struct TopologyArguments {
     pub cluster: ClusterArguments,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub output: Output,
+    pub output: TopologyOutput,
+}
+
+/// How a topology is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TopologyOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Yaml,
+    /// For programs.
+    Json,
+    /// HiCR's own JSON, which a HiCR program reads.
+    Hicr,
 }
 
 /// How a result is printed.

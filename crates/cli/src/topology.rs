@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crds::{Device, Health, NodeTopology};
+use crds::{Device, Health, NodeTopology, hicr};
 use kube::ResourceExt;
 
-use crate::arguments::{Output, TopologyArguments};
+use crate::arguments::{TopologyArguments, TopologyOutput};
 use crate::error::CliError;
 use crate::style::{Style, Tone};
 use crate::table::Table;
@@ -20,9 +20,10 @@ pub fn run(arguments: &TopologyArguments) -> Result<Outcome, CliError> {
     };
     let topology = find(&topologies, &arguments.node)?;
     print(&match arguments.output {
-        Output::Json => plan::json(&topology.spec),
-        Output::Yaml => plan::yaml(&topology.spec),
-        Output::Table => render(topology, Style::of_stdout()),
+        TopologyOutput::Json => plan::json(&topology.spec),
+        TopologyOutput::Yaml => plan::yaml(&topology.spec),
+        TopologyOutput::Hicr => format!("{:#}\n", hicr::Topology::from(&topology.spec).to_json()),
+        TopologyOutput::Table => render(topology, Style::of_stdout()),
     })?;
     Ok(Outcome::Done)
 }

@@ -6,6 +6,7 @@ use crate::limit::{Element, Limit, grouped, numbered, pool_of};
 use crate::moves::Moves;
 use crate::stay::blocks;
 use crate::words::Teller;
+use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Snapshot, State};
 
 /// What can be said of a decision.
@@ -122,7 +123,7 @@ fn whereabouts(snapshot: &Snapshot, actor: usize, moves: &mut Moves) -> Option<W
     for unit in (0..snapshot.units()).filter(|unit| *unit != here) {
         let pool = pool_of(snapshot, unit);
         let state = &moves.state;
-        if state.admits(actor, unit) {
+        if state.admits(ActorIx::new(actor), UnitIx::new(unit)) {
             if let Some(&demand) = moves.broken_cases(actor, unit).first() {
                 shut.entry((Limit::Case { demand }, pool)).or_default().push(unit);
             } else {
@@ -203,12 +204,13 @@ fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Lim
 fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     let mut full = BTreeSet::new();
     for unit in 0..snapshot.units() {
-        if snapshot.file().units[unit].slots.is_some() && !state.has_slot(unit) {
+        if snapshot.file().units[unit].slots.is_some() && !state.has_slot(UnitIx::new(unit)) {
             full.insert(Limit::Slots { unit });
         }
     }
-    let mut least: BTreeMap<(bool, usize), i64> = BTreeMap::new();
-    for needs in snapshot.problem().implementations.iter().flatten().flatten() {
+    let mut least: BTreeMap<(bool, ResourceIx), i64> = BTreeMap::new();
+    let problem = snapshot.problem();
+    for needs in problem.implementations.iter().flatten().flatten() {
         let of_unit = needs.requires.iter().map(|(resource, quantity)| ((false, *resource), *quantity));
         let of_node = needs.node_requires.iter().map(|(resource, quantity)| ((true, *resource), *quantity));
         for (resource, quantity) in of_unit.chain(of_node) {
@@ -218,17 +220,17 @@ fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     }
     for (&(of_node, resource), &least) in &least {
         if of_node {
-            let nodes = 0..snapshot.nodes().len();
+            let nodes = problem.nodes.positions();
             let scarce = nodes.filter(|&node| {
-                snapshot.node_provides(node)[resource] > 0 && state.left_at(node, resource) < least
+                problem.node_provides[node][resource] > 0 && state.left_at(node, resource) < least
             });
-            full.extend(scarce.map(|node| Limit::OfNode { node, resource }));
+            full.extend(scarce.map(|node| Limit::OfNode { node: node.at(), resource: resource.at() }));
         } else {
-            let units = 0..snapshot.units();
+            let units = problem.capacity.positions();
             let scarce = units.filter(|&unit| {
-                snapshot.unit_provides(unit)[resource] > 0 && state.left_on(unit, resource) < least
+                problem.unit_provides[unit][resource] > 0 && state.left_on(unit, resource) < least
             });
-            full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
+            full.extend(scarce.map(|unit| Limit::OfUnit { unit: unit.at(), resource: resource.at() }));
         }
     }
     let teller = Teller { snapshot, state, actor: usize::MAX };

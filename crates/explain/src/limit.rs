@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places};
+use placement::ix::ActorIx;
 use placement::{Demand, Rules, Snapshot};
 
 /// One limit or rule of a world that could be dropped by itself.
@@ -131,12 +132,12 @@ pub(crate) fn numbered(elements: &[Element]) -> BTreeMap<Limit, usize> {
 fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = usize>) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let (mut of_units, mut of_nodes) = (BTreeSet::new(), BTreeSet::new());
     for actor in actors {
-        for needs in snapshot.problem().implementations[actor].iter().flatten() {
-            of_units.extend(needs.requires.iter().map(|(resource, _)| *resource));
-            of_nodes.extend(needs.node_requires.iter().map(|(resource, _)| *resource));
+        for needs in snapshot.problem().implementations[ActorIx::new(actor)].iter().flatten() {
+            of_units.extend(needs.requires.iter().map(|(resource, _)| resource.at()));
+            of_nodes.extend(needs.node_requires.iter().map(|(resource, _)| resource.at()));
         }
         let own = snapshot.file().actors[actor].requires.iter().filter(|(_, quantity)| **quantity > 0);
-        of_units.extend(own.map(|(name, _)| snapshot.problem().resource(name)));
+        of_units.extend(own.map(|(name, _)| snapshot.problem().resource(name).at()));
     }
     (of_units, of_nodes)
 }
@@ -155,7 +156,7 @@ pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<usi
         }
         Constraint::Reserve { .. } | Constraint::PowerCap { .. } => &[],
     };
-    ids.iter().map(|id| snapshot.problem().actor_by_id[id]).collect()
+    ids.iter().map(|id| snapshot.problem().actor_by_id[id].at()).collect()
 }
 
 /// What limits are grouped by.
@@ -204,7 +205,7 @@ impl<'a> Naming<'a> {
             Constraint::Together { on, .. } => (5, "together", on.to_string(), false),
             Constraint::Reserve { unit, resource, .. } => {
                 // What is reserved of one resource in one pool is one thing, like the resource itself.
-                let unit = self.snapshot.problem().unit_by_id[unit];
+                let unit = self.snapshot.problem().unit_by_id[unit].at();
                 let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
                 return (8, Key::Reason("reserve", what, false, String::new()));
             }

@@ -1,5 +1,6 @@
 //! Single moves from one assignment, with what the policy's rules say of them.
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Ruling, Snapshot, State};
 
 /// An assignment from which one actor at a time is taken off and looked at elsewhere.
@@ -22,7 +23,7 @@ impl<'a> Moves<'a> {
 
     /// Takes an actor off its unit, and says which that was.
     pub fn take(&mut self, actor: usize) -> Option<usize> {
-        let unit = self.state.take(actor)?;
+        let unit = self.state.take(ActorIx::new(actor))?.at();
         if let Some(ruling) = &mut self.ruling {
             ruling.take(actor, unit);
         }
@@ -30,7 +31,7 @@ impl<'a> Moves<'a> {
     }
 
     pub fn put(&mut self, actor: usize, unit: usize) {
-        self.state.put(actor, unit);
+        self.state.put(ActorIx::new(actor), UnitIx::new(unit));
         if let Some(ruling) = &mut self.ruling {
             ruling.put(actor, unit);
         }
@@ -39,7 +40,7 @@ impl<'a> Moves<'a> {
     /// What the levels would be, those that others decide left out, if the actor, which has no place now, were on the
     /// unit: two such prices differ by as much as the wholes do.
     pub fn price(&mut self, actor: usize, unit: usize) -> Vec<i64> {
-        let mut price = self.state.price(actor, unit);
+        let mut price = self.state.price(ActorIx::new(actor), UnitIx::new(unit));
         if let (Some(ruling), Some(level)) = (&mut self.ruling, self.policy_level) {
             ruling.put(actor, unit);
             price[level] += ruling.penalty();

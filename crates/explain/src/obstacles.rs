@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Move, Objectives, Snapshot, State};
 
 /// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
@@ -36,23 +37,24 @@ fn why_without(snapshot: &Snapshot, actor: usize, state: &State) -> Vec<String> 
 
 /// The first thing that keeps the actor off a unit of a kind that it can run on.
 fn obstacle(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> String {
-    let index = snapshot.problem();
-    let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
-    if let Some(rule) = broken.into_iter().find(|rule| !index.obeys(actor, unit, rule)) {
+    let problem = snapshot.problem();
+    let (at, on) = (ActorIx::new(actor), UnitIx::new(unit));
+    let broken = problem.rules_of[at].iter().map(|&rule| &problem.rules[rule]);
+    if let Some(rule) = broken.into_iter().find(|rule| !problem.obeys(at, on, rule)) {
         return snapshot.says(rule.constraint);
     }
-    if let Some(relation) = state.broken_relation(actor, unit) {
-        return snapshot.says(index.relations[relation].constraint);
+    if let Some(relation) = state.broken_relation(at, on) {
+        return snapshot.says(problem.relations[relation].constraint);
     }
-    if let Some(constraint) = state.passed_caps(actor, unit).next() {
+    if let Some(constraint) = state.passed_caps(at, on).next() {
         return snapshot.says(constraint);
     }
     if let Some(slots) = snapshot.file().units[unit].slots
-        && !state.has_slot(unit)
+        && !state.has_slot(on)
     {
         return if slots == 1 { "it is taken".to_owned() } else { format!("all {slots} slots are taken") };
     }
-    match state.missing(actor, unit) {
+    match state.missing(at, on) {
         Some((of_node, resource, needed, left)) => {
             let place = if of_node { "node" } else { "unit" };
             let left = left.max(0);
@@ -77,15 +79,16 @@ fn why_moved(snapshot: &Snapshot, actor: usize, from: usize, to: usize, state: &
     if snapshot.implementation(actor, from).is_none() {
         return format!("it has no implementation for {} any more", snapshot.file().units[from].kind);
     }
-    state.take(actor);
-    let reason = if state.admits(actor, from) {
-        what_it_gains(snapshot, &state.price(actor, from), &state.price(actor, to))
+    let (who, home) = (ActorIx::new(actor), UnitIx::new(from));
+    state.take(who);
+    let reason = if state.admits(who, home) {
+        what_it_gains(snapshot, &state.price(who, home), &state.price(who, UnitIx::new(to)))
     } else if snapshot.candidates(actor).contains(&from) {
         format!("{} has no room for it beside the others", snapshot.unit_id(from))
     } else {
         format!("it may not stay on {}: {}", snapshot.unit_id(from), obstacle(snapshot, actor, from, state))
     };
-    state.put(actor, to);
+    state.put(who, UnitIx::new(to));
     reason
 }
 

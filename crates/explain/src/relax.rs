@@ -84,7 +84,7 @@ impl<'a> Question<'a> {
     /// A constraint as far as it concerns the actors of the question.
     fn concerning(&self, constraint: &Constraint, dropped: &BTreeSet<Limit>) -> Option<Constraint> {
         let takes_part =
-            |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id]).is_ok();
+            |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id].at()).is_ok();
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
@@ -99,8 +99,8 @@ impl<'a> Question<'a> {
             }
             Constraint::Reserve { unit, resource, .. } => {
                 // Who drops a resource's limit drops what is reserved of it too.
-                let unit = self.snapshot.problem().unit_by_id[unit];
-                let resource = self.snapshot.problem().resource(resource);
+                let unit = self.snapshot.problem().unit_by_id[unit].at();
+                let resource = self.snapshot.problem().resource(resource).at();
                 !dropped.contains(&Limit::OfUnit { unit, resource })
             }
         };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Rules, Ruling, Snapshot, State};
 
 /// What somebody's place changes in the rules, beyond what is said of it alone.
@@ -277,13 +278,13 @@ impl<'a> Seats<'a> {
 
     /// An actor that had no place comes to a unit.
     pub fn put(&mut self, actor: usize, unit: usize) {
-        self.state.put(actor, unit);
+        self.state.put(ActorIx::new(actor), UnitIx::new(unit));
         self.take_in(actor, unit);
     }
 
     /// An actor leaves its unit.
     pub fn take(&mut self, actor: usize) {
-        if let Some(unit) = self.state.take(actor)
+        if let Some(unit) = self.state.take(ActorIx::new(actor)).map(UnitIx::at)
             && let Some((actors, growing, rest)) = &mut self.rulings
         {
             growing.take(actors[actor], unit);
@@ -293,7 +294,7 @@ impl<'a> Seats<'a> {
 
     /// Whether the actor, which has no place now, may be put on the unit, whoever comes after it.
     pub fn admits(&mut self, actor: usize, unit: usize) -> bool {
-        if !self.state.admits(actor, unit) {
+        if !self.state.admits(ActorIx::new(actor), UnitIx::new(unit)) {
             return false;
         }
         let Some((actors, growing, _)) = &mut self.rulings else { return true };

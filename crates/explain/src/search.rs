@@ -10,6 +10,7 @@ use crate::oracle::{Effort, Verdict};
 use crate::ruled::Seats;
 use crate::views::{Views, has_power_caps};
 use placement::file::Scope;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Snapshot};
 
 /// More actors than this are not searched: the effort would end first.
@@ -207,14 +208,14 @@ impl<'a> Search<'a> {
     /// Numbers units and nodes so that equal numbers mean equal in all that matters to the members.
     fn find_symmetries(&mut self) {
         let (world, views) = (self.world, self.views);
-        let index = world.problem();
+        let problem = world.problem();
         let member_classes: BTreeSet<usize> = self.members.iter().map(|&a| views.class[a]).collect();
         let of_class: BTreeMap<usize, usize> = self.members.iter().map(|&a| (views.class[a], a)).collect();
         let scopes: BTreeSet<Scope> = self
             .members
             .iter()
-            .flat_map(|&actor| &index.relations_of[actor])
-            .map(|&relation| index.relations[relation].scope)
+            .flat_map(|&actor| &problem.relations_of[ActorIx::new(actor)])
+            .map(|&relation| problem.relations[relation].scope)
             .collect();
         // Where power is capped, what a unit draws depends on more than what is compared here.
         let all_differ = has_power_caps(world);
@@ -226,11 +227,11 @@ impl<'a> Search<'a> {
                 .copied()
                 .filter(|c| views.domain[*c].binary_search(&unit).is_ok())
                 .collect();
-            let numa = scopes.contains(&Scope::Numa).then(|| index.place(Scope::Numa, unit));
+            let numa = scopes.contains(&Scope::Numa).then(|| world.place(Scope::Numa, unit));
             let ruled: Vec<_> = of_class.values().map(|&actor| views.kept.effects(actor, unit)).collect();
             let alike = (
                 all_differ.then_some(unit),
-                index.unit_kind[unit],
+                problem.unit_kind[UnitIx::new(unit)],
                 views.slots_left[unit],
                 views.unit_left[unit].clone(),
                 numa,
@@ -242,7 +243,7 @@ impl<'a> Search<'a> {
         }
         let mut units_of: BTreeMap<usize, Vec<(usize, Option<usize>)>> = BTreeMap::new();
         for &unit in &self.units {
-            let zone = scopes.contains(&Scope::Zone).then(|| index.place(Scope::Zone, unit));
+            let zone = scopes.contains(&Scope::Zone).then(|| world.place(Scope::Zone, unit));
             units_of.entry(world.node_of(unit)).or_default().push((self.unit_kind[unit], zone));
         }
         let mut known = BTreeMap::new();
@@ -258,7 +259,7 @@ impl<'a> Search<'a> {
 /// Everybody whose place the actor's can depend on, itself included, and where they can be.
 fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
     let world = views.world;
-    let index = world.problem();
+    let problem = world.problem();
     let mut on_node: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (actor, place) in views.base.iter().enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
         if let Some(unit) = *place {
@@ -282,8 +283,11 @@ fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
     let mut classes = BTreeSet::new();
     let mut nodes = BTreeSet::new();
     while let Some(actor) = queue.pop() {
-        let bound = index.relations_of[actor].iter().flat_map(|&relation| &index.relations[relation].actors);
-        let mut found: Vec<usize> = bound.copied().filter(|other| !world.is_fixed(*other)).collect();
+        let bound = problem.relations_of[ActorIx::new(actor)]
+            .iter()
+            .flat_map(|&relation| &problem.relations[relation].actors);
+        let mut found: Vec<usize> =
+            bound.map(|other| other.at()).filter(|other| !world.is_fixed(*other)).collect();
         found.extend(ties[actor].and_then(|tie| bound_by.remove(&tie)).into_iter().flatten());
         if classes.insert(views.class[actor]) {
             for &unit in views.domain_of(actor) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::core::Core;
 use crate::limit::{Element, Limit, grouped, numbered};
 use placement::file::Constraint;
+use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Holds, Ruling, Snapshot, State};
 
 /// Limits that together, and not without any one of them, keep an actor off a unit.
@@ -14,31 +15,33 @@ pub(crate) type Block = Vec<Limit>;
 ///
 /// On a kind that it has no implementation for it is taken to need what it needs on every kind.
 pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> Vec<Block> {
-    let index = snapshot.problem();
+    let problem = snapshot.problem();
+    let (at, on) = (ActorIx::new(actor), UnitIx::new(unit));
     let mut blocks: Vec<Block> = Vec::new();
     let constraint = |position: usize| vec![Limit::Constraint { position }];
     if snapshot.implementation(actor, unit).is_none() {
         blocks.push(vec![Limit::Kinds { actor }]);
     }
-    let broken = index.rules_of[actor].iter().map(|&rule| &index.rules[rule]);
-    let broken = broken.filter(|rule| !index.obeys(actor, unit, rule));
+    let broken = problem.rules_of[at].iter().map(|&rule| &problem.rules[rule]);
+    let broken = broken.filter(|rule| !problem.obeys(at, on, rule));
     blocks.extend(broken.map(|rule| constraint(rule.constraint)));
-    let relations = state.broken_relations(actor, unit);
-    blocks.extend(relations.map(|relation| constraint(index.relations[relation].constraint)));
-    blocks.extend(state.passed_caps(actor, unit).map(constraint));
-    if !state.has_slot(unit) {
+    let relations = state.broken_relations(at, on);
+    blocks.extend(relations.map(|relation| constraint(problem.relations[relation].constraint)));
+    blocks.extend(state.passed_caps(at, on).map(constraint));
+    if !state.has_slot(on) {
         blocks.push(vec![Limit::Slots { unit }]);
     }
-    let mut missing: Vec<(bool, usize, i64, i64)> = state.all_missing(actor, unit).collect();
+    let mut missing: Vec<(bool, ResourceIx, i64, i64)> = state.all_missing(at, on).collect();
     if snapshot.implementation(actor, unit).is_none() {
         let own = snapshot.file().actors[actor].requires.iter().map(|(name, quantity)| {
-            let resource = index.resource(name);
+            let resource = problem.resource(name);
             let needed = i64::try_from(*quantity).expect("numbers above 2^53 are refused on input");
-            (false, resource, needed, state.left_on(unit, resource))
+            (false, resource, needed, state.left_on(on, resource))
         });
         missing.extend(own.filter(|(_, _, needed, left)| *needed > 0 && needed > left));
     }
     for (of_node, resource, needed, left) in missing {
+        let resource = resource.at();
         if of_node {
             blocks.push(vec![Limit::OfNode { node: snapshot.node_of(unit), resource }]);
             continue;
@@ -90,7 +93,7 @@ pub(crate) fn cases(snapshot: &Snapshot, actor: usize, assignment: &Assignment) 
 /// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
 pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
     let mut state = State::of(snapshot, assignment);
-    state.take(actor);
+    state.take(ActorIx::new(actor));
     let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
         .enumerate()
         .map(|(unit, cases)| {

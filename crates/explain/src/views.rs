@@ -6,14 +6,21 @@ use crate::caps;
 use crate::ruled::{Kept, Seats};
 use crate::view::{UNLIMITED, View};
 use placement::file::Scope;
+use placement::ix::{ActorIx, RelationIx, ResourceIx};
 use placement::{Assignment, Implementation, Snapshot};
 
 /// How many thresholds of one resource are tried.
 const MOST_THRESHOLDS: usize = 6;
 
 /// What actors of one class have in common, as far as having a place goes.
-type Alike<'a> =
-    (usize, Vec<Option<&'a [(usize, i64)]>>, Vec<Option<&'a [(usize, i64)]>>, Vec<i64>, &'a [usize], usize);
+type Alike<'a> = (
+    usize,
+    Vec<Option<&'a [(ResourceIx, i64)]>>,
+    Vec<Option<&'a [(ResourceIx, i64)]>>,
+    Vec<i64>,
+    &'a [RelationIx],
+    usize,
+);
 
 /// A world of which one actor has no place, with what is left beside the fixed actors.
 pub(crate) struct Views<'a> {
@@ -91,10 +98,10 @@ impl<'a> Views<'a> {
         }
         let Some(needs) = self.world.implementation(actor, unit) else { return };
         for &(resource, quantity) in &needs.requires {
-            self.unit_left[unit][resource] -= quantity;
+            self.unit_left[unit][resource.at()] -= quantity;
         }
         for &(resource, quantity) in &needs.node_requires {
-            self.node_left[self.world.node_of(unit)][resource] -= quantity;
+            self.node_left[self.world.node_of(unit)][resource.at()] -= quantity;
         }
     }
 
@@ -109,10 +116,10 @@ impl<'a> Views<'a> {
             return true;
         }
         let mut resources = BTreeSet::new();
-        let index = self.world.problem();
-        for needs in index.implementations[self.actor].iter().flatten() {
-            resources.extend(needs.requires.iter().map(|(resource, _)| (false, *resource)));
-            resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, *resource)));
+        let problem = self.world.problem();
+        for needs in problem.implementations[ActorIx::new(self.actor)].iter().flatten() {
+            resources.extend(needs.requires.iter().map(|(resource, _)| (false, resource.at())));
+            resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, resource.at())));
         }
         let resources: Vec<Resource> = resources
             .into_iter()
@@ -121,9 +128,9 @@ impl<'a> Views<'a> {
         self.refutes(&self.counting(&|_| true))
             || resources.iter().any(|&resource| self.refutes(&self.summing(resource)))
             || resources.iter().any(|&resource| self.refuted_by_size(resource))
-            || index.relations_of[self.actor]
+            || problem.relations_of[ActorIx::new(self.actor)]
                 .iter()
-                .any(|&relation| index.relations[relation].apart && self.refutes(&self.apart(relation)))
+                .any(|&relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
             || caps::views(self).iter().any(|view| self.refutes(view))
     }
 
@@ -144,7 +151,7 @@ impl<'a> Views<'a> {
             Resource::OfUnit(wanted) => (&needs.requires, wanted),
             Resource::OfNode(wanted) => (&needs.node_requires, wanted),
         };
-        list.iter().find(|(resource, _)| *resource == wanted).map_or(0, |(_, quantity)| *quantity)
+        list.iter().find(|(resource, _)| resource.at() == wanted).map_or(0, |(_, quantity)| *quantity)
     }
 
     /// By actor: the least of the resource that it takes wherever it is; 0 of fixed ones.
@@ -197,9 +204,9 @@ impl<'a> Views<'a> {
     }
 
     /// Members of an `apart`, one to a place.
-    fn apart(&self, relation: usize) -> View {
+    fn apart(&self, relation: RelationIx) -> View {
         let relation = &self.world.problem().relations[relation];
-        let mut view = self.counting(&|actor| relation.actors.contains(&actor));
+        let mut view = self.counting(&|actor| relation.actors.contains(&ActorIx::new(actor)));
         if relation.scope == Scope::Unit {
             view.unit_room.iter_mut().for_each(|room| *room = (*room).min(1));
             return view;
@@ -208,7 +215,7 @@ impl<'a> Views<'a> {
         view.group_of = (0..self.world.units())
             .map(|unit| {
                 let next = places.len();
-                *places.entry(self.world.problem().place(relation.scope, unit)).or_insert(next)
+                *places.entry(self.world.place(relation.scope, unit)).or_insert(next)
             })
             .collect();
         view.group_room = vec![1; places.len()];
@@ -241,13 +248,15 @@ impl<'a> Views<'a> {
                     continue;
                 };
                 for &(resource, quantity) in requires {
-                    needs.entry(resource).or_default().push((quantity, members[class]));
+                    needs.entry(resource.at()).or_default().push((quantity, members[class]));
                 }
-                let least = node.entry(class).or_insert_with(|| node_requires.iter().copied().collect());
+                let least = node.entry(class).or_insert_with(|| {
+                    node_requires.iter().map(|(resource, quantity)| (resource.at(), *quantity)).collect()
+                });
                 // On another unit of the node it may take less.
-                least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted == resource));
+                least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted.at() == *resource));
                 for (resource, quantity) in node_requires {
-                    least.entry(*resource).and_modify(|least| *least = (*least).min(*quantity));
+                    least.entry(resource.at()).and_modify(|least| *least = (*least).min(*quantity));
                 }
             }
             let by_resource =
@@ -297,14 +306,14 @@ fn slots(world: &Snapshot, unit: usize) -> i64 {
 
 /// By actor its class, and the first actor of each class.
 fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
-    let index = world.problem();
+    let problem = world.problem();
     let ruled = kept.classes(world.actors());
     // How much an actor works matters where power is capped, and nowhere else.
     let work_counts = has_power_caps(world);
     let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
     let mut first = Vec::new();
     let class = (0..world.actors()).map(|actor| {
-        let kinds = &index.implementations[actor];
+        let kinds = &problem.implementations[ActorIx::new(actor)];
         let alike: Alike = (
             world.candidate_set(actor),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
@@ -314,7 +323,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
             } else {
                 Vec::new()
             },
-            &index.relations_of[actor],
+            problem.relations_of[ActorIx::new(actor)].as_slice(),
             ruled[actor],
         );
         // A fixed actor shares its class with nobody: its candidates are no domain.

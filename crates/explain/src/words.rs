@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::core::Core;
 use crate::limit::{Element, Limit, actors_of, pool_of};
 use placement::file::Constraint;
+use placement::ix::{NodeIx, ResourceIx, UnitIx};
 use placement::{Assignment, Rules, Snapshot, State};
 
 /// How many names are listed before the rest is counted.
@@ -115,7 +116,7 @@ impl Teller<'_> {
         let constraints = &self.snapshot.file().constraints;
         let reserves = positions.iter().filter_map(|&position| match &constraints[position] {
             Constraint::Reserve { unit, quantity, .. } => {
-                Some((self.snapshot.problem().unit_by_id[unit], quantity))
+                Some((self.snapshot.problem().unit_by_id[unit].at(), quantity))
             }
             _ => None,
         });
@@ -127,7 +128,7 @@ impl Teller<'_> {
     fn slots(&self, element: &Element) -> String {
         let units: BTreeSet<usize> = element.limits.iter().filter_map(Limit::unit).collect();
         let slots = units.iter().filter_map(|&unit| self.snapshot.file().units[unit].slots).map(u128::from);
-        let taken: usize = units.iter().map(|&unit| self.state.hosted_on(unit)).sum();
+        let taken: usize = units.iter().map(|&unit| self.state.hosted_on(UnitIx::new(unit))).sum();
         format!("{}: {taken} of {} slots taken", self.units(&units), slots.sum::<u128>())
     }
 
@@ -140,10 +141,16 @@ impl Teller<'_> {
         let units: BTreeSet<usize> = element.limits.iter().filter_map(Limit::unit).collect();
         let nodes: BTreeSet<usize> = element.limits.iter().filter_map(Limit::node).collect();
         for &unit in &units {
-            add(self.snapshot.unit_provides(unit)[resource], self.state.left_on(unit, resource));
+            add(
+                self.snapshot.unit_provides(unit)[resource],
+                self.state.left_on(UnitIx::new(unit), ResourceIx::new(resource)),
+            );
         }
         for &node in &nodes {
-            add(self.snapshot.node_provides(node)[resource], self.state.left_at(node, resource));
+            add(
+                self.snapshot.node_provides(node)[resource],
+                self.state.left_at(NodeIx::new(node), ResourceIx::new(resource)),
+            );
         }
         let places = if nodes.is_empty() { self.units(&units) } else { self.nodes(&nodes) };
         let of =
@@ -168,8 +175,8 @@ impl Teller<'_> {
         units: &BTreeSet<usize>,
         nodes: &BTreeSet<usize>,
     ) -> Option<(i64, i64)> {
-        let index = self.snapshot.problem();
-        let quantity = |needs: &[(usize, i64)]| needs.iter().find(|(r, _)| *r == resource).map(|(_, q)| *q);
+        let quantity =
+            |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| r.at() == resource).map(|(_, q)| *q);
         // Where a limit is told by itself, nobody in particular needs anything.
         let units_of_anybody = if self.actor < self.snapshot.actors() { self.snapshot.units() } else { 0 };
         let wanted: Vec<i64> = (0..units_of_anybody)
@@ -177,7 +184,7 @@ impl Teller<'_> {
                 let needs = self.snapshot.implementation(self.actor, unit)?;
                 if units.contains(&unit) {
                     quantity(&needs.requires)
-                } else if nodes.contains(&index.unit_node[unit]) {
+                } else if nodes.contains(&self.snapshot.node_of(unit)) {
                     quantity(&needs.node_requires)
                 } else {
                     None

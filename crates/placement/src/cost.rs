@@ -107,8 +107,8 @@ impl Snapshot {
             let work = self.implementation(actor, unit).map_or(0, |implementation| implementation.work);
             load[unit] = add(load[unit], work);
             in_use[unit] = true;
-            for edge in self.edges(actor).iter().filter(|edge| edge.peer > actor) {
-                let Some(other) = assignment[edge.peer] else { continue };
+            for edge in self.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
+                let Some(other) = assignment[edge.peer.at()] else { continue };
                 if unit == other {
                     cost.interference = add(cost.interference, edge.interference);
                 } else {
@@ -169,8 +169,8 @@ impl Snapshot {
         let of_rules = self.rules().map_or(0, |rules| rules.penalty(assignment));
         let missed = self.file().constraints.iter().filter_map(|constraint| {
             let Constraint::Prefer { actor, unit, weight } = constraint else { return None };
-            let place = assignment[self.problem.actor_by_id[actor]]?;
-            (place != self.problem.unit_by_id[unit]).then(|| i64::try_from(*weight).expect(SUMS_FIT))
+            let place = assignment[self.problem.actor_by_id[actor].at()]?;
+            (place != self.problem.unit_by_id[unit].at()).then(|| i64::try_from(*weight).expect(SUMS_FIT))
         });
         missed.fold(of_rules, add)
     }

@@ -7,9 +7,11 @@
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
 
 mod check;
+mod checker;
 mod constraint;
 mod cost;
 pub mod file;
+pub mod ix;
 mod judge;
 mod latency;
 mod levels;
@@ -22,9 +24,10 @@ mod snapshot;
 mod state;
 mod strategy;
 mod sums;
-mod violations;
+pub mod weighted;
 
 pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
+pub use checker::{Rule, Violation};
 pub use cost::Cost;
 pub use judge::{Derived, Judge, JudgeError, Judgement, NoPolicy};
 pub use objectives::{Criterion, Objectives};
@@ -35,4 +38,3 @@ pub use rules::{Demand, GroundRule, Rules, Ruling};
 pub use snapshot::{Assignment, Snapshot};
 pub use state::{Counts, State};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
-pub use violations::{Rule, Violation};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ix::ActorIx;
 use crate::state::State;
 use crate::{
     Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule, Snapshot,
@@ -276,8 +277,8 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
     let levels = snapshot.objectives().levels();
     let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
     let mut idle = Vec::new();
-    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-        let (Some(from), Some(to)) = (snapshot.current(actor), state.assignment[actor]) else { continue };
+    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
+        let (Some(from), Some(to)) = (snapshot.problem.current[actor], state.place(actor)) else { continue };
         if from == to {
             continue;
         }
@@ -287,7 +288,7 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
             state.put(actor, to);
         } else {
             state.put(actor, from);
-            idle.push(actor);
+            idle.push(actor.at());
         }
     }
     (state.assignment, idle)

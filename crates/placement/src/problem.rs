@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
+use crate::ix::{
+    ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
+};
 use crate::latency::Paths;
 use crate::power::PowerCap;
 use crate::{Criterion, Objectives};
@@ -12,17 +15,17 @@ use crate::{Criterion, Objectives};
 pub struct Implementation {
     /// Work per window.
     pub work: i64,
-    /// Resources of the unit: position of the resource, quantity; none is zero.
-    pub requires: Vec<(usize, i64)>,
-    /// Resources of the node: position of the resource, quantity; none is zero.
-    pub node_requires: Vec<(usize, i64)>,
+    /// Resources of the unit and quantities; none is zero.
+    pub requires: Vec<(ResourceIx, i64)>,
+    /// Resources of the node and quantities; none is zero.
+    pub node_requires: Vec<(ResourceIx, i64)>,
 }
 
 /// What ties an actor to another one, both directions summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// The other actor.
-    pub peer: usize,
+    pub peer: ActorIx,
     /// Messages per window.
     pub rate: i64,
     /// Drag when apart.
@@ -37,7 +40,7 @@ pub struct Rule {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// For each unit, whether the rule lets an actor there.
-    pub allows: Vec<bool>,
+    pub allows: IxVec<UnitIx, bool>,
     /// What runs there now may stay.
     pub except_current: bool,
 }
@@ -52,7 +55,7 @@ pub struct Relation {
     /// Of which places.
     pub scope: Scope,
     /// Whom it is about, ascending.
-    pub actors: Vec<usize>,
+    pub actors: Vec<ActorIx>,
 }
 
 /// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.
@@ -61,39 +64,39 @@ pub struct Relation {
 #[derive(Clone, Debug, Default)]
 pub struct Problem {
     /// Positions of actors by id.
-    pub actor_by_id: BTreeMap<String, usize>,
+    pub actor_by_id: BTreeMap<String, ActorIx>,
     /// Positions of units by id.
-    pub unit_by_id: BTreeMap<String, usize>,
+    pub unit_by_id: BTreeMap<String, UnitIx>,
     /// Names of kinds, ascending.
-    pub kinds: Vec<String>,
+    pub kinds: IxVec<KindIx, String>,
     /// Names of resources, ascending.
-    pub resources: Vec<String>,
+    pub resources: IxVec<ResourceIx, String>,
     /// Names of nodes, ascending.
-    pub nodes: Vec<String>,
-    /// Numbers of the zones that have a name.
-    pub zones: BTreeMap<String, usize>,
+    pub nodes: IxVec<NodeIx, String>,
+    /// Zones that have a name.
+    pub zones: BTreeMap<String, PlaceIx>,
     /// By unit: its kind.
-    pub unit_kind: Vec<usize>,
+    pub unit_kind: IxVec<UnitIx, KindIx>,
     /// By unit: its node.
-    pub unit_node: Vec<usize>,
-    /// By unit: the same number means the same NUMA domain; unknown has a number of its own.
-    pub unit_numa: Vec<usize>,
-    /// By unit: the same number means the same zone; unknown has a number of its own.
-    pub unit_zone: Vec<usize>,
+    pub unit_node: IxVec<UnitIx, NodeIx>,
+    /// By unit: its NUMA domain; unknown has one of its own.
+    pub unit_numa: IxVec<UnitIx, PlaceIx>,
+    /// By unit: its zone; unknown has one of its own.
+    pub unit_zone: IxVec<UnitIx, PlaceIx>,
     /// By unit: work per window.
-    pub capacity: Vec<i64>,
+    pub capacity: IxVec<UnitIx, i64>,
     /// By unit: watts of an idle one, and watts added at full load.
-    pub watts: Vec<(i64, i64)>,
+    pub watts: IxVec<UnitIx, (i64, i64)>,
     /// By unit and resource: provided minus reserved.
-    pub unit_provides: Vec<Vec<i64>>,
+    pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
-    pub node_provides: Vec<Vec<i64>>,
+    pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
     /// By actor and kind.
-    pub implementations: Vec<Vec<Option<Implementation>>>,
+    pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
     /// By actor: where it runs now.
-    pub current: Vec<Option<usize>>,
-    /// By actor: the number of its group; equal names mean one group within one application only.
-    pub group: Vec<Option<usize>>,
+    pub current: IxVec<ActorIx, Option<UnitIx>>,
+    /// By actor: its group; equal names mean one group within one application only.
+    pub group: IxVec<ActorIx, Option<GroupIx>>,
     /// How many groups there are.
     pub groups: usize,
     /// Caps on power.
@@ -101,25 +104,25 @@ pub struct Problem {
     /// Who sends to whom; empty where no level names `latency`.
     pub(crate) paths: Paths,
     /// By actor, peers ascending.
-    pub edges: Vec<Vec<Edge>>,
+    pub edges: IxVec<ActorIx, Vec<Edge>>,
     /// Rules about single actors, by actor: positions in `rules`.
-    pub rules_of: Vec<Vec<usize>>,
+    pub rules_of: IxVec<ActorIx, Vec<RuleIx>>,
     /// Rules about single actors.
-    pub rules: Vec<Rule>,
+    pub rules: IxVec<RuleIx, Rule>,
     /// Rules on where actors are relative to each other.
-    pub relations: Vec<Relation>,
+    pub relations: IxVec<RelationIx, Relation>,
     /// By actor: positions in `relations`.
-    pub relations_of: Vec<Vec<usize>>,
+    pub relations_of: IxVec<ActorIx, Vec<RelationIx>>,
     /// By actor: position in `candidate_sets`.
-    pub candidate_set: Vec<usize>,
+    pub candidate_set: IxVec<ActorIx, SetIx>,
     /// Units that an actor may be on as far as the actor alone decides, ascending; each set once.
-    pub candidate_sets: Vec<Vec<usize>>,
+    pub candidate_sets: IxVec<SetIx, Vec<UnitIx>>,
     /// By pair of kinds.
-    kind_cost: Vec<Vec<i64>>,
+    kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
     other_numa: i64,
     other_node: i64,
     other_zone: i64,
-    pair_cost: BTreeMap<(usize, usize), i64>,
+    pair_cost: BTreeMap<(UnitIx, UnitIx), i64>,
 }
 
 impl Problem {
@@ -161,19 +164,19 @@ impl Problem {
             self.unit_kind.push(self.kind(&unit.kind));
             self.unit_node.push(node);
             // Named places are numbered from the number of units up; an unknown one has its unit's own number.
-            self.unit_numa.push(unit.numa.as_deref().map_or(position, |name| {
-                let next = units + numa_domains.len();
+            self.unit_numa.push(unit.numa.as_deref().map_or(PlaceIx::new(position), |name| {
+                let next = PlaceIx::new(units + numa_domains.len());
                 *numa_domains.entry((node, name)).or_insert(next)
             }));
-            self.unit_zone.push(unit.zone.as_ref().map_or(position, |name| {
-                let next = units + self.zones.len();
+            self.unit_zone.push(unit.zone.as_ref().map_or(PlaceIx::new(position), |name| {
+                let next = PlaceIx::new(units + self.zones.len());
                 *self.zones.entry(name.clone()).or_insert(next)
             }));
             self.capacity.push(number(unit.capacity));
             self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
         }
-        self.node_provides = vec![vec![0; self.resources.len()]; self.nodes.len()];
+        self.node_provides = IxVec::of(IxVec::of(0, self.resources.len()), self.nodes.len());
         for node in &file.nodes {
             let position = self.node(&node.id);
             self.node_provides[position] = self.quantities(&node.provides);
@@ -185,10 +188,10 @@ impl Problem {
         for actor in &file.actors {
             self.group.push(actor.group.as_deref().map(|group| {
                 let application = actor.id.rsplit_once('/').map(|(application, _)| application);
-                let next = groups.len();
+                let next = GroupIx::new(groups.len());
                 *groups.entry((application, group)).or_insert(next)
             }));
-            let mut by_kind = vec![None; self.kinds.len()];
+            let mut by_kind = IxVec::of(None, self.kinds.len());
             for (kind, runs_on) in &actor.runs_on {
                 let mut requires = actor.requires.clone();
                 for (resource, quantity) in &runs_on.requires {
@@ -207,7 +210,7 @@ impl Problem {
     }
 
     fn read_edges(&mut self, file: &SnapshotFile) {
-        let mut pairs: BTreeMap<(usize, usize), Edge> = BTreeMap::new();
+        let mut pairs: BTreeMap<(ActorIx, ActorIx), Edge> = BTreeMap::new();
         let mut add = |a: &str, b: &str, change: &dyn Fn(&mut Edge)| {
             let (a, b) = (self.actor_by_id[a], self.actor_by_id[b]);
             if a != b {
@@ -223,7 +226,7 @@ impl Problem {
         for pair in &file.interference {
             add(&pair.a, &pair.b, &|edge| edge.interference += number(pair.drag));
         }
-        self.edges = vec![Vec::new(); file.actors.len()];
+        self.edges = IxVec::of(Vec::new(), file.actors.len());
         for ((a, b), edge) in pairs {
             self.edges[a].push(Edge { peer: b, ..edge });
             self.edges[b].push(Edge { peer: a, ..edge });
@@ -250,15 +253,15 @@ impl Problem {
 
     fn read_constraints(&mut self, constraints: &[Constraint]) {
         let actors = self.implementations.len();
-        self.rules_of = vec![Vec::new(); actors];
-        self.relations_of = vec![Vec::new(); actors];
+        self.rules_of = IxVec::of(Vec::new(), actors);
+        self.relations_of = IxVec::of(Vec::new(), actors);
         for (constraint, given) in constraints.iter().enumerate() {
             match given {
                 Constraint::Apart { on, actors, .. } => self.relation(constraint, true, *on, actors),
                 Constraint::Together { on, actors, .. } => self.relation(constraint, false, *on, actors),
                 Constraint::Pin { actor, unit, .. } => {
                     let unit = self.unit_by_id[unit];
-                    let allows = (0..self.capacity.len()).map(|other| other == unit).collect();
+                    let allows = self.capacity.positions().map(|other| other == unit).collect();
                     self.rule(constraint, allows, false, std::slice::from_ref(actor));
                 }
                 Constraint::Only { actors, places, .. } => {
@@ -266,7 +269,7 @@ impl Problem {
                     self.rule(constraint, allows, false, actors);
                 }
                 Constraint::Never { actors, places, except_current, .. } => {
-                    let allows = self.inside(places).into_iter().map(|inside| !inside).collect();
+                    let allows = self.inside(places).iter().map(|inside| !inside).collect();
                     self.rule(constraint, allows, *except_current, actors);
                 }
                 Constraint::Reserve { unit, resource, quantity } => {
@@ -279,37 +282,43 @@ impl Problem {
     }
 
     fn relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
-        let mut actors: Vec<usize> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
+        let mut actors: Vec<ActorIx> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
         actors.sort_unstable();
         actors.dedup();
         for &actor in &actors {
-            self.relations_of[actor].push(self.relations.len());
+            self.relations_of[actor].push(RelationIx::new(self.relations.len()));
         }
         self.relations.push(Relation { constraint, apart, scope, actors });
     }
 
-    fn rule(&mut self, constraint: usize, allows: Vec<bool>, except_current: bool, actors: &[String]) {
+    fn rule(
+        &mut self,
+        constraint: usize,
+        allows: IxVec<UnitIx, bool>,
+        except_current: bool,
+        actors: &[String],
+    ) {
         for actor in actors {
-            self.rules_of[self.actor_by_id[actor]].push(self.rules.len());
+            self.rules_of[self.actor_by_id[actor]].push(RuleIx::new(self.rules.len()));
         }
         self.rules.push(Rule { constraint, allows, except_current });
     }
 
     /// For each unit, whether it lies in `places`.
-    fn inside(&self, places: &Places) -> Vec<bool> {
-        let mut inside = vec![false; self.capacity.len()];
+    fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
+        let mut inside = IxVec::of(false, self.capacity.len());
         match places {
             Places::Units(units) => units.iter().for_each(|unit| inside[self.unit_by_id[unit]] = true),
             Places::Nodes(nodes) => {
-                let nodes: Vec<usize> = nodes.iter().map(|node| self.node(node)).collect();
-                for (unit, node) in self.unit_node.iter().enumerate() {
+                let nodes: Vec<NodeIx> = nodes.iter().map(|node| self.node(node)).collect();
+                for (unit, node) in self.unit_node.enumerate() {
                     inside[unit] = nodes.contains(node);
                 }
             }
             Places::Zones(zones) => {
-                let known: Vec<usize> =
+                let known: Vec<PlaceIx> =
                     zones.iter().filter_map(|zone| self.zones.get(zone).copied()).collect();
-                for (unit, zone) in self.unit_zone.iter().enumerate() {
+                for (unit, zone) in self.unit_zone.enumerate() {
                     inside[unit] = known.contains(zone);
                 }
             }
@@ -318,23 +327,23 @@ impl Problem {
     }
 
     fn find_candidates(&mut self, file: &SnapshotFile) {
-        let mut known: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-        for (actor, given) in file.actors.iter().enumerate() {
+        let mut known: BTreeMap<Vec<UnitIx>, SetIx> = BTreeMap::new();
+        for (actor, given) in self.current.positions().zip(&file.actors) {
             let units = match (given.fixed, self.current[actor]) {
                 (true, Some(unit)) => vec![unit],
-                _ => (0..self.capacity.len()).filter(|&unit| self.may_host(actor, unit)).collect(),
+                _ => self.capacity.positions().filter(|&unit| self.may_host(actor, unit)).collect(),
             };
-            let next = known.len();
+            let next = SetIx::new(known.len());
             self.candidate_set.push(*known.entry(units).or_insert(next));
         }
-        self.candidate_sets = vec![Vec::new(); known.len()];
+        self.candidate_sets = IxVec::of(Vec::new(), known.len());
         for (units, set) in known {
             self.candidate_sets[set] = units;
         }
     }
 
     /// Whether kind, rules and sheer size let the actor be on the unit, nobody else considered.
-    fn may_host(&self, actor: usize, unit: usize) -> bool {
+    fn may_host(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let Some(needs) = &self.implementations[actor][self.unit_kind[unit]] else { return false };
         needs.requires.iter().all(|&(resource, quantity)| quantity <= self.unit_provides[unit][resource])
             && needs
@@ -345,23 +354,37 @@ impl Problem {
             && self.caps.iter().all(|cap| self.draw(unit, needs.work, true) <= cap.limit[cap.place[unit]])
     }
 
+    /// Units that the actor may be on as far as the actor alone decides, ascending.
+    #[inline]
+    pub fn candidates(&self, actor: ActorIx) -> &[UnitIx] {
+        &self.candidate_sets[self.candidate_set[actor]]
+    }
+
+    /// What the actor needs on the unit's kind, `None` if it cannot run there.
+    #[inline]
+    pub fn implementation(&self, actor: ActorIx, unit: UnitIx) -> Option<&Implementation> {
+        self.implementations[actor][self.unit_kind[unit]].as_ref()
+    }
+
     /// Whether a rule lets the actor be on the unit.
-    pub fn obeys(&self, actor: usize, unit: usize, rule: &Rule) -> bool {
+    pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
         rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
     }
 
-    /// The number of a unit's place within a scope; equal numbers mean the same place.
-    pub fn place(&self, scope: Scope, unit: usize) -> usize {
+    /// A unit's place within a scope.
+    #[inline]
+    pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
         match scope {
-            Scope::Unit => unit,
+            Scope::Unit => PlaceIx::new(unit.at()),
             Scope::Numa => self.unit_numa[unit],
-            Scope::Node => self.unit_node[unit],
+            Scope::Node => PlaceIx::new(self.unit_node[unit].at()),
             Scope::Zone => self.unit_zone[unit],
         }
     }
 
     /// Cost of one message between two units.
-    pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
+    #[inline]
+    pub fn exchange_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
         if a == b {
             return 0;
         }
@@ -372,7 +395,8 @@ impl Problem {
     }
 
     /// Cost of one message between two different units by kinds and places alone.
-    pub fn class_cost(&self, a: usize, b: usize) -> i64 {
+    #[inline]
+    pub fn class_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
         let mut cost = self.kind_cost[self.unit_kind[a]][self.unit_kind[b]];
         if self.unit_node[a] == self.unit_node[b] {
             if self.unit_numa[a] != self.unit_numa[b] {
@@ -387,22 +411,25 @@ impl Problem {
         cost
     }
 
-    fn kind(&self, name: &String) -> usize {
-        self.kinds.binary_search(name).expect("every kind of the file is in the sorted list")
+    fn kind(&self, name: &String) -> KindIx {
+        let found = self.kinds.raw().binary_search(name);
+        KindIx::new(found.expect("every kind of the file is in the sorted list"))
     }
 
-    fn node(&self, name: &String) -> usize {
-        self.nodes.binary_search(name).expect("every node of the file is in the sorted list")
+    fn node(&self, name: &String) -> NodeIx {
+        let found = self.nodes.raw().binary_search(name);
+        NodeIx::new(found.expect("every node of the file is in the sorted list"))
     }
 
     /// The position of a resource that the file names.
-    pub fn resource(&self, name: &String) -> usize {
-        self.resources.binary_search(name).expect("every resource of the file is in the sorted list")
+    pub fn resource(&self, name: &String) -> ResourceIx {
+        let found = self.resources.raw().binary_search(name);
+        ResourceIx::new(found.expect("every resource of the file is in the sorted list"))
     }
 
     /// Quantities by resource; what is not listed is 0.
-    fn quantities(&self, given: &BTreeMap<String, u64>) -> Vec<i64> {
-        let mut quantities = vec![0; self.resources.len()];
+    fn quantities(&self, given: &BTreeMap<String, u64>) -> IxVec<ResourceIx, i64> {
+        let mut quantities = IxVec::of(0, self.resources.len());
         for (resource, quantity) in given {
             quantities[self.resource(resource)] = number(*quantity);
         }
@@ -410,7 +437,7 @@ impl Problem {
     }
 
     /// The resources that are really asked for.
-    fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(usize, i64)> {
+    fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(ResourceIx, i64)> {
         given.iter().filter(|(_, q)| **q > 0).map(|(r, q)| (self.resource(r), number(*q))).collect()
     }
 }
@@ -438,15 +465,15 @@ fn resource_names(file: &SnapshotFile) -> impl Iterator<Item = &String> {
         .chain(reserved)
 }
 
-fn positions<'a>(ids: impl Iterator<Item = &'a String>) -> BTreeMap<String, usize> {
-    ids.enumerate().map(|(position, id)| (id.clone(), position)).collect()
+fn positions<'a, I: Ix>(ids: impl Iterator<Item = &'a String>) -> BTreeMap<String, I> {
+    ids.enumerate().map(|(position, id)| (id.clone(), I::new(position))).collect()
 }
 
-fn sorted<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+fn sorted<'a, I>(names: impl Iterator<Item = &'a String>) -> IxVec<I, String> {
     let mut names: Vec<String> = names.cloned().collect();
     names.sort_unstable();
     names.dedup();
-    names
+    names.into()
 }
 
 /// A number of a checked file, as the signed integer that sums are made of.

@@ -1,10 +1,12 @@
 //! One world, checked and indexed; immutable.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::check::check;
+use crate::checker::Reading;
 use crate::file::{Scope, SnapshotFile};
+use crate::ix::{ActorIx, GroupIx, NodeIx, UnitIx};
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, Problem, kind_cost};
 use crate::{Derived, Rules, SnapshotError};
@@ -18,6 +20,10 @@ pub struct Snapshot {
     objectives: Objectives,
     rules: Option<Arc<Rules>>,
     pub(crate) problem: Problem,
+    /// What the checker reads off the file, once it is asked.
+    reading: OnceLock<Arc<Reading>>,
+    /// The problem's candidate sets in plain numbers, for those who do not read the problem yet.
+    candidate_sets: Vec<Vec<usize>>,
 }
 
 /// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
@@ -46,7 +52,9 @@ impl Snapshot {
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         check(&file, &objectives)?;
         let problem = Problem::new(&file, &objectives);
-        Ok(Self { file, objectives, rules: None, problem })
+        let numbers = |units: &Vec<UnitIx>| units.iter().map(|unit| unit.at()).collect();
+        let candidate_sets = problem.candidate_sets.iter().map(numbers).collect();
+        Ok(Self { file, objectives, rules: None, reading: OnceLock::new(), candidate_sets, problem })
     }
 
     /// The same world with what a policy derived from it.
@@ -83,6 +91,11 @@ impl Snapshot {
     /// The plain data.
     pub fn file(&self) -> &SnapshotFile {
         &self.file
+    }
+
+    /// What the checker reads off the file.
+    pub(crate) fn reading(&self) -> &Reading {
+        self.reading.get_or_init(|| Arc::new(Reading::new(&self.file)))
     }
 
     /// The dense form that searches read.
@@ -124,12 +137,12 @@ impl Snapshot {
 
     /// The position of the actor of this id.
     pub fn actor(&self, id: &str) -> Option<usize> {
-        self.problem.actor_by_id.get(id).copied()
+        Some(self.problem.actor_by_id.get(id)?.at())
     }
 
     /// The position of the unit of this id.
     pub fn unit(&self, id: &str) -> Option<usize> {
-        self.problem.unit_by_id.get(id).copied()
+        Some(self.problem.unit_by_id.get(id)?.at())
     }
 
     /// Whether the actor belongs to another application and stays where it is.
@@ -139,7 +152,7 @@ impl Snapshot {
 
     /// Where the actor runs now.
     pub fn current(&self, actor: usize) -> Option<usize> {
-        self.problem.current[actor]
+        self.problem.current[ActorIx::new(actor)].map(UnitIx::at)
     }
 
     /// The price of moving the actor once.
@@ -149,32 +162,32 @@ impl Snapshot {
 
     /// Units that the actor may be on as far as the actor alone decides, ascending.
     pub fn candidates(&self, actor: usize) -> &[usize] {
-        &self.problem.candidate_sets[self.problem.candidate_set[actor]]
+        &self.candidate_sets[self.problem.candidate_set[ActorIx::new(actor)].at()]
     }
 
     /// Which actors have equal candidates: equal numbers mean equal [`Snapshot::candidates`].
     pub fn candidate_set(&self, actor: usize) -> usize {
-        self.problem.candidate_set[actor]
+        self.problem.candidate_set[ActorIx::new(actor)].at()
     }
 
     /// What the actor needs on the unit's kind, `None` if it cannot run there.
     pub fn implementation(&self, actor: usize, unit: usize) -> Option<&Implementation> {
-        self.problem.implementations[actor][self.problem.unit_kind[unit]].as_ref()
+        self.problem.implementation(ActorIx::new(actor), UnitIx::new(unit))
     }
 
     /// The actor's ties to others, peers ascending.
     pub fn edges(&self, actor: usize) -> &[Edge] {
-        &self.problem.edges[actor]
+        &self.problem.edges[ActorIx::new(actor)]
     }
 
     /// Work that a unit can do in one window.
     pub fn capacity(&self, unit: usize) -> i64 {
-        self.problem.capacity[unit]
+        self.problem.capacity[UnitIx::new(unit)]
     }
 
     /// The number of the actor's group, if it is in one. Actors of different applications share no group.
     pub fn group(&self, actor: usize) -> Option<usize> {
-        self.problem.group[actor]
+        self.problem.group[ActorIx::new(actor)].map(GroupIx::at)
     }
 
     /// How many groups there are.
@@ -184,42 +197,42 @@ impl Snapshot {
 
     /// The names of resources; [`Implementation`] speaks of them by position.
     pub fn resources(&self) -> &[String] {
-        &self.problem.resources
+        self.problem.resources.raw()
     }
 
     /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
     pub fn unit_provides(&self, unit: usize) -> &[i64] {
-        &self.problem.unit_provides[unit]
+        self.problem.unit_provides[UnitIx::new(unit)].raw()
     }
 
     /// The names of nodes, also of those that only units speak of.
     pub fn nodes(&self) -> &[String] {
-        &self.problem.nodes
+        self.problem.nodes.raw()
     }
 
     /// The position of a unit's node.
     pub fn node_of(&self, unit: usize) -> usize {
-        self.problem.unit_node[unit]
+        self.problem.unit_node[UnitIx::new(unit)].at()
     }
 
     /// What a node provides of each resource.
     pub fn node_provides(&self, node: usize) -> &[i64] {
-        &self.problem.node_provides[node]
+        self.problem.node_provides[NodeIx::new(node)].raw()
     }
 
     /// The number of a unit's place within a scope: equal numbers mean the same place.
     pub fn place(&self, scope: Scope, unit: usize) -> usize {
-        self.problem.place(scope, unit)
+        self.problem.place(scope, UnitIx::new(unit)).at()
     }
 
     /// Cost of one message between two units; 0 on the same one.
     pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
-        self.problem.exchange_cost(a, b)
+        self.problem.exchange_cost(UnitIx::new(a), UnitIx::new(b))
     }
 
     /// Cost of one message between two different units by kinds and places, overrides of pairs left aside.
     pub fn class_cost(&self, a: usize, b: usize) -> i64 {
-        self.problem.class_cost(a, b)
+        self.problem.class_cost(UnitIx::new(a), UnitIx::new(b))
     }
 
     /// The cost of a pair of kinds, in either order.
@@ -230,7 +243,7 @@ impl Snapshot {
 
     /// Where everything is now: fixed actors and what runs; the rest has no place.
     pub fn incumbent(&self) -> Assignment {
-        self.problem.current.clone()
+        self.problem.current.iter().map(|place| place.map(UnitIx::at)).collect()
     }
 }
 

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::file::Scope;
+use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, RelationIx, ResourceIx, UnitIx};
+use crate::weighted::preferences;
 use crate::{Assignment, Criterion, Snapshot};
 
 /// What a placed actor adds to the criteria of its ties.
@@ -22,20 +24,20 @@ pub struct State<'a> {
     bottleneck: bool,
     /// Where everybody is.
     pub assignment: Assignment,
-    load: Vec<i64>,
-    hosted: Vec<u64>,
-    unit_left: Vec<Vec<i64>>,
-    node_left: Vec<Vec<i64>>,
+    load: IxVec<UnitIx, i64>,
+    hosted: IxVec<UnitIx, u64>,
+    unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
+    node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
     overloads: Counts,
     /// All 0 where no level names `bottleneck`.
     fullness: Counts,
     /// By cap and place: watts.
-    drawn: Vec<Vec<i64>>,
+    drawn: Vec<IxVec<PlaceIx, i64>>,
     /// By group: how many of its actors are in each zone.
-    group_zones: Vec<BTreeMap<usize, i64>>,
+    group_zones: IxVec<GroupIx, BTreeMap<PlaceIx, i64>>,
     /// By relation and place: how many of its actors are there.
-    relation_places: Vec<BTreeMap<usize, usize>>,
-    preferences: BTreeMap<usize, Vec<(usize, i64)>>,
+    relation_places: IxVec<RelationIx, BTreeMap<PlaceIx, usize>>,
+    preferences: BTreeMap<ActorIx, Vec<(UnitIx, i64)>>,
 }
 
 impl<'a> State<'a> {
@@ -46,19 +48,23 @@ impl<'a> State<'a> {
             snapshot,
             bottleneck: snapshot.objectives().names(Criterion::Bottleneck),
             assignment: vec![None; snapshot.actors()],
-            load: vec![0; units],
-            hosted: vec![0; units],
+            load: IxVec::of(0, units),
+            hosted: IxVec::of(0, units),
             unit_left: snapshot.problem.unit_provides.clone(),
             node_left: snapshot.problem.node_provides.clone(),
             overloads: Counts::of(units),
             fullness: Counts::of(units),
-            drawn: snapshot.problem.caps.iter().map(|cap| vec![0; cap.limit.len()]).collect(),
-            group_zones: vec![BTreeMap::new(); snapshot.groups()],
-            relation_places: vec![BTreeMap::new(); snapshot.problem.relations.len()],
-            preferences: preferences(snapshot),
+            drawn: snapshot.problem.caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
+            group_zones: IxVec::of(BTreeMap::new(), snapshot.groups()),
+            relation_places: IxVec::of(BTreeMap::new(), snapshot.problem.relations.len()),
+            preferences: BTreeMap::new(),
         };
-        for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
-            let home = snapshot.current(actor).expect("a fixed actor without a place is refused on input");
+        for (actor, unit, weight) in preferences(snapshot) {
+            state.preferences.entry(actor).or_default().push((unit, weight));
+        }
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
+            let home =
+                snapshot.problem.current[actor].expect("a fixed actor without a place is refused on input");
             state.put(actor, home);
         }
         state
@@ -69,16 +75,22 @@ impl<'a> State<'a> {
         let mut state = Self::new(snapshot);
         for (actor, place) in assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
             if let Some(unit) = *place {
-                state.put(actor, unit);
+                state.put(ActorIx::new(actor), UnitIx::new(unit));
             }
         }
         state
     }
 
+    /// Where an actor is.
+    #[inline]
+    pub fn place(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.assignment[actor.at()].map(UnitIx::new)
+    }
+
     /// Whether the actor, which has no place now, may lawfully be put on the unit.
-    pub fn admits(&self, actor: usize, unit: usize) -> bool {
+    pub fn admits(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let problem = &self.snapshot.problem;
-        self.snapshot.implementation(actor, unit).is_some()
+        self.snapshot.problem.implementation(actor, unit).is_some()
             && self.has_slot(unit)
             && self.missing(actor, unit).is_none()
             && problem.rules_of[actor].iter().all(|&rule| problem.obeys(actor, unit, &problem.rules[rule]))
@@ -87,7 +99,7 @@ impl<'a> State<'a> {
     }
 
     /// The caps on power that the actor, which has no place now, would pass on the unit: their constraints.
-    pub fn passed_caps(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
+    pub fn passed_caps(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = usize> {
         let caps = &self.snapshot.problem.caps;
         let more = if caps.is_empty() { 0 } else { self.more_power(actor, unit) };
         let passed = caps.iter().zip(&self.drawn).filter(move |(cap, drawn)| {
@@ -98,31 +110,35 @@ impl<'a> State<'a> {
     }
 
     /// Watts that the actor, which has no place now, would add on the unit.
-    fn more_power(&self, actor: usize, unit: usize) -> i64 {
-        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
-        self.snapshot.draw(unit, self.load[unit] + work, true) - self.power(unit)
+    fn more_power(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+        self.snapshot.problem.draw(unit, self.load[unit] + work, true) - self.power(unit)
     }
 
-    fn power(&self, unit: usize) -> i64 {
-        self.snapshot.draw(unit, self.load[unit], self.hosted[unit] > 0)
+    fn power(&self, unit: UnitIx) -> i64 {
+        self.snapshot.problem.draw(unit, self.load[unit], self.hosted[unit] > 0)
     }
 
     /// Whether the unit has a slot left.
-    pub fn has_slot(&self, unit: usize) -> bool {
-        self.snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
+    pub fn has_slot(&self, unit: UnitIx) -> bool {
+        self.snapshot.file().units[unit.at()].slots.is_none_or(|slots| self.hosted[unit] < slots)
     }
 
     /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
     /// is needed, how much is left.
-    pub fn missing(&self, actor: usize, unit: usize) -> Option<(bool, &str, i64, i64)> {
+    pub fn missing(&self, actor: ActorIx, unit: UnitIx) -> Option<(bool, &str, i64, i64)> {
         let (of_node, resource, needed, left) = self.all_missing(actor, unit).next()?;
         Some((of_node, self.snapshot.problem.resources[resource].as_str(), needed, left))
     }
 
     /// Every such resource, by position: those of the unit first.
-    pub fn all_missing(&self, actor: usize, unit: usize) -> impl Iterator<Item = (bool, usize, i64, i64)> {
-        let needs = self.snapshot.implementation(actor, unit);
-        let node = self.snapshot.node_of(unit);
+    pub fn all_missing(
+        &self,
+        actor: ActorIx,
+        unit: UnitIx,
+    ) -> impl Iterator<Item = (bool, ResourceIx, i64, i64)> {
+        let needs = self.snapshot.problem.implementation(actor, unit);
+        let node = self.snapshot.problem.unit_node[unit];
         let of_unit = needs.into_iter().flat_map(|needs| needs.requires.iter().copied());
         let of_node = needs.into_iter().flat_map(|needs| needs.node_requires.iter().copied());
         let unit = of_unit.map(move |(r, needed)| (false, r, needed, self.unit_left[unit][r]));
@@ -131,27 +147,27 @@ impl<'a> State<'a> {
     }
 
     /// How many actors are on the unit.
-    pub fn hosted_on(&self, unit: usize) -> usize {
+    pub fn hosted_on(&self, unit: UnitIx) -> usize {
         usize::try_from(self.hosted[unit]).expect("there are no more than actors")
     }
 
     /// What is left of a unit's resource.
-    pub fn left_on(&self, unit: usize, resource: usize) -> i64 {
+    pub fn left_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
         self.unit_left[unit][resource]
     }
 
     /// What is left of a node's resource.
-    pub fn left_at(&self, node: usize, resource: usize) -> i64 {
+    pub fn left_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
         self.node_left[node][resource]
     }
 
     /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
-    pub fn broken_relation(&self, actor: usize, unit: usize) -> Option<usize> {
+    pub fn broken_relation(&self, actor: ActorIx, unit: UnitIx) -> Option<RelationIx> {
         self.broken_relations(actor, unit).next()
     }
 
     /// Every such rule.
-    pub fn broken_relations(&self, actor: usize, unit: usize) -> impl Iterator<Item = usize> {
+    pub fn broken_relations(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = RelationIx> {
         let problem = &self.snapshot.problem;
         problem.relations_of[actor].iter().copied().filter(move |&relation| {
             let (given, places) = (&problem.relations[relation], &self.relation_places[relation]);
@@ -161,22 +177,22 @@ impl<'a> State<'a> {
     }
 
     /// Puts an actor without a place on a unit.
-    pub fn put(&mut self, actor: usize, unit: usize) {
+    pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.change(actor, unit, 1);
-        self.assignment[actor] = Some(unit);
+        self.assignment[actor.at()] = Some(unit.at());
     }
 
     /// Takes an actor off its unit, and says which that was.
-    pub fn take(&mut self, actor: usize) -> Option<usize> {
-        let unit = self.assignment[actor].take()?;
+    pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
+        let unit = UnitIx::new(self.assignment[actor.at()].take()?);
         self.change(actor, unit, -1);
         Some(unit)
     }
 
-    fn change(&mut self, actor: usize, unit: usize, sign: i64) {
+    fn change(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
         let problem = &self.snapshot.problem;
         let power = self.power(unit);
-        if let Some(needs) = self.snapshot.implementation(actor, unit) {
+        if let Some(needs) = self.snapshot.problem.implementation(actor, unit) {
             let before = (self.overload(unit), self.full(unit));
             self.load[unit] += sign * needs.work;
             let after = (self.overload(unit), self.full(unit));
@@ -194,7 +210,7 @@ impl<'a> State<'a> {
         for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
             drawn[cap.place[unit]] += more;
         }
-        if let Some(group) = self.snapshot.group(actor) {
+        if let Some(group) = self.snapshot.problem.group[actor] {
             *self.group_zones[group].entry(problem.place(Scope::Zone, unit)).or_default() += sign;
         }
         for &relation in &problem.relations_of[actor] {
@@ -207,12 +223,12 @@ impl<'a> State<'a> {
         }
     }
 
-    fn overload(&self, unit: usize) -> i64 {
-        (self.load[unit] - self.snapshot.capacity(unit)).max(0)
+    fn overload(&self, unit: UnitIx) -> i64 {
+        (self.load[unit] - self.snapshot.problem.capacity[unit]).max(0)
     }
 
-    fn full(&self, unit: usize) -> i64 {
-        if self.bottleneck { self.snapshot.fullness(unit, self.load[unit]) } else { 0 }
+    fn full(&self, unit: UnitIx) -> i64 {
+        if self.bottleneck { self.snapshot.fullness(unit.at(), self.load[unit]) } else { 0 }
     }
 
     /// The value of a criterion that is a figure of the whole.
@@ -226,44 +242,44 @@ impl<'a> State<'a> {
     }
 
     /// Largest minus smallest overload if `actor`, which has no place now, were on `unit`.
-    fn overload_with(&self, unit: usize, work: i64) -> i64 {
-        let after = (self.load[unit] + work - self.snapshot.capacity(unit)).max(0);
+    fn overload_with(&self, unit: UnitIx, work: i64) -> i64 {
+        let after = (self.load[unit] + work - self.snapshot.problem.capacity[unit]).max(0);
         let (least, most) = self.overloads.extremes_with(self.overload(unit), after);
         most - least
     }
 
-    fn bottleneck_with(&self, unit: usize, work: i64) -> i64 {
-        let after = self.snapshot.fullness(unit, self.load[unit] + work);
+    fn bottleneck_with(&self, unit: UnitIx, work: i64) -> i64 {
+        let after = self.snapshot.fullness(unit.at(), self.load[unit] + work);
         self.fullness.extremes_with(self.full(unit), after).1
     }
 
     /// How many more of the actor's group would be in the zone that has the most of them.
-    fn spread_with(&self, actor: usize, unit: usize) -> i64 {
-        let Some(group) = self.snapshot.group(actor) else { return 0 };
+    fn spread_with(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let Some(group) = self.snapshot.problem.group[actor] else { return 0 };
         let zones = &self.group_zones[group];
-        let here = zones.get(&self.snapshot.place(Scope::Zone, unit)).copied().unwrap_or(0);
+        let here = zones.get(&self.snapshot.problem.place(Scope::Zone, unit)).copied().unwrap_or(0);
         i64::from(zones.values().all(|count| *count <= here))
     }
 
     /// The vector's levels that the actor decides if it were on `unit`: figures of the whole, the rest its own.
     ///
     /// Two results for the same state and actor compare as the vectors of the whole would.
-    pub fn price(&self, actor: usize, unit: usize) -> Vec<i64> {
+    pub fn price(&self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         self.price_if(actor, unit, |_| true)
     }
 
     /// The price with some criteria left out.
-    pub fn price_if(&self, actor: usize, unit: usize, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
+    pub fn price_if(&self, actor: ActorIx, unit: UnitIx, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
         let ties = self.ties(actor, unit);
         let snapshot = self.snapshot;
-        let moved = snapshot.current(actor).is_some_and(|current| current != unit);
-        let work = snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+        let moved = snapshot.problem.current[actor].is_some_and(|current| current != unit);
+        let work = snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
         let of = |criterion: &Criterion| match criterion {
             Criterion::Overload => self.overload_with(unit, work),
             Criterion::Communication => ties.communication,
             Criterion::Annoyance => ties.annoyance,
             Criterion::Interference => ties.interference,
-            Criterion::Migration => i64::from(moved) * snapshot.move_cost(actor),
+            Criterion::Migration => i64::from(moved) * snapshot.move_cost(actor.at()),
             Criterion::Policy => self.preferences.get(&actor).map_or(0, |wishes| {
                 wishes.iter().filter(|(wish, _)| *wish != unit).map(|(_, weight)| weight).sum()
             }),
@@ -272,7 +288,8 @@ impl<'a> State<'a> {
             Criterion::Energy => self.more_power(actor, unit),
             Criterion::Spread => self.spread_with(actor, unit),
             Criterion::Latency => {
-                let place = |other: usize| if other == actor { Some(unit) } else { self.assignment[other] };
+                let place =
+                    |other: usize| if other == actor.at() { Some(unit.at()) } else { self.assignment[other] };
                 snapshot.latency_where(place)
             }
         };
@@ -281,14 +298,14 @@ impl<'a> State<'a> {
         snapshot.objectives().levels().iter().map(level).collect()
     }
 
-    fn ties(&self, actor: usize, unit: usize) -> Ties {
+    fn ties(&self, actor: ActorIx, unit: UnitIx) -> Ties {
         let mut ties = Ties::default();
-        for edge in self.snapshot.edges(actor) {
-            let Some(other) = self.assignment[edge.peer] else { continue };
+        for edge in &self.snapshot.problem.edges[actor] {
+            let Some(other) = self.place(edge.peer) else { continue };
             if other == unit {
                 ties.interference += edge.interference;
             } else {
-                ties.communication += edge.rate * self.snapshot.exchange_cost(unit, other);
+                ties.communication += edge.rate * self.snapshot.problem.exchange_cost(unit, other);
                 ties.annoyance += edge.annoyance;
             }
         }
@@ -296,10 +313,10 @@ impl<'a> State<'a> {
     }
 
     /// Work of the unit over its capacity, in thousandths: for choosing among equals.
-    pub fn fullness_with(&self, actor: usize, unit: usize) -> i64 {
-        let work = self.snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+    pub fn fullness_with(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
         let thousandths =
-            i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.capacity(unit));
+            i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.problem.capacity[unit]);
         i64::try_from(thousandths).unwrap_or(i64::MAX)
     }
 }
@@ -347,16 +364,4 @@ impl Counts {
         let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));
         (least, most)
     }
-}
-
-fn preferences(snapshot: &Snapshot) -> BTreeMap<usize, Vec<(usize, i64)>> {
-    let mut wishes: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
-    for constraint in &snapshot.file().constraints {
-        if let crate::file::Constraint::Prefer { actor, unit, weight } = constraint {
-            let weight = i64::try_from(*weight).expect("numbers above 2^53 are refused on input");
-            let wish = (snapshot.problem.unit_by_id[unit], weight);
-            wishes.entry(snapshot.problem.actor_by_id[actor]).or_default().push(wish);
-        }
-    }
-    wishes
 }

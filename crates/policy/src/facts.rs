@@ -268,8 +268,8 @@ impl<'a> Facts<'a> {
     fn of_pairs(&mut self) {
         let snapshot = self.snapshot;
         for actor in 0..snapshot.actors() {
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer > actor) {
-                let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer));
+            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
+                let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer.at()));
                 let ties = [
                     ("msg_exch_rate", edge.rate),
                     ("mutual_annoyance", edge.annoyance),

@@ -243,7 +243,7 @@ fn add_pull(solution: &Solution, actor: usize, pull: &mut BTreeMap<usize, u64>) 
     let snapshot = solution.snapshot();
     let Some(home) = solution.place(actor) else { return };
     for edge in snapshot.edges(actor) {
-        let Some(unit) = solution.place(edge.peer).filter(|unit| *unit != home) else { continue };
+        let Some(unit) = solution.place(edge.peer.at()).filter(|unit| *unit != home) else { continue };
         let paid =
             edge.rate.saturating_mul(snapshot.exchange_cost(home, unit)).saturating_add(edge.annoyance);
         let sum = pull.entry(unit).or_default();

@@ -216,8 +216,8 @@ impl Chooser {
         let mut newest = seed;
         while freed.len() < wanted {
             for edge in snapshot.edges(newest) {
-                if self.free.binary_search(&edge.peer).is_ok() {
-                    *pull.entry(edge.peer).or_default() += strength(edge);
+                if self.free.binary_search(&edge.peer.at()).is_ok() {
+                    *pull.entry(edge.peer.at()).or_default() += strength(edge);
                 }
             }
             pull.retain(|actor, _| !freed.contains(actor));
@@ -270,7 +270,7 @@ fn strength(edge: &placement::Edge) -> u64 {
 fn add_pull(solution: &Solution, actor: usize, pull: &mut BTreeMap<usize, u64>) {
     let home = solution.place(actor);
     for edge in solution.snapshot().edges(actor) {
-        if let Some(unit) = solution.place(edge.peer).filter(|unit| Some(*unit) != home) {
+        if let Some(unit) = solution.place(edge.peer.at()).filter(|unit| Some(*unit) != home) {
             let sum = pull.entry(unit).or_default();
             *sum = sum.saturating_add(strength(edge));
         }

@@ -226,7 +226,7 @@ impl Cut<'_> {
         let solution = self.solution;
         let mut units = self.targets.clone();
         for &actor in self.freed {
-            let peers = solution.snapshot.edges(actor).iter().map(|edge| edge.peer);
+            let peers = solution.snapshot.edges(actor).iter().map(|edge| edge.peer.at());
             let bound = solution.relations_of[actor].iter().map(|&relation| &solution.relations[relation]);
             let bound = bound
                 .filter(|relation| !relation.apart)
@@ -287,7 +287,7 @@ impl Cut<'_> {
                 let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                 rest.work += amount(needs.work);
                 for &(resource, quantity) in &needs.requires {
-                    *rest.requires.entry(snapshot.resources()[resource].clone()).or_default() +=
+                    *rest.requires.entry(snapshot.resources()[resource.at()].clone()).or_default() +=
                         amount(quantity);
                 }
             }
@@ -300,7 +300,7 @@ impl Cut<'_> {
                 for &actor in solution.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
                     let Some(needs) = snapshot.implementation(actor, unit) else { continue };
                     for &(resource, quantity) in &needs.node_requires {
-                        let name = snapshot.resources()[resource].clone();
+                        let name = snapshot.resources()[resource.at()].clone();
                         *rest.node_requires.entry(name).or_default() += amount(quantity);
                     }
                 }
@@ -332,8 +332,8 @@ impl Cut<'_> {
         let mut sums: BTreeMap<(usize, String), [i64; 3]> = BTreeMap::new();
         for &actor in self.freed {
             for edge in snapshot.edges(actor) {
-                let peer = match (self.stands(edge.peer), self.solution.assignment[edge.peer]) {
-                    (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer).to_owned(),
+                let peer = match (self.stands(edge.peer.at()), self.solution.assignment[edge.peer.at()]) {
+                    (false, _) if edge.peer.at() > actor => snapshot.actor_id(edge.peer.at()).to_owned(),
                     (true, Some(unit)) => rest_of(&snapshot.file().units[unit]),
                     _ => continue,
                 };
@@ -449,7 +449,7 @@ mod tests {
         let (mut feasible, mut infeasible) = (0, 0);
         for _ in 0..40 {
             let first = rng.usize(..snapshot.actors());
-            let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
+            let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer.at()).take(3);
             let freed: BTreeSet<usize> = neighbours
                 .chain([first, rng.usize(..snapshot.actors())])
                 .filter(|&a| !snapshot.is_fixed(a))

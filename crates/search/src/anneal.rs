@@ -4,10 +4,11 @@
 
 use std::sync::LazyLock;
 
-use crate::exchange::small;
+use placement::ix::{ItemIx, IxVec, UnitIx};
+
 use crate::layout::{Change, Layout};
 use crate::leap::Leap;
-use crate::model::NOWHERE;
+use placement::weighted::NOWHERE;
 
 /// How many values of -ln(u) are kept.
 const DRAWS: usize = 1 << 12;
@@ -34,7 +35,7 @@ pub(crate) struct Walk<'m> {
     pub layout: Layout<'m>,
     best: Best,
     dice: fastrand::Rng,
-    movable: Vec<u32>,
+    movable: Vec<ItemIx>,
     leap: Leap,
     draws: &'static [f64; DRAWS],
     /// Σ work above the limits, over all units.
@@ -57,14 +58,14 @@ struct Best {
     unplaced: usize,
     energy: i64,
     /// Items and where they were, since the best was left; given up when it grows long.
-    journal: Vec<(u32, u32)>,
-    copy: Option<Vec<u32>>,
+    journal: Vec<(ItemIx, UnitIx)>,
+    copy: Option<IxVec<ItemIx, UnitIx>>,
 }
 
 impl<'m> Walk<'m> {
     pub fn new(layout: Layout<'m>, seed: u64) -> Self {
         let model = layout.model;
-        let movable = (0..small(model.free)).filter(|item| model.candidates(*item).len() > 1).collect();
+        let movable = ItemIx::first(model.free).filter(|item| model.candidates(*item).len() > 1).collect();
         let mut walk = Self {
             best: Best { unplaced: layout.unplaced, energy: layout.energy, journal: Vec::new(), copy: None },
             excess: layout.total_excess(),
@@ -147,7 +148,7 @@ impl<'m> Walk<'m> {
         let mut losses = Vec::new();
         for _ in 0..if self.movable.is_empty() { 0 } else { SAMPLES } {
             let item = self.movable[self.dice.usize(..self.movable.len())];
-            let (from, unit) = (self.layout.place[item as usize], self.target(item));
+            let (from, unit) = (self.layout.place[item], self.target(item));
             if unit != from && from != NOWHERE && self.layout.model.allows(item, unit) {
                 let changes = [(item, from, unit)];
                 let gain = self.layout.gain(item, unit) + self.layout.try_figures(&changes).0;
@@ -163,24 +164,24 @@ impl<'m> Walk<'m> {
     /// The mean work of an item where it may be first.
     fn mean_work(&self) -> f64 {
         let model = self.layout.model;
-        let work = |item: &u32| model.needs(*item, model.candidates(*item)[0])[0];
+        let work = |item: &ItemIx| model.needs(*item, model.candidates(*item)[0])[0];
         let sum: i64 = self.movable.iter().map(work).sum();
         (sum as f64 / self.movable.len().max(1) as f64).max(1.0)
     }
 
     #[inline]
-    fn target(&mut self, item: u32) -> u32 {
+    fn target(&mut self, item: ItemIx) -> UnitIx {
         let model = self.layout.model;
         let ties = model.ties(item);
         let draw = self.dice.u32(..256);
         if draw < 192 && !ties.is_empty() {
             let tie = &ties[self.dice.usize(..ties.len())];
-            let at = self.layout.place[tie.peer as usize];
+            let at = self.layout.place[tie.peer];
             if at != NOWHERE {
                 if draw < 96 {
                     return at;
                 }
-                let near = &model.units_of_node[model.node_of[at as usize] as usize];
+                let near = &model.units_of_node[model.node_of[at]];
                 return near[self.dice.usize(..near.len())];
             }
         }
@@ -196,7 +197,7 @@ impl<'m> Walk<'m> {
     #[inline]
     fn step(&mut self, temperature: f64) {
         let item = self.movable[self.dice.usize(..self.movable.len())];
-        let from = self.layout.place[item as usize];
+        let from = self.layout.place[item];
         let unit = self.target(item);
         let model = self.layout.model;
         if unit == from || !model.allows(item, unit) {
@@ -210,7 +211,7 @@ impl<'m> Walk<'m> {
         let (left_from, left_to) = (self.left(from), self.left(unit));
         let before = over(left_from) + over(left_to);
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
-        let there = &self.layout.on[unit as usize];
+        let there = &self.layout.on[unit];
         // Where rules and caps are strict, a unit with room may be as good as full.
         let may_be_full = left_to < comes || self.layout.has_limits_of(item) && self.dice.bool();
         if may_be_full && !there.is_empty() && self.dice.bool() {
@@ -229,10 +230,10 @@ impl<'m> Walk<'m> {
 
     /// Has an item change places with one that is on the unit.
     #[inline]
-    fn try_swap(&mut self, item: u32, unit: u32, temperature: f64) {
+    fn try_swap(&mut self, item: ItemIx, unit: UnitIx, temperature: f64) {
         let model = self.layout.model;
-        let from = self.layout.place[item as usize];
-        let there = &self.layout.on[unit as usize];
+        let from = self.layout.place[item];
+        let there = &self.layout.on[unit];
         let other = there[self.dice.usize(..there.len())];
         if !model.allows(other, from) {
             return;
@@ -263,7 +264,11 @@ impl<'m> Walk<'m> {
         }
     }
 
-    fn try_leap(&mut self, temperature: f64, think_of: impl Fn(&mut Leap, &Layout, u32, &mut fastrand::Rng)) {
+    fn try_leap(
+        &mut self,
+        temperature: f64,
+        think_of: impl Fn(&mut Leap, &Layout, ItemIx, &mut fastrand::Rng),
+    ) {
         let item = self.movable[self.dice.usize(..self.movable.len())];
         think_of(&mut self.leap, &self.layout, item, &mut self.dice);
         let changes = std::mem::take(&mut self.leap.changes);
@@ -283,7 +288,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Gives an item a place, if need be in exchange for one that counts no more.
-    fn bring_in(&mut self, item: u32, unit: u32, temperature: f64) {
+    fn bring_in(&mut self, item: ItemIx, unit: UnitIx, temperature: f64) {
         if self.layout.admits(item, unit) {
             if self.layout.keeps_rules(&[(item, NOWHERE, unit)]) {
                 self.leave(item);
@@ -292,7 +297,7 @@ impl<'m> Walk<'m> {
             }
             return;
         }
-        let there = &self.layout.on[unit as usize];
+        let there = &self.layout.on[unit];
         if there.is_empty() {
             return;
         }
@@ -356,16 +361,16 @@ impl<'m> Walk<'m> {
     }
 
     #[inline]
-    fn left(&self, unit: u32) -> i64 {
-        self.layout.left[unit as usize * self.layout.model.dims]
+    fn left(&self, unit: UnitIx) -> i64 {
+        self.layout.left[unit.at() * self.layout.model.dims]
     }
 
-    fn size(&self, item: u32) -> usize {
-        self.layout.model.members[item as usize].len()
+    fn size(&self, item: ItemIx) -> usize {
+        self.layout.model.members[item].len()
     }
 
     #[inline]
-    fn swap(&mut self, a: u32, b: u32, gain: i64) {
+    fn swap(&mut self, a: ItemIx, b: ItemIx, gain: i64) {
         self.leave(a);
         self.leave(b);
         self.layout.swap(a, b, gain);
@@ -374,9 +379,9 @@ impl<'m> Walk<'m> {
 
     /// Notes where an item was.
     #[inline]
-    fn leave(&mut self, item: u32) {
+    fn leave(&mut self, item: ItemIx) {
         if self.best.copy.is_none() {
-            self.best.journal.push((item, self.layout.place[item as usize]));
+            self.best.journal.push((item, self.layout.place[item]));
         }
     }
 
@@ -408,12 +413,12 @@ impl<'m> Walk<'m> {
     /// Looks for a new best, of which nothing is known but what is met from now on.
     pub fn forget_best(&mut self) {
         self.best =
-            Best { unplaced: usize::MAX, energy: i64::MAX, journal: Vec::new(), copy: Some(Vec::new()) };
+            Best { unplaced: usize::MAX, energy: i64::MAX, journal: Vec::new(), copy: Some(IxVec::new()) };
         self.arrive();
     }
 
     /// Stands at other places from now on, which become the best.
-    pub fn go_to(&mut self, places: &[u32]) {
+    pub fn go_to(&mut self, places: &IxVec<ItemIx, UnitIx>) {
         let mut layout = Layout::new(self.layout.model);
         layout.set_slack(self.layout.slack);
         layout.adopt(places);
@@ -423,19 +428,19 @@ impl<'m> Walk<'m> {
     }
 
     /// The places of the best.
-    pub fn best_places(&self) -> Vec<u32> {
+    pub fn best_places(&self) -> IxVec<ItemIx, UnitIx> {
         self.best.places(&self.layout)
     }
 }
 
 impl Best {
-    fn places(&self, layout: &Layout) -> Vec<u32> {
+    fn places(&self, layout: &Layout) -> IxVec<ItemIx, UnitIx> {
         if let Some(copy) = &self.copy {
             return copy.clone();
         }
         let mut places = layout.place.clone();
         for (item, place) in self.journal.iter().rev() {
-            places[*item as usize] = *place;
+            places[*item] = *place;
         }
         places
     }

@@ -1,7 +1,9 @@
 //! Takes load off units that have too much of it.
 
+use placement::ix::UnitIx;
+
 use crate::layout::Layout;
-use crate::model::NOWHERE;
+use placement::weighted::NOWHERE;
 
 /// Tries per item that it may take to bring every load within its limit.
 const TRIES_PER_ITEM: usize = 400;
@@ -11,8 +13,7 @@ const TRIES_PER_ITEM: usize = 400;
 /// A step is taken when the sum of all excesses does not grow: walking along plateaus is what solves the packing.
 pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng) -> bool {
     let model = layout.model;
-    let units = 0..u32::try_from(model.units).expect("positions of units are far below 2^32");
-    let mut over: Vec<u32> = units.filter(|unit| layout.excess(*unit) > 0).collect();
+    let mut over: Vec<UnitIx> = UnitIx::first(model.units).filter(|unit| layout.excess(*unit) > 0).collect();
     for _ in 0..TRIES_PER_ITEM * model.free {
         if over.is_empty() {
             return true;
@@ -23,7 +24,7 @@ pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng) -> bool {
             over.swap_remove(position);
             continue;
         }
-        let on = &layout.on[from as usize];
+        let on = &layout.on[from];
         if on.is_empty() {
             // Fixed actors alone overload it.
             over.swap_remove(position);
@@ -45,7 +46,7 @@ pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng) -> bool {
         {
             layout.move_to(item, to);
         } else {
-            let there = &layout.on[to as usize];
+            let there = &layout.on[to];
             if there.is_empty() {
                 continue;
             }
@@ -70,7 +71,7 @@ pub(crate) fn balance(layout: &mut Layout, dice: &mut fastrand::Rng) -> bool {
     false
 }
 
-fn left(layout: &Layout, unit: u32) -> i64 {
+fn left(layout: &Layout, unit: UnitIx) -> i64 {
     debug_assert_ne!(unit, NOWHERE);
-    layout.left[unit as usize * layout.model.dims]
+    layout.left[unit.at() * layout.model.dims]
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator;
 
 use placement::file::Scope;
+use placement::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use placement::{Criterion, Snapshot, State};
 
 /// The bundles of a snapshot: actors that `together` ties, directly or through others. Fixed actors are in none.
@@ -13,21 +14,21 @@ pub(crate) struct Bundles<'a> {
     snapshot: &'a Snapshot,
     list: Vec<Bundle>,
     /// By actor.
-    bundle_of: Vec<Option<usize>>,
+    bundle_of: IxVec<ActorIx, Option<usize>>,
 }
 
 struct Bundle {
     /// The hardest to place first.
-    members: Vec<usize>,
+    members: Vec<ActorIx>,
     /// The units of each place that could take them all.
-    places: Vec<Vec<usize>>,
+    places: Vec<Vec<UnitIx>>,
 }
 
 /// A way to place a bundle.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     /// Who goes where; members that are left out find no place.
-    pub places: Vec<(usize, usize)>,
+    pub places: Vec<(ActorIx, UnitIx)>,
     /// Less is better.
     pub price: SettlementPrice,
 }
@@ -37,31 +38,31 @@ pub(crate) type SettlementPrice = (usize, Vec<i64>, usize);
 
 impl<'a> Bundles<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let index = snapshot.problem();
+        let problem = snapshot.problem();
         // The smallest actor of each bundle stands for it until the bundles are numbered.
-        let mut head: Vec<usize> = (0..snapshot.actors()).collect();
-        let mut widest: BTreeMap<usize, Scope> = BTreeMap::new();
-        for relation in index.relations.iter().filter(|relation| !relation.apart) {
-            let heads: Vec<usize> = relation.actors.iter().map(|&actor| head[actor]).collect();
+        let mut head: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
+        let mut widest: BTreeMap<ActorIx, Scope> = BTreeMap::new();
+        for relation in problem.relations.iter().filter(|relation| !relation.apart) {
+            let heads: Vec<ActorIx> = relation.actors.iter().map(|&actor| head[actor]).collect();
             let Some(&first) = heads.iter().min() else { continue };
             let scopes = heads.iter().filter_map(|old| widest.get(old).copied());
             let scope = scopes.fold(relation.scope, Scope::max);
             head.iter_mut().filter(|h| heads.contains(h)).for_each(|h| *h = first);
             widest.insert(first, scope);
         }
-        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        let mut members: BTreeMap<ActorIx, Vec<ActorIx>> = BTreeMap::new();
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
             members.entry(head[actor]).or_default().push(actor);
         }
-        let mut found = Self { snapshot, list: Vec::new(), bundle_of: vec![None; snapshot.actors()] };
+        let mut found = Self { snapshot, list: Vec::new(), bundle_of: IxVec::of(None, snapshot.actors()) };
         for (head, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
             members.sort_by_key(|&actor| (lawful_units(snapshot, actor), actor));
             for &actor in &members {
                 found.bundle_of[actor] = Some(found.list.len());
             }
-            let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-            for unit in 0..snapshot.units() {
-                places.entry(index.place(widest[&head], unit)).or_default().push(unit);
+            let mut places: BTreeMap<PlaceIx, Vec<UnitIx>> = BTreeMap::new();
+            for unit in problem.capacity.positions() {
+                places.entry(problem.place(widest[&head], unit)).or_default().push(unit);
             }
             found.list.push(Bundle { members, places: places.into_values().collect() });
         }
@@ -69,7 +70,7 @@ impl<'a> Bundles<'a> {
     }
 
     /// The bundle that an actor belongs to; most belong to none.
-    pub fn of(&self, actor: usize) -> Option<usize> {
+    pub fn of(&self, actor: ActorIx) -> Option<usize> {
         self.bundle_of[actor]
     }
 
@@ -88,7 +89,7 @@ impl<'a> Bundles<'a> {
     /// Takes all members off, and says where they were and what that cost.
     pub fn take(&self, bundle: usize, state: &mut State) -> Settlement {
         let members = &self.list[bundle].members;
-        let were: Vec<(usize, Option<usize>)> =
+        let were: Vec<(ActorIx, Option<UnitIx>)> =
             members.iter().map(|&actor| (actor, state.take(actor))).collect();
         let mut built = Build::new(self.snapshot);
         for (actor, place) in were {
@@ -101,8 +102,8 @@ impl<'a> Bundles<'a> {
     /// any of them.
     pub fn best(&self, bundle: usize, state: &mut State) -> Option<Settlement> {
         let bundle = &self.list[bundle];
-        let waiting: Vec<usize> =
-            bundle.members.iter().copied().filter(|&actor| state.assignment[actor].is_none()).collect();
+        let waiting: Vec<ActorIx> =
+            bundle.members.iter().copied().filter(|&actor| state.place(actor).is_none()).collect();
         let mut best: Option<Settlement> = None;
         for units in &bundle.places {
             let found = self.try_place(&waiting, units, state);
@@ -114,13 +115,13 @@ impl<'a> Bundles<'a> {
     }
 
     /// Places one member after the other on the cheapest of `units`, then takes them off again.
-    fn try_place(&self, waiting: &[usize], units: &[usize], state: &mut State) -> Settlement {
+    fn try_place(&self, waiting: &[ActorIx], units: &[UnitIx], state: &mut State) -> Settlement {
         let mut built = Build::new(self.snapshot);
         for &actor in waiting {
             let lawful = units.iter().copied().filter(|&unit| state.admits(actor, unit));
             // Without the price of moves: from one state the same ways are tried wherever the actors come from, so
             // that a plan which was carried out is not found wanting by a way that was not seen before.
-            let cost = |unit: &usize| {
+            let cost = |unit: &UnitIx| {
                 let price = state.price_if(actor, *unit, |criterion| criterion != Criterion::Migration);
                 (price, state.fullness_with(actor, *unit))
             };
@@ -133,17 +134,17 @@ impl<'a> Bundles<'a> {
 
 /// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,
 /// and the order of a bundle is the same when a plan was carried out.
-fn lawful_units(snapshot: &Snapshot, actor: usize) -> usize {
-    let index = snapshot.problem();
-    let allows = |unit: usize| index.rules_of[actor].iter().all(|&rule| index.rules[rule].allows[unit]);
-    let runs_on = |unit: usize| snapshot.implementation(actor, unit).is_some();
-    (0..snapshot.units()).filter(|&unit| runs_on(unit) && allows(unit)).count()
+fn lawful_units(snapshot: &Snapshot, actor: ActorIx) -> usize {
+    let problem = snapshot.problem();
+    let allows = |unit: UnitIx| problem.rules_of[actor].iter().all(|&rule| problem.rules[rule].allows[unit]);
+    let runs_on = |unit: UnitIx| problem.implementation(actor, unit).is_some();
+    problem.capacity.positions().filter(|&unit| runs_on(unit) && allows(unit)).count()
 }
 
 /// A settlement in the making, priced step by step.
 struct Build<'a> {
     snapshot: &'a Snapshot,
-    places: Vec<(usize, usize)>,
+    places: Vec<(ActorIx, UnitIx)>,
     levels: Vec<i64>,
     missing: usize,
     leaving: usize,
@@ -155,13 +156,13 @@ impl<'a> Build<'a> {
         Self { snapshot, places: Vec::new(), levels, missing: 0, leaving: 0 }
     }
 
-    fn put(&mut self, state: &mut State, actor: usize, place: Option<usize>) {
-        let current = self.snapshot.current(actor);
+    fn put(&mut self, state: &mut State, actor: ActorIx, place: Option<UnitIx>) {
+        let current = self.snapshot.problem().current[actor];
         self.leaving += usize::from(current.is_some() && current != place);
         let Some(unit) = place else {
             self.missing += 1;
             if current.is_some() {
-                self.add(Criterion::Migration, self.snapshot.move_cost(actor));
+                self.add(Criterion::Migration, self.snapshot.move_cost(actor.at()));
             }
             return;
         };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::bundle::{Bundles, Settlement};
 use crate::repair::obeying;
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
 /// Keeps what runs lawfully, places the rest one by one where the vector grows least, then moves single actors, and
@@ -39,7 +40,7 @@ impl Greedy {
         while let Some(actor) = order.next(snapshot) {
             match bundles.of(actor) {
                 // The rest of the bundle finds its place taken care of when its turn comes.
-                Some(bundle) if state.assignment[actor].is_none() => bundles.settle(bundle, &mut state),
+                Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
                 _ => place(&mut state, snapshot, actor),
             }
             work.spend();
@@ -73,9 +74,14 @@ impl Work<'_> {
     }
 }
 
+/// Those that are not fixed.
+fn movable(snapshot: &Snapshot) -> impl Iterator<Item = ActorIx> {
+    ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at()))
+}
+
 fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
-    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-        if let Some(unit) = snapshot.current(actor)
+    for actor in movable(snapshot) {
+        if let Some(unit) = snapshot.problem().current[actor]
             && state.admits(actor, unit)
         {
             state.put(actor, unit);
@@ -85,39 +91,44 @@ fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
 
 /// Who is placed next: the choosy before the easy, then whoever is tied most to what has a place already.
 struct Order {
-    waiting: Vec<usize>,
-    pull: Vec<i64>,
+    waiting: Vec<ActorIx>,
+    pull: IxVec<ActorIx, i64>,
     /// Most work that the actor is on any kind.
-    heaviest: Vec<i64>,
+    heaviest: IxVec<ActorIx, i64>,
 }
 
 impl Order {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
-        let actors = 0..snapshot.actors();
-        let pull = |actor: usize| {
-            let placed = |peer: usize| state.assignment[peer].is_some();
-            snapshot.edges(actor).iter().filter(|edge| placed(edge.peer)).map(|edge| edge.rate).sum()
+        let actors = ActorIx::first(snapshot.actors());
+        let pull = |actor: ActorIx| {
+            let placed = |peer: ActorIx| state.place(peer).is_some();
+            snapshot.problem().edges[actor]
+                .iter()
+                .filter(|edge| placed(edge.peer))
+                .map(|edge| edge.rate)
+                .sum()
         };
-        let heaviest = |actor: usize| {
+        let heaviest = |actor: ActorIx| {
             let implementations = snapshot.problem().implementations[actor].iter().flatten();
             implementations.map(|needs| needs.work).max().unwrap_or(0)
         };
         Self {
-            waiting: actors.clone().filter(|&actor| state.assignment[actor].is_none()).collect(),
+            waiting: actors.clone().filter(|&actor| state.place(actor).is_none()).collect(),
             pull: actors.clone().map(pull).collect(),
             heaviest: actors.map(heaviest).collect(),
         }
     }
 
-    fn next(&mut self, snapshot: &Snapshot) -> Option<usize> {
-        let key = |actor: usize| {
-            let choosy = snapshot.candidates(actor).len() <= 1;
-            let bound = !snapshot.problem().relations_of[actor].is_empty();
+    fn next(&mut self, snapshot: &Snapshot) -> Option<ActorIx> {
+        let problem = snapshot.problem();
+        let key = |actor: ActorIx| {
+            let choosy = problem.candidates(actor).len() <= 1;
+            let bound = !problem.relations_of[actor].is_empty();
             (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
         };
         let position = (0..self.waiting.len()).max_by_key(|&position| key(self.waiting[position]))?;
         let actor = self.waiting.swap_remove(position);
-        for edge in snapshot.edges(actor) {
+        for edge in &problem.edges[actor] {
             self.pull[edge.peer] += edge.rate;
         }
         Some(actor)
@@ -127,22 +138,22 @@ impl Order {
 /// What a place costs an actor: its price, and among equals whether it leaves where it was.
 type Price = (Vec<i64>, bool);
 
-fn price(state: &State, snapshot: &Snapshot, actor: usize, unit: usize) -> Price {
-    let leaves = snapshot.current(actor).is_some_and(|current| current != unit);
+fn price(state: &State, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> Price {
+    let leaves = snapshot.problem().current[actor].is_some_and(|current| current != unit);
     (state.price(actor, unit), leaves)
 }
 
 /// The lawful unit with the smallest price; among equals the emptiest.
-fn cheapest(state: &State, snapshot: &Snapshot, actor: usize) -> Option<(Price, usize)> {
-    let lawful = snapshot.candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
+fn cheapest(state: &State, snapshot: &Snapshot, actor: ActorIx) -> Option<(Price, UnitIx)> {
+    let lawful = snapshot.problem().candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
     lawful
         .map(|&unit| (price(state, snapshot, actor, unit), (state.fullness_with(actor, unit), unit)))
         .min()
         .map(|(price, (_, unit))| (price, unit))
 }
 
-fn place(state: &mut State, snapshot: &Snapshot, actor: usize) {
-    if state.assignment[actor].is_none()
+fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx) {
+    if state.place(actor).is_none()
         && let Some((_, unit)) = cheapest(state, snapshot, actor)
     {
         state.put(actor, unit);
@@ -151,7 +162,7 @@ fn place(state: &mut State, snapshot: &Snapshot, actor: usize) {
 
 /// Takes steps that pay until none is left; false when the budget ended it first.
 fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut Work) -> bool {
-    let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+    let movable: Vec<ActorIx> = movable(snapshot).collect();
     loop {
         let mut improved = false;
         for &actor in &movable {
@@ -177,10 +188,10 @@ fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut
 /// Moves the actor to where it is cheapest, or gives it a place if it has none; false when nothing changed.
 ///
 /// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move.
-fn improve_one(state: &mut State, snapshot: &Snapshot, actor: usize) -> bool {
+fn improve_one(state: &mut State, snapshot: &Snapshot, actor: ActorIx) -> bool {
     let Some(home) = state.take(actor) else {
         place(state, snapshot, actor);
-        return state.assignment[actor].is_some();
+        return state.place(actor).is_some();
     };
     let stay = price(state, snapshot, actor, home);
     let better = cheapest(state, snapshot, actor).filter(|(price, _)| *price < stay);

@@ -1,12 +1,14 @@
 //! Where every item is, with the sums that make a step cheap to judge and cheap to take.
 
-use crate::exchange::small;
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
+
 use crate::figures::Figures;
-use crate::model::{Model, NOWHERE};
+use crate::model::Model;
 use crate::rearrange::Notes;
+use placement::weighted::NOWHERE;
 
 /// An item, where it is, and where it goes.
-pub(crate) type Change = (u32, u32, u32);
+pub(crate) type Change = (ItemIx, UnitIx, UnitIx);
 
 /// Slack where overload is no limit.
 pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
@@ -16,18 +18,18 @@ pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
 pub(crate) struct Layout<'m> {
     pub model: &'m Model<'m>,
     /// By item.
-    pub place: Vec<u32>,
+    pub place: IxVec<ItemIx, UnitIx>,
     /// By unit: the free items there, in no order.
-    pub on: Vec<Vec<u32>>,
+    pub on: IxVec<UnitIx, Vec<ItemIx>>,
     /// By free item: its position in `on`.
-    slot: Vec<u32>,
+    slot: IxVec<ItemIx, u32>,
     /// By unit, `dims` each: what is left. Work is counted up to capacity plus `slack`.
     pub left: Vec<i64>,
     pub node_left: Vec<i64>,
     /// Overload that each unit may have.
     pub slack: i64,
     /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
-    pub here: Vec<i64>,
+    pub here: IxVec<ItemIx, i64>,
     /// By free item and unit: what it would cost there; only in worlds where that is not too much.
     costs: Option<Vec<i64>>,
     /// What is no sum over items and pairs, where the snapshot asks for such.
@@ -42,22 +44,22 @@ pub(crate) struct Layout<'m> {
 impl<'m> Layout<'m> {
     /// The fixed actors at home, nobody else anywhere.
     pub fn new(model: &'m Model<'m>) -> Self {
-        let mut place = vec![NOWHERE; model.free];
-        place.extend(&model.fixed_places);
+        let mut place = IxVec::of(NOWHERE, model.free);
+        place.extend(model.fixed_places.iter().copied());
         let figures = Figures::new(model).map(Box::new);
         let start: i64 = model.base.iter().map(|(_, without)| without).sum();
         Self {
             model,
             place,
-            on: vec![Vec::new(); model.units],
-            slot: vec![0; model.free],
+            on: IxVec::of(Vec::new(), model.units),
+            slot: IxVec::of(0, model.free),
             left: model.unit_left.clone(),
             node_left: model.node_left.clone(),
             slack: 0,
             here: model.base.iter().map(|(_, without)| *without).collect(),
             costs: model.has_cost_table().then(|| model.first_costs()),
             energy: start + figures.as_ref().map_or(0, |figures| figures.value()),
-            unplaced: model.members[..model.free].iter().map(Vec::len).sum(),
+            unplaced: model.members.raw()[..model.free].iter().map(Vec::len).sum(),
             figures,
             notes: Notes::new(model.free, model.units),
         }
@@ -71,7 +73,7 @@ impl<'m> Layout<'m> {
 
     /// Whether rules or caps may keep an item out of a unit that has room for it.
     #[inline]
-    pub fn has_limits_of(&self, item: u32) -> bool {
+    pub fn has_limits_of(&self, item: ItemIx) -> bool {
         self.figures.as_ref().is_some_and(|figures| figures.has_limits() && figures.concerns(item))
     }
 
@@ -92,7 +94,7 @@ impl<'m> Layout<'m> {
         let before = (figures.value(), figures.broken());
         for (item, from, to) in changes {
             if figures.concerns(*item) {
-                figures.change(&self.model.members[*item as usize], *from, *to);
+                figures.change(&self.model.members[*item], *from, *to);
             }
         }
         (figures.value() - before.0, figures.broken() - before.1)
@@ -103,7 +105,7 @@ impl<'m> Layout<'m> {
         let Some(figures) = &mut self.figures else { return };
         for (item, from, to) in changes {
             if figures.concerns(*item) {
-                figures.change(&self.model.members[*item as usize], *to, *from);
+                figures.change(&self.model.members[*item], *to, *from);
             }
         }
     }
@@ -116,31 +118,31 @@ impl<'m> Layout<'m> {
     }
 
     /// Moves an item whatever that costs.
-    pub fn move_to(&mut self, item: u32, unit: u32) {
-        let gain = self.gain(item, unit) + self.try_figures(&[(item, self.place[item as usize], unit)]).0;
+    pub fn move_to(&mut self, item: ItemIx, unit: UnitIx) {
+        let gain = self.gain(item, unit) + self.try_figures(&[(item, self.place[item], unit)]).0;
         self.shift(item, unit, gain);
     }
 
     /// Has two items change places whatever that costs.
-    pub fn exchange(&mut self, a: u32, b: u32) {
-        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+    pub fn exchange(&mut self, a: ItemIx, b: ItemIx) {
+        let (at_a, at_b) = (self.place[a], self.place[b]);
         let gain = self.gain_of_swap(a, b) + self.try_figures(&[(a, at_a, at_b), (b, at_b, at_a)]).0;
         self.swap(a, b, gain);
     }
 
     /// Takes over places, one item after the other, as far as hard limits let it; loads may pass capacities.
-    pub fn adopt(&mut self, places: &[u32]) {
+    pub fn adopt(&mut self, places: &IxVec<ItemIx, UnitIx>) {
         self.take_over(places, false);
     }
 
     /// The same, leaving out whoever would break a rule or a cap where it is.
-    pub fn adopt_with_care(&mut self, places: &[u32]) {
+    pub fn adopt_with_care(&mut self, places: &IxVec<ItemIx, UnitIx>) {
         self.take_over(places, true);
     }
 
-    fn take_over(&mut self, places: &[u32], with_care: bool) {
-        for item in 0..small(self.model.free) {
-            let unit = places[item as usize];
+    fn take_over(&mut self, places: &IxVec<ItemIx, UnitIx>, with_care: bool) {
+        for item in ItemIx::first(self.model.free) {
+            let unit = places[item];
             if unit != NOWHERE
                 && self.model.allows(item, unit)
                 && self.has_room(item, unit, 1)
@@ -160,14 +162,16 @@ impl<'m> Layout<'m> {
     }
 
     /// Work on the unit above its capacity plus slack.
-    pub fn excess(&self, unit: u32) -> i64 {
-        (-self.left[unit as usize * self.model.dims]).max(0)
+    pub fn excess(&self, unit: UnitIx) -> i64 {
+        (-self.left[unit.at() * self.model.dims]).max(0)
     }
 
     /// Σ work above capacity plus slack, units that fixed actors alone fill left out.
     pub fn total_excess(&self) -> i64 {
-        let units = 0..small(self.model.units);
-        units.filter(|unit| !self.on[*unit as usize].is_empty()).map(|unit| self.excess(unit)).sum()
+        UnitIx::first(self.model.units)
+            .filter(|unit| !self.on[*unit].is_empty())
+            .map(|unit| self.excess(unit))
+            .sum()
     }
 
     /// Largest and smallest overload of any unit.
@@ -178,20 +182,20 @@ impl<'m> Layout<'m> {
 
     /// Whether an item without a place, or one that is elsewhere, may lawfully come to the unit.
     #[inline]
-    pub fn admits(&self, item: u32, unit: u32) -> bool {
+    pub fn admits(&self, item: ItemIx, unit: UnitIx) -> bool {
         self.model.allows(item, unit) && self.has_room(item, unit, 0) && self.relates(item, unit)
     }
 
     /// Whether the item may be there as far as everything but the unit's load is concerned.
-    pub fn admits_overloaded(&self, item: u32, unit: u32) -> bool {
+    pub fn admits_overloaded(&self, item: ItemIx, unit: UnitIx) -> bool {
         self.model.allows(item, unit) && self.has_room(item, unit, 1) && self.relates(item, unit)
     }
 
     /// Whether the unit and its node have what the item needs, dimensions from `first` on.
     #[inline]
-    fn has_room(&self, item: u32, unit: u32, first: usize) -> bool {
+    fn has_room(&self, item: ItemIx, unit: UnitIx, first: usize) -> bool {
         let model = self.model;
-        let left = &self.left[unit as usize * model.dims..][..model.dims];
+        let left = &self.left[unit.at() * model.dims..][..model.dims];
         let needs = model.needs(item, unit);
         if !(first..model.dims).all(|dim| needs[dim] <= left[dim] || needs[dim] == 0) {
             return false;
@@ -199,11 +203,11 @@ impl<'m> Layout<'m> {
         if model.node_dims == 0 {
             return true;
         }
-        let node = model.node_of[unit as usize];
-        let left = &self.node_left[node as usize * model.node_dims..][..model.node_dims];
+        let node = model.node_of[unit];
+        let left = &self.node_left[node.at() * model.node_dims..][..model.node_dims];
         let needs = model.node_needs(item, unit);
-        let from = self.place[item as usize];
-        if from != NOWHERE && model.node_of[from as usize] == node {
+        let from = self.place[item];
+        if from != NOWHERE && model.node_of[from] == node {
             let freed = model.node_needs(item, from);
             return (0..model.node_dims).all(|dim| needs[dim] <= left[dim] + freed[dim] || needs[dim] == 0);
         }
@@ -212,18 +216,18 @@ impl<'m> Layout<'m> {
 
     /// Whether all relations of the item hold with it on the unit.
     #[inline]
-    pub fn relates(&self, item: u32, unit: u32) -> bool {
-        self.model.relations_of(item).is_empty() || self.relates_with(item, unit, NOWHERE, NOWHERE)
+    pub fn relates(&self, item: ItemIx, unit: UnitIx) -> bool {
+        self.model.relations_of(item).is_empty() || self.relates_with(item, unit, ItemIx::NONE, NOWHERE)
     }
 
     /// The same with another item at another place.
-    fn relates_with(&self, item: u32, unit: u32, other: u32, other_at: u32) -> bool {
+    fn relates_with(&self, item: ItemIx, unit: UnitIx, other: ItemIx, other_at: UnitIx) -> bool {
         let model = self.model;
         model.relations_of(item).iter().all(|relation| {
-            let given = &model.relations[*relation as usize];
+            let given = &model.relations[*relation];
             let here = model.place(given.scope, unit);
             given.items.iter().all(|peer| {
-                let at = if *peer == other { other_at } else { self.place[*peer as usize] };
+                let at = if *peer == other { other_at } else { self.place[*peer] };
                 *peer == item || at == NOWHERE || (model.place(given.scope, at) == here) != given.apart
             })
         })
@@ -231,18 +235,18 @@ impl<'m> Layout<'m> {
 
     /// Whether two items may change places; either may be nowhere.
     #[inline]
-    pub fn admits_swap(&self, a: u32, b: u32) -> bool {
+    pub fn admits_swap(&self, a: ItemIx, b: ItemIx) -> bool {
         self.may_swap(a, b, 0)
     }
 
     /// The same as far as everything but the units' loads is concerned.
-    pub fn admits_swap_overloaded(&self, a: u32, b: u32) -> bool {
+    pub fn admits_swap_overloaded(&self, a: ItemIx, b: ItemIx) -> bool {
         self.may_swap(a, b, 1)
     }
 
     #[inline]
-    fn may_swap(&self, a: u32, b: u32, first: usize) -> bool {
-        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+    fn may_swap(&self, a: ItemIx, b: ItemIx, first: usize) -> bool {
+        let (at_a, at_b) = (self.place[a], self.place[b]);
         let model = self.model;
         (at_b == NOWHERE || model.allows(a, at_b))
             && (at_a == NOWHERE || model.allows(b, at_a))
@@ -254,31 +258,31 @@ impl<'m> Layout<'m> {
     }
 
     #[inline]
-    fn has_room_instead(&self, item: u32, unit: u32, gone: u32, first: usize) -> bool {
+    fn has_room_instead(&self, item: ItemIx, unit: UnitIx, gone: ItemIx, first: usize) -> bool {
         let model = self.model;
-        let left = &self.left[unit as usize * model.dims..][..model.dims];
+        let left = &self.left[unit.at() * model.dims..][..model.dims];
         let (needs, freed) = (model.needs(item, unit), model.needs(gone, unit));
         (first..model.dims).all(|dim| needs[dim] <= left[dim] + freed[dim] || needs[dim] == 0)
     }
 
-    fn nodes_have_room(&self, a: u32, at_a: u32, b: u32, at_b: u32) -> bool {
+    fn nodes_have_room(&self, a: ItemIx, at_a: UnitIx, b: ItemIx, at_b: UnitIx) -> bool {
         let model = self.model;
         if model.node_dims == 0 {
             return true;
         }
-        let need = |item: u32, at: u32, dim: usize| {
+        let need = |item: ItemIx, at: UnitIx, dim: usize| {
             if at == NOWHERE { 0 } else { model.node_needs(item, at)[dim] }
         };
-        let node = |at: u32| if at == NOWHERE { NOWHERE } else { model.node_of[at as usize] };
+        let node = |at: UnitIx| if at == NOWHERE { NodeIx::NONE } else { model.node_of[at] };
         let same = node(at_a) == node(at_b);
         (0..model.node_dims).all(|dim| {
             // What each node takes in and gives back.
             let (to_b, from_b) = (need(a, at_b, dim), need(b, at_b, dim));
             let (to_a, from_a) = (need(b, at_a, dim), need(a, at_a, dim));
-            let fits = |node: u32, comes: i64, goes: i64| {
-                node == NOWHERE
+            let fits = |node: NodeIx, comes: i64, goes: i64| {
+                node == NodeIx::NONE
                     || comes == 0
-                    || comes <= self.node_left[node as usize * model.node_dims + dim] + goes
+                    || comes <= self.node_left[node.at() * model.node_dims + dim] + goes
             };
             if same {
                 fits(node(at_a), to_a + to_b, from_a + from_b)
@@ -290,27 +294,27 @@ impl<'m> Layout<'m> {
 
     /// What the item would cost on the unit, the tie to `except` left out, and what that tie costs now.
     #[inline]
-    fn cost_at(&self, item: u32, unit: u32, except: u32) -> (i64, i64) {
+    fn cost_at(&self, item: ItemIx, unit: UnitIx, except: ItemIx) -> (i64, i64) {
         let model = self.model;
         if unit == NOWHERE {
-            return (model.base[item as usize].1, 0);
+            return (model.base[item].1, 0);
         }
         if let Some(costs) = &self.costs {
-            let cost = costs[item as usize * model.units + unit as usize];
-            if except == NOWHERE {
+            let cost = costs[item.at() * model.units + unit.at()];
+            if except == ItemIx::NONE {
                 return (cost, 0);
             }
             let Some(tie) = model.ties(item).iter().find(|tie| tie.peer == except) else { return (cost, 0) };
-            let (from, at) = (self.place[item as usize], self.place[except as usize]);
+            let (from, at) = (self.place[item], self.place[except]);
             let there = model.tie_cost(tie, unit, at);
             return (cost - there, if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) });
         }
         let mut cost = model.cost_alone(item, unit);
         let mut left_out = 0;
         for tie in model.ties(item) {
-            let at = self.place[tie.peer as usize];
+            let at = self.place[tie.peer];
             if tie.peer == except {
-                let from = self.place[item as usize];
+                let from = self.place[item];
                 left_out = if from == NOWHERE { 0 } else { model.tie_cost(tie, from, at) };
             } else {
                 cost += model.tie_cost(tie, unit, at);
@@ -321,31 +325,31 @@ impl<'m> Layout<'m> {
 
     /// How the energy changes when the item goes to the unit.
     #[inline]
-    pub fn gain(&self, item: u32, unit: u32) -> i64 {
-        self.cost_at(item, unit, NOWHERE).0 - self.here[item as usize]
+    pub fn gain(&self, item: ItemIx, unit: UnitIx) -> i64 {
+        self.cost_at(item, unit, ItemIx::NONE).0 - self.here[item]
     }
 
     /// How the energy changes when two items that are not on one unit change places.
     #[inline]
-    pub fn gain_of_swap(&self, a: u32, b: u32) -> i64 {
-        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+    pub fn gain_of_swap(&self, a: ItemIx, b: ItemIx) -> i64 {
+        let (at_a, at_b) = (self.place[a], self.place[b]);
         let (of_a, between) = self.cost_at(a, at_b, b);
         let (of_b, _) = self.cost_at(b, at_a, a);
         // The pair is as far apart after the change as before; both ends count it.
-        of_a + of_b + 2 * between - self.here[a as usize] - self.here[b as usize]
+        of_a + of_b + 2 * between - self.here[a] - self.here[b]
     }
 
     /// Puts an item without a place on a unit.
-    pub fn put(&mut self, item: u32, unit: u32) {
+    pub fn put(&mut self, item: ItemIx, unit: UnitIx) {
         self.energy += self.gain(item, unit) + self.try_figures(&[(item, NOWHERE, unit)]).0;
-        self.unplaced -= self.model.members[item as usize].len();
+        self.unplaced -= self.model.members[item].len();
         self.occupy(item, unit);
         self.follow(item, NOWHERE, unit);
     }
 
     /// Moves an item to another unit, at a gain that has been worked out; figures have followed.
-    pub fn shift(&mut self, item: u32, unit: u32, gain: i64) {
-        let from = self.place[item as usize];
+    pub fn shift(&mut self, item: ItemIx, unit: UnitIx, gain: i64) {
+        let from = self.place[item];
         self.energy += gain;
         self.vacate(item, from);
         self.occupy(item, unit);
@@ -353,8 +357,8 @@ impl<'m> Layout<'m> {
     }
 
     /// Has two items change places, at a gain that has been worked out; figures have followed.
-    pub fn swap(&mut self, a: u32, b: u32, gain: i64) {
-        let (at_a, at_b) = (self.place[a as usize], self.place[b as usize]);
+    pub fn swap(&mut self, a: ItemIx, b: ItemIx, gain: i64) {
+        let (at_a, at_b) = (self.place[a], self.place[b]);
         self.energy += gain;
         if at_a != NOWHERE {
             self.vacate(a, at_a);
@@ -366,7 +370,7 @@ impl<'m> Layout<'m> {
         if at_a != NOWHERE {
             self.occupy(b, at_a);
         }
-        let (of_a, of_b) = (self.model.members[a as usize].len(), self.model.members[b as usize].len());
+        let (of_a, of_b) = (self.model.members[a].len(), self.model.members[b].len());
         if at_a == NOWHERE {
             self.unplaced = self.unplaced + of_b - of_a;
         }
@@ -378,32 +382,32 @@ impl<'m> Layout<'m> {
     }
 
     #[inline]
-    fn occupy(&mut self, item: u32, unit: u32) {
-        self.slot[item as usize] = small(self.on[unit as usize].len());
-        self.on[unit as usize].push(item);
+    fn occupy(&mut self, item: ItemIx, unit: UnitIx) {
+        self.slot[item] = u32::try_from(self.on[unit].len()).expect("there are fewer items than 2^32");
+        self.on[unit].push(item);
         self.change_left(item, unit, -1);
     }
 
     #[inline]
-    fn vacate(&mut self, item: u32, unit: u32) {
-        let slot = self.slot[item as usize];
-        let on = &mut self.on[unit as usize];
+    fn vacate(&mut self, item: ItemIx, unit: UnitIx) {
+        let slot = self.slot[item];
+        let on = &mut self.on[unit];
         on.swap_remove(slot as usize);
         if let Some(moved) = on.get(slot as usize) {
-            self.slot[*moved as usize] = slot;
+            self.slot[*moved] = slot;
         }
         self.change_left(item, unit, 1);
     }
 
     #[inline]
-    pub fn change_left(&mut self, item: u32, unit: u32, sign: i64) {
+    pub fn change_left(&mut self, item: ItemIx, unit: UnitIx, sign: i64) {
         let model = self.model;
-        let left = &mut self.left[unit as usize * model.dims..][..model.dims];
+        let left = &mut self.left[unit.at() * model.dims..][..model.dims];
         for (left, need) in left.iter_mut().zip(model.needs(item, unit)) {
             *left += sign * need;
         }
         if model.node_dims > 0 {
-            let node = model.node_of[unit as usize] as usize;
+            let node = model.node_of[unit].at();
             let left = &mut self.node_left[node * model.node_dims..][..model.node_dims];
             for (left, need) in left.iter_mut().zip(model.node_needs(item, unit)) {
                 *left += sign * need;
@@ -413,25 +417,25 @@ impl<'m> Layout<'m> {
 
     /// Brings what items cost up to date after one has gone from a place to another.
     #[inline]
-    fn follow(&mut self, item: u32, from: u32, to: u32) {
+    fn follow(&mut self, item: ItemIx, from: UnitIx, to: UnitIx) {
         let model = self.model;
         for tie in model.ties(item) {
-            let peer = tie.peer as usize;
-            if peer >= model.free {
+            let peer = tie.peer;
+            if peer.at() >= model.free {
                 continue;
             }
             let at = self.place[peer];
             if let Some(costs) = &mut self.costs {
-                let costs = &mut costs[peer * model.units..][..model.units];
+                let costs = &mut costs[peer.at() * model.units..][..model.units];
                 model.follow(tie, from, to, costs);
                 if at != NOWHERE {
-                    self.here[peer] = costs[at as usize];
+                    self.here[peer] = costs[at.at()];
                 }
             } else if at != NOWHERE {
                 self.here[peer] += model.tie_cost(tie, at, to) - model.tie_cost(tie, at, from);
             }
         }
-        self.place[item as usize] = to;
-        self.here[item as usize] = self.cost_at(item, to, NOWHERE).0;
+        self.place[item] = to;
+        self.here[item] = self.cost_at(item, to, ItemIx::NONE).0;
     }
 }

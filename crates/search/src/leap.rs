@@ -2,8 +2,10 @@
 //! item after the other would first have to tear it apart. Once nodes have frozen, leaps are what still brings order into
 //! zones.
 
+use placement::ix::{ItemIx, IxVec, NodeIx};
+
 use crate::layout::{Change, Layout};
-use crate::model::NOWHERE;
+use placement::weighted::NOWHERE;
 
 /// The most items of a group.
 const LARGEST: usize = 16;
@@ -14,19 +16,19 @@ pub(crate) struct Leap {
     /// Who would go where.
     pub changes: Vec<Change>,
     /// By item: the last group that it was taken into.
-    group_of: Vec<u64>,
+    group_of: IxVec<ItemIx, u64>,
     groups: u64,
 }
 
 impl Leap {
     /// For a world of so many items that can move.
     pub fn new(free: usize) -> Self {
-        Self { changes: Vec::new(), group_of: vec![0; free], groups: 0 }
+        Self { changes: Vec::new(), group_of: IxVec::of(0, free), groups: 0 }
     }
 
     /// What is on the item's node, and what is on another one that consists of the same units, in a zone to which
     /// something ties the item.
-    pub fn between_nodes(&mut self, layout: &Layout, item: u32, dice: &mut fastrand::Rng) {
+    pub fn between_nodes(&mut self, layout: &Layout, item: ItemIx, dice: &mut fastrand::Rng) {
         self.changes.clear();
         let regions = &layout.model.regions;
         let Some((node, other)) = ends(layout, item, dice) else { return };
@@ -44,7 +46,7 @@ impl Leap {
 
     /// A group around the item, and often a group that is where it would go: to the node of something that the item is
     /// tied to, or near it.
-    pub fn between_groups(&mut self, layout: &Layout, item: u32, dice: &mut fastrand::Rng) {
+    pub fn between_groups(&mut self, layout: &Layout, item: ItemIx, dice: &mut fastrand::Rng) {
         self.changes.clear();
         let regions = &layout.model.regions;
         let Some((node, mut other)) = ends(layout, item, dice) else { return };
@@ -57,7 +59,7 @@ impl Leap {
         }
         self.gather(layout, item, other, dice.usize(2..=LARGEST), dice);
         let Some((_, _, goal)) = self.changes.first() else { return };
-        let there = &layout.on[*goal as usize];
+        let there = &layout.on[*goal];
         if there.is_empty() || dice.u32(..4) == 0 {
             return;
         }
@@ -69,11 +71,11 @@ impl Leap {
     }
 
     /// Has all that can leave a node go to another one; false where somebody may not be there.
-    fn empty(&mut self, layout: &Layout, from: u32, to: u32) -> bool {
+    fn empty(&mut self, layout: &Layout, from: NodeIx, to: NodeIx) -> bool {
         let model = layout.model;
-        for unit in &model.units_of_node[from as usize] {
+        for unit in &model.units_of_node[from] {
             let goal = model.regions.counterpart(*unit, to);
-            for item in layout.on[*unit as usize].iter().filter(|item| model.candidates(**item).len() > 1) {
+            for item in layout.on[*unit].iter().filter(|item| model.candidates(**item).len() > 1) {
                 let Some(goal) = goal.filter(|goal| model.allows(*item, *goal)) else { return false };
                 self.changes.push((*item, *unit, goal));
             }
@@ -82,10 +84,10 @@ impl Leap {
     }
 
     /// Has an item go to a node, and with it at most so many that are on its node and tied to it, or to those.
-    fn gather(&mut self, layout: &Layout, item: u32, to: u32, most: usize, dice: &mut fastrand::Rng) {
+    fn gather(&mut self, layout: &Layout, item: ItemIx, to: NodeIx, most: usize, dice: &mut fastrand::Rng) {
         let model = layout.model;
         let first = self.changes.len();
-        let from = model.node_of[layout.place[item as usize] as usize];
+        let from = model.node_of[layout.place[item]];
         self.groups += 1;
         self.take_along(layout, item, from, to);
         let mut next = first;
@@ -97,7 +99,7 @@ impl Leap {
                 if self.changes.len() == first + most {
                     return;
                 }
-                if (tie.peer as usize) < model.free {
+                if (tie.peer.at()) < model.free {
                     self.take_along(layout, tie.peer, from, to);
                 }
             }
@@ -106,32 +108,32 @@ impl Leap {
 
     /// Takes an item into the group if it is on the node and may go to the other one.
     #[inline]
-    fn take_along(&mut self, layout: &Layout, item: u32, from: u32, to: u32) {
+    fn take_along(&mut self, layout: &Layout, item: ItemIx, from: NodeIx, to: NodeIx) {
         let model = layout.model;
-        let at = layout.place[item as usize];
+        let at = layout.place[item];
         if at == NOWHERE
-            || model.node_of[at as usize] != from
-            || self.group_of[item as usize] == self.groups
+            || model.node_of[at] != from
+            || self.group_of[item] == self.groups
             || model.candidates(item).len() < 2
         {
             return;
         }
         if let Some(goal) = model.regions.counterpart(at, to).filter(|goal| model.allows(item, *goal)) {
-            self.group_of[item as usize] = self.groups;
+            self.group_of[item] = self.groups;
             self.changes.push((item, at, goal));
         }
     }
 }
 
 /// The node of an item, and that of something that it is tied to.
-fn ends(layout: &Layout, item: u32, dice: &mut fastrand::Rng) -> Option<(u32, u32)> {
+fn ends(layout: &Layout, item: ItemIx, dice: &mut fastrand::Rng) -> Option<(NodeIx, NodeIx)> {
     let model = layout.model;
-    let (at, ties) = (layout.place[item as usize], model.ties(item));
+    let (at, ties) = (layout.place[item], model.ties(item));
     if at == NOWHERE || ties.is_empty() {
         return None;
     }
-    let there = layout.place[ties[dice.usize(..ties.len())].peer as usize];
-    (there != NOWHERE).then(|| (model.node_of[at as usize], model.node_of[there as usize]))
+    let there = layout.place[ties[dice.usize(..ties.len())].peer];
+    (there != NOWHERE).then(|| (model.node_of[at], model.node_of[there]))
 }
 
 #[cfg(test)]

@@ -8,10 +8,8 @@ mod balance;
 mod bundle;
 mod companion;
 mod construct;
-mod exchange;
 mod figures;
 mod greedy;
-mod items;
 mod ladder;
 mod layout;
 mod leap;
@@ -25,7 +23,6 @@ mod round_robin;
 mod schedule;
 mod session;
 mod walker;
-mod weights;
 
 pub use greedy::Greedy;
 pub use local::{Local, improve};

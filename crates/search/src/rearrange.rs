@@ -1,21 +1,23 @@
 //! Changes of many places at once: what they would cost, and making them.
 
+use placement::ix::{ItemIx, IxVec, UnitIx};
+
 use crate::layout::{Change, Layout};
-use crate::model::NOWHERE;
+use placement::weighted::NOWHERE;
 
 /// What is noted while changes are judged; empty in between.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
     /// By free item: where it was, if it is among the changes.
-    was: Vec<u32>,
+    was: IxVec<ItemIx, UnitIx>,
     /// Units that something leaves or comes to.
-    touched: Vec<u32>,
-    is_touched: Vec<bool>,
+    touched: Vec<UnitIx>,
+    is_touched: IxVec<UnitIx, bool>,
 }
 
 impl Notes {
     pub fn new(free: usize, units: usize) -> Self {
-        Self { was: vec![NOWHERE; free], touched: Vec::new(), is_touched: vec![false; units] }
+        Self { was: IxVec::of(NOWHERE, free), touched: Vec::new(), is_touched: IxVec::of(false, units) }
     }
 }
 
@@ -25,13 +27,13 @@ impl Layout<'_> {
     pub fn gain_of_all(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
         let more = self.more_excess(changes)?;
         for (item, from, to) in changes {
-            self.notes.was[*item as usize] = *from;
-            self.place[*item as usize] = *to;
+            self.notes.was[*item] = *from;
+            self.place[*item] = *to;
         }
         let gain = changes.iter().try_fold(0, |sum, change| Some(sum + self.share_of_gain(change)?));
         for (item, from, _) in changes {
-            self.notes.was[*item as usize] = NOWHERE;
-            self.place[*item as usize] = *from;
+            self.notes.was[*item] = NOWHERE;
+            self.place[*item] = *from;
         }
         Some((gain?, more))
     }
@@ -50,7 +52,7 @@ impl Layout<'_> {
         let mut notes = std::mem::take(&mut self.notes);
         let mut before = 0;
         for unit in changes.iter().flat_map(|(_, from, to)| [*from, *to]) {
-            if !std::mem::replace(&mut notes.is_touched[unit as usize], true) {
+            if !std::mem::replace(&mut notes.is_touched[unit], true) {
                 notes.touched.push(unit);
                 before += self.excess(unit);
             }
@@ -61,10 +63,10 @@ impl Layout<'_> {
         }
         let (mut after, mut suffices) = (0, true);
         for unit in notes.touched.drain(..) {
-            notes.is_touched[unit as usize] = false;
+            notes.is_touched[unit] = false;
             after += self.excess(unit);
-            let node = model.node_of[unit as usize] as usize;
-            let left = &self.left[unit as usize * model.dims..][1..model.dims];
+            let node = model.node_of[unit].at();
+            let left = &self.left[unit.at() * model.dims..][1..model.dims];
             let on_node = &self.node_left[node * model.node_dims..][..model.node_dims];
             suffices &= left.iter().chain(on_node).all(|left| *left >= 0);
         }
@@ -84,11 +86,11 @@ impl Layout<'_> {
         if !self.relates(*item, *to) {
             return None;
         }
-        let mut gain = model.cost_alone(*item, *to) - self.here[*item as usize];
+        let mut gain = model.cost_alone(*item, *to) - self.here[*item];
         for tie in model.ties(*item) {
-            let cost = model.tie_cost(tie, *to, self.place[tie.peer as usize]);
+            let cost = model.tie_cost(tie, *to, self.place[tie.peer]);
             gain += cost;
-            let was = self.notes.was.get(tie.peer as usize).copied().unwrap_or(NOWHERE);
+            let was = self.notes.was.get(tie.peer).copied().unwrap_or(NOWHERE);
             if was != NOWHERE && *item < tie.peer {
                 gain -= cost - model.tie_cost(tie, *from, was);
             }
@@ -161,16 +163,16 @@ pub(crate) mod tests {
             place_the_rest(&mut layout);
             for _ in 0..20 {
                 let mut changes: Vec<Change> = Vec::new();
-                for item in 0..u32::try_from(model.free).unwrap() {
+                for item in ItemIx::first(model.free) {
                     let candidates = model.candidates(item);
                     let to = candidates[dice.usize(..candidates.len())];
-                    if layout.place[item as usize] != NOWHERE && dice.u32(..4) == 0 {
-                        changes.push((item, layout.place[item as usize], to));
+                    if layout.place[item] != NOWHERE && dice.u32(..4) == 0 {
+                        changes.push((item, layout.place[item], to));
                     }
                 }
                 let mut places = layout.place.clone();
                 for (item, _, to) in &changes {
-                    places[*item as usize] = *to;
+                    places[*item] = *to;
                 }
                 let mut after = Layout::new(&model);
                 after.adopt(&places);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::exchange::small;
 use placement::Snapshot;
+use placement::ix::{IxVec, KindIx, NodeIx, PlaceIx, UnitIx};
 
 /// The nodes of a world, by what they consist of and by zone.
 pub(crate) struct Regions {
@@ -12,60 +12,60 @@ pub(crate) struct Regions {
     /// Whether there is more than one zone.
     pub has_zones: bool,
     /// By node: its class. Nodes with as many units of each kind are of one class.
-    class_of: Vec<u32>,
+    class_of: IxVec<NodeIx, usize>,
     /// By class: its nodes.
-    alike: Vec<Vec<u32>>,
+    alike: Vec<Vec<NodeIx>>,
     /// By node: its zone.
-    zone_of: Vec<u32>,
+    zone_of: IxVec<NodeIx, PlaceIx>,
     /// By zone: its nodes.
-    nodes_of_zone: Vec<Vec<u32>>,
+    nodes_of_zone: IxVec<PlaceIx, Vec<NodeIx>>,
     /// By zone and class: the nodes.
-    alike_in_zone: BTreeMap<(u32, u32), Vec<u32>>,
+    alike_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>>,
     /// By unit: its kind and how many of that kind come before it on its node, as a number.
-    slot_of: Vec<u32>,
+    slot_of: IxVec<UnitIx, u32>,
     /// By node: its slots, ascending, and the unit of each.
-    units_by_slot: Vec<Vec<(u32, u32)>>,
+    units_by_slot: IxVec<NodeIx, Vec<(u32, UnitIx)>>,
 }
 
 impl Regions {
-    pub fn new(snapshot: &Snapshot, units_of_node: &[Vec<u32>]) -> Self {
-        let index = snapshot.problem();
+    pub fn new(snapshot: &Snapshot, units_of_node: &IxVec<NodeIx, Vec<UnitIx>>) -> Self {
+        let problem = snapshot.problem();
         let nodes = units_of_node.len();
-        let mut slots: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-        let mut slot_of = vec![0; snapshot.units()];
-        let mut units_by_slot = Vec::with_capacity(nodes);
-        let mut classes: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
-        for (node, units) in units_of_node.iter().enumerate() {
-            let mut on_node: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut slots: BTreeMap<(KindIx, usize), u32> = BTreeMap::new();
+        let mut slot_of = IxVec::of(0, snapshot.units());
+        let mut units_by_slot = IxVec::new();
+        let mut classes: BTreeMap<Vec<u32>, Vec<NodeIx>> = BTreeMap::new();
+        for (node, units) in units_of_node.enumerate() {
+            let mut on_node: BTreeMap<KindIx, usize> = BTreeMap::new();
             for unit in units {
-                let kind = index.unit_kind[*unit as usize];
+                let kind = problem.unit_kind[*unit];
                 let before = on_node.entry(kind).or_default();
-                let next = small(slots.len());
-                slot_of[*unit as usize] = *slots.entry((kind, *before)).or_insert(next);
+                let next = u32::try_from(slots.len()).expect("there are fewer units than 2^32");
+                slot_of[*unit] = *slots.entry((kind, *before)).or_insert(next);
                 *before += 1;
             }
-            let mut by_slot: Vec<(u32, u32)> =
-                units.iter().map(|unit| (slot_of[*unit as usize], *unit)).collect();
+            let mut by_slot: Vec<(u32, UnitIx)> = units.iter().map(|unit| (slot_of[*unit], *unit)).collect();
             by_slot.sort_unstable();
-            classes.entry(by_slot.iter().map(|(slot, _)| *slot).collect()).or_default().push(small(node));
+            classes.entry(by_slot.iter().map(|(slot, _)| *slot).collect()).or_default().push(node);
             units_by_slot.push(by_slot);
         }
-        let zone = |units: &Vec<u32>| units.first().map_or(0, |unit| small(index.unit_zone[*unit as usize]));
-        let zone_of: Vec<u32> = units_of_node.iter().map(zone).collect();
-        let zones = zone_of.iter().max().map_or(0, |zone| *zone as usize + 1);
-        let alike: Vec<Vec<u32>> = classes.into_values().collect();
-        let mut class_of = vec![0; nodes];
-        let mut nodes_of_zone = vec![Vec::new(); zones];
-        let mut alike_in_zone: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+        let zone =
+            |units: &Vec<UnitIx>| units.first().map_or(PlaceIx::new(0), |unit| problem.unit_zone[*unit]);
+        let zone_of: IxVec<NodeIx, PlaceIx> = units_of_node.iter().map(zone).collect();
+        let zones = zone_of.iter().max().map_or(0, |zone| zone.at() + 1);
+        let alike: Vec<Vec<NodeIx>> = classes.into_values().collect();
+        let mut class_of = IxVec::of(0, nodes);
+        let mut nodes_of_zone = IxVec::of(Vec::new(), zones);
+        let mut alike_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>> = BTreeMap::new();
         for (class, nodes) in alike.iter().enumerate() {
             for node in nodes {
-                let zone = zone_of[*node as usize];
-                class_of[*node as usize] = small(class);
-                nodes_of_zone[zone as usize].push(*node);
-                alike_in_zone.entry((zone, small(class))).or_default().push(*node);
+                let zone = zone_of[*node];
+                class_of[*node] = class;
+                nodes_of_zone[zone].push(*node);
+                alike_in_zone.entry((zone, class)).or_default().push(*node);
             }
         }
-        let has_zones = zone_of.iter().any(|zone| *zone != zone_of[0]);
+        let has_zones = zone_of.iter().any(|zone| Some(zone) != zone_of.iter().next());
         Self {
             has_nodes: nodes > 1,
             has_zones,
@@ -81,32 +81,32 @@ impl Regions {
 
     /// The zone of a node.
     #[inline]
-    pub fn zone(&self, node: u32) -> u32 {
-        self.zone_of[node as usize]
+    pub fn zone(&self, node: NodeIx) -> PlaceIx {
+        self.zone_of[node]
     }
 
     /// The nodes of a zone.
     #[inline]
-    pub fn nodes(&self, zone: u32) -> &[u32] {
-        &self.nodes_of_zone[zone as usize]
+    pub fn nodes(&self, zone: PlaceIx) -> &[NodeIx] {
+        &self.nodes_of_zone[zone]
     }
 
     /// The nodes that consist of the same as this one, itself among them.
     #[inline]
-    pub fn alike(&self, node: u32) -> &[u32] {
-        &self.alike[self.class_of[node as usize] as usize]
+    pub fn alike(&self, node: NodeIx) -> &[NodeIx] {
+        &self.alike[self.class_of[node]]
     }
 
     /// Those of them that are in a zone.
     #[inline]
-    pub fn alike_in(&self, zone: u32, node: u32) -> &[u32] {
-        self.alike_in_zone.get(&(zone, self.class_of[node as usize])).map_or(&[], Vec::as_slice)
+    pub fn alike_in(&self, zone: PlaceIx, node: NodeIx) -> &[NodeIx] {
+        self.alike_in_zone.get(&(zone, self.class_of[node])).map_or(&[], Vec::as_slice)
     }
 
     /// The unit of a node that is to it what the given one is to its own node, if there is such a unit.
     #[inline]
-    pub fn counterpart(&self, unit: u32, node: u32) -> Option<u32> {
-        let (units, slot) = (&self.units_by_slot[node as usize], self.slot_of[unit as usize]);
+    pub fn counterpart(&self, unit: UnitIx, node: NodeIx) -> Option<UnitIx> {
+        let (units, slot) = (&self.units_by_slot[node], self.slot_of[unit]);
         let found = units.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
         Some(units[found].1)
     }
@@ -115,6 +115,7 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placement::weighted::Weighted;
 
     #[test]
     fn nodes_of_the_same_units_stand_in_for_each_other() {
@@ -135,15 +136,18 @@ mod tests {
             units.join(",")
         );
         let snapshot = Snapshot::read(&json).unwrap();
-        let regions = Regions::new(&snapshot, &[vec![0, 1, 2], vec![3, 4, 5], vec![6]]);
+        let regions = Regions::new(&snapshot, &Weighted::new(&snapshot).units_of_node);
         assert!(regions.has_nodes && regions.has_zones);
-        assert_eq!(regions.alike(0), [0, 1]);
-        assert_eq!(regions.alike_in(regions.zone(1), 0), [1]);
-        assert_eq!(regions.alike_in(regions.zone(0), 2), [] as [u32; 0]);
-        assert_eq!(regions.nodes(regions.zone(2)).len(), 2);
-        let counterparts = |units: [u32; 3], node| units.map(|unit| regions.counterpart(unit, node));
-        assert_eq!(counterparts([0, 1, 2], 1), [Some(4), Some(3), Some(5)]);
-        assert_eq!(counterparts([0, 1, 2], 2), [Some(6), None, None]);
-        assert_eq!(counterparts([3, 4, 5], 0), [Some(1), Some(0), Some(2)]);
+        let [a, b, c] = [0, 1, 2].map(NodeIx::new);
+        assert_eq!(regions.alike(a), [a, b]);
+        assert_eq!(regions.alike_in(regions.zone(b), a), [b]);
+        assert_eq!(regions.alike_in(regions.zone(a), c), []);
+        assert_eq!(regions.nodes(regions.zone(c)).len(), 2);
+        let counterparts = |units: [usize; 3], node| {
+            units.map(|unit| regions.counterpart(UnitIx::new(unit), node).map(UnitIx::at))
+        };
+        assert_eq!(counterparts([0, 1, 2], b), [Some(4), Some(3), Some(5)]);
+        assert_eq!(counterparts([0, 1, 2], c), [Some(6), None, None]);
+        assert_eq!(counterparts([3, 4, 5], a), [Some(1), Some(0), Some(2)]);
     }
 }

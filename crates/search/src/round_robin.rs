@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::repair::obeying;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
 /// Goes round the units: each actor lands on the next one that may lawfully take it. Looks at no cost.
@@ -21,10 +22,10 @@ impl Strategy for RoundRobin {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let mut next = 0;
+        let mut next = UnitIx::new(0);
         let answer = one_by_one(snapshot, |lawful| {
             let unit = *lawful.iter().find(|unit| **unit >= next).unwrap_or(&lawful[0]);
-            next = unit + 1;
+            next = UnitIx::new(unit.at() + 1);
             unit
         });
         Ok(obeying(snapshot, answer, budget))
@@ -32,11 +33,11 @@ impl Strategy for RoundRobin {
 }
 
 /// Places actors in the order of the file, each on the lawful unit that `choose` picks; never asks without any.
-pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[usize]) -> usize) -> Answer {
+pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[UnitIx]) -> UnitIx) -> Answer {
     let mut state = State::new(snapshot);
-    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-        let candidates = snapshot.candidates(actor).iter().copied();
-        let lawful: Vec<usize> = candidates.filter(|&unit| state.admits(actor, unit)).collect();
+    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
+        let candidates = snapshot.problem().candidates(actor).iter().copied();
+        let lawful: Vec<UnitIx> = candidates.filter(|&unit| state.admits(actor, unit)).collect();
         if !lawful.is_empty() {
             state.put(actor, choose(&lawful));
         }

@@ -3,8 +3,6 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
-use crate::exchange::small;
-
 /// Steps of one piece of effort.
 pub(crate) const STEPS: u64 = 1_000;
 
@@ -136,7 +134,7 @@ impl Schedule {
     pub fn new(items: usize, walk: u32, is_warm: bool) -> Self {
         let thorough = if items > LARGE { HOTTER } else { THOROUGH };
         let style = if is_warm || walk.is_multiple_of(2) { thorough } else { GENTLE };
-        let items = u64::from(small(items)).max(1);
+        let items = (items as u64).max(1);
         let (long, from) =
             if is_warm { (POLISH << walk, LUKEWARM * f64::from(1 << walk)) } else { (SHORTEST, style.hot) };
         Self {

@@ -8,9 +8,11 @@ use crate::companion::{Companion, WORTH_A_THREAD, run_all};
 use crate::construct::place_the_rest;
 use crate::ladder::Ladder;
 use crate::layout::{Layout, NO_LIMIT};
-use crate::model::{Model, NOWHERE};
+use crate::model::Model;
 use crate::schedule::{ROUND, Schedule};
 use crate::walker::{Course, Descent, Walker};
+use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::weighted::NOWHERE;
 use placement::{Assignment, Cost, Ruling, Snapshot};
 
 /// How many walks there are that cool, and threads of all walks. What is found does not depend on how many processors
@@ -45,7 +47,7 @@ pub struct Search<'t> {
     ladder: Option<Ladder>,
     best: Found<'t>,
     /// The best as the walks know it.
-    best_places: Vec<u32>,
+    best_places: IxVec<ItemIx, UnitIx>,
     best_rank: (usize, i64, i64),
 }
 
@@ -60,7 +62,7 @@ impl<'t> Search<'t> {
             layout = Layout::new(model);
             layout.adopt_with_care(&model.places(start));
         }
-        let kept = layout.place[..model.free].iter().filter(|place| **place != NOWHERE).count();
+        let kept = layout.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
         place_the_rest(&mut layout);
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&layout.place));
@@ -79,7 +81,7 @@ impl<'t> Search<'t> {
         });
         let best_rank = if layout.broken() == 0 { rank(&layout) } else { (usize::MAX, i64::MAX, i64::MAX) };
         let mut search =
-            Self { walkers: walkers.collect(), ladder: None, best, best_places: Vec::new(), best_rank };
+            Self { walkers: walkers.collect(), ladder: None, best, best_places: IxVec::new(), best_rank };
         search.best_places.clone_from(&layout.place);
         search
     }
@@ -190,10 +192,11 @@ impl<'t> Search<'t> {
     /// The best so far. Walks in the middle of a cooling are followed to where they would come to rest in a hurry; they
     /// themselves stay where they are.
     pub fn best(&mut self) -> Assignment {
-        let mut resting: Vec<(&Walker, Option<Vec<u32>>)> =
+        let mut resting: Vec<(&Walker, Option<IxVec<ItemIx, UnitIx>>)> =
             self.walkers.iter().take(FOLLOWED).map(|walker| (walker, None)).collect();
         in_parallel(&mut resting, |(walker, found)| *found = walker.quenched());
-        let mut found: Vec<Vec<u32>> = resting.into_iter().filter_map(|(_, found)| found).collect();
+        let mut found: Vec<IxVec<ItemIx, UnitIx>> =
+            resting.into_iter().filter_map(|(_, found)| found).collect();
         let walks = self.walkers.iter().map(|walker| &walker.walk).filter(|walk| walk.has_best());
         found.extend(walks.min_by_key(|walk| walk.best_rank()).map(Walk::best_places));
         let model = self.walkers[0].walk.layout.model;

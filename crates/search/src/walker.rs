@@ -2,6 +2,8 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
+use placement::ix::{ItemIx, IxVec, UnitIx};
+
 use crate::anneal::Walk;
 use crate::schedule::{Cooling, STEPS, Schedule};
 
@@ -85,7 +87,7 @@ impl Walker<'_> {
     }
 
     /// Where a copy of the walk ends that cools quickly from here; `None` if it has hardly begun.
-    pub fn quenched(&self) -> Option<Vec<u32>> {
+    pub fn quenched(&self) -> Option<IxVec<ItemIx, UnitIx>> {
         const CHUNKS: u64 = 20;
         let (mean, median) = self.walk.scales();
         let (begun, cooling) = match &self.course {

@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use crate::Policy;
 use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
-use crate::numbers::{Exact, ceil, floor};
+use crate::nouns::asks;
+use crate::numbers::{Exact, floor};
 use crate::objects::{ApplicationKey, Objects};
 use crate::pods::Amounts;
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_nodes, offer};
@@ -99,8 +100,16 @@ pub fn snapshot(
     let refused: BTreeSet<(&str, &str)> =
         active_refusals(objects, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
     let places = places(objects, key, &offer);
-    let place =
-        |name: &ActorName, unit: &&Unit| !refused.contains(&(name.short().as_str(), unit.node.as_str()));
+    let kinds: BTreeMap<&str, BTreeSet<&str>> = application
+        .spec
+        .actors
+        .iter()
+        .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
+        .collect();
+    let place = |name: &ActorName, unit: &&Unit| {
+        !refused.contains(&(name.short().as_str(), unit.node.as_str()))
+            && kinds[name.group.as_str()].contains(unit.kind.as_str())
+    };
     let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));
     add_application(&mut file, application, &numbers, |name| current(name).map(|unit| (unit, false)));
     for other in others(objects, key) {
@@ -340,16 +349,11 @@ fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
 }
 
 fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
-    let mut node_requires: BTreeMap<String, u64> = BTreeMap::from([("pods".to_owned(), 1)]);
-    for (resource, amount) in asked {
-        let (name, scale) = resource_unit(resource);
-        node_requires.insert(name, ceil(*amount * scale));
-    }
-    RunsOn { work, requires: BTreeMap::new(), node_requires }
+    RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
 }
 
 /// A resource's name in a snapshot, and what its amounts are multiplied by there.
-fn resource_unit(resource: &str) -> (String, Exact) {
+pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
     let mebibytes = Exact::new(1, 1 << 20);
     match resource {
         "cpu" => ("cpuMilli".to_owned(), Exact::from(1000)),

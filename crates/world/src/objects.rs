@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::ownership::is_decision_for;
+
 /// The objects that a snapshot is made from; the order does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
@@ -152,11 +154,10 @@ impl Objects {
         self.applications.iter().find(|application| ApplicationKey::of(application) == *key)
     }
 
-    /// The decision for this application.
+    /// The decision for this application: the Placement of its name that is its own.
     pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
-        self.placements
-            .iter()
-            .find(|p| p.spec.application == key.name && namespace_of(p.as_ref()) == key.namespace)
+        let application = self.application(key)?;
+        self.placements.iter().find(|placement| is_decision_for(placement, application))
     }
 }
 

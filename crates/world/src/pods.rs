@@ -1,27 +1,14 @@
-//! What pods ask for, and whose they are.
+//! What pods ask for.
 
 use std::collections::BTreeMap;
 
-use crds::labels;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::ResourceExt;
 
 use crate::numbers::{Exact, NumberError, quantity};
 
 /// Amounts by resource, in the resource's own unit (cores, bytes, pieces).
 pub(crate) type Amounts = BTreeMap<String, Exact>;
-
-/// Whether Cairn made the pod: it carries the labels and an Instance owns it.
-pub fn is_ours(pod: &Pod) -> bool {
-    let owned = || {
-        let group = format!("{}/", crds::GROUP);
-        pod.owner_references()
-            .iter()
-            .any(|owner| owner.kind == "Instance" && owner.api_version.starts_with(&group))
-    };
-    pod.labels().contains_key(labels::INSTANCE) && owned()
-}
 
 /// Whether the pod has ended and holds nothing any more.
 pub fn is_over(pod: &Pod) -> bool {

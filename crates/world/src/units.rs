@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
-use k8s_openapi::api::core::v1::{Node, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::numbers::{Exact, floor, quantity, rational};
-use crate::pods::{Amounts, add, is_ours, is_over, requests};
+use crate::ownership::{Ownership, Whose};
+use crate::pods::{Amounts, add, is_over, requests};
 use crate::selectors::labels_match;
 use crate::{Objects, Policy};
 
@@ -94,10 +96,23 @@ impl FreeNode<'_> {
     }
 }
 
+/// What a node has to give.
+pub(crate) fn allocatable(node: &Node) -> Amounts {
+    let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    // The API server refuses quantities that cannot be read.
+    let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));
+    amounts.into_iter().flatten().filter_map(read).collect()
+}
+
 /// The nodes by name, with foreign pods taken off.
+///
+/// Foreign is who does not come to us by the chain of controllers, whatever its labels say. Who is left over from an
+/// owner that is gone is none either: it is about to go, and a start waits for it.
 pub(crate) fn free_nodes(objects: &Objects) -> Vec<FreeNode<'_>> {
+    let owners = Ownership::of(objects);
     let mut foreign: BTreeMap<&str, Amounts> = BTreeMap::new();
-    for pod in objects.pods.iter().filter(|pod| !is_ours(pod) && !is_over(pod)) {
+    let is_foreign = |pod: &Pod| !is_over(pod) && matches!(owners.of_pod(pod), Whose::Another);
+    for pod in objects.pods.iter().filter(|pod| is_foreign(pod)) {
         let Some(spec) = &pod.spec else { continue };
         let Some(node) = &spec.node_name else { continue };
         let taken = foreign.entry(node).or_default();
@@ -112,12 +127,7 @@ pub(crate) fn free_nodes(objects: &Objects) -> Vec<FreeNode<'_>> {
         .iter()
         .map(|node| {
             let name = node.name_any();
-            let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-            let mut left: Amounts = allocatable
-                .into_iter()
-                .flatten()
-                .filter_map(|(resource, amount)| Some((resource.clone(), quantity(&amount.0).ok()?)))
-                .collect();
+            let mut left = allocatable(node);
             for (resource, amount) in foreign.get(name.as_str()).into_iter().flatten() {
                 *left.entry(resource.clone()).or_default() -= amount;
             }

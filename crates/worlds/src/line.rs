@@ -4,15 +4,11 @@
 //! `name=value`, comma separated: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor,
 //! anything else a resource; `node.memory` is one of the node. Rules are statements that end with `;`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
     SnapshotFile, Unit, VERSION,
 };
-use placement::{
-    Assignment, Criterion, Demand, Derived, GroundRule, Judge, JudgeError, Judgement, Rules, Snapshot,
-};
+use placement::{Assignment, Criterion, Demand, GroundRule, Rules, Snapshot};
 use proptest::prelude::*;
 use strum::IntoEnumIterator as _;
 
@@ -330,25 +326,4 @@ pub fn at_most_two() -> Rules {
     let demands =
         vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "more than two on u".into() }];
     Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
-}
-
-/// At most two on the first unit; it counts how often it is asked.
-#[derive(Default)]
-pub struct AtMostTwo(AtomicUsize);
-
-impl AtMostTwo {
-    /// How many verdicts it gave.
-    pub fn verdicts(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Judge for AtMostTwo {
-    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
-        Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
-    }
-    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Judgement::default())
-    }
 }

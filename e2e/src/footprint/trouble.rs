@@ -6,9 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use crds::Instance;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use serde_json::json;
@@ -16,7 +17,7 @@ use serde_json::json;
 use super::{GPUS, HERE, LIMIT, PODS};
 use crate::{
     Cluster,
-    hardware::{Driver, FakeKubelet, PodCgroups, holder},
+    hardware::{Driver, FakeKubelet, PodCgroups, controller, holder},
     process::http_get,
     wait,
 };
@@ -32,6 +33,7 @@ pub(super) struct Scene {
     pub kubelet: FakeKubelet,
     /// Those of actors' pods; none where nothing is to be counted, or nothing can be.
     pub cgroups: Option<PodCgroups>,
+    client: Client,
     api: Api<Pod>,
     /// The names and uids of the pods, the oldest first.
     pods: VecDeque<(String, String)>,
@@ -48,11 +50,13 @@ impl Scene {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
         cluster.kubectl_with(["apply", "-f-"], &namespace.to_string()).await?;
         let run = cluster.plane().state.join("run");
+        let client = cluster.client().await?;
         let mut scene = Self {
             driver: Driver::new(run.join("driver"), GPUS)?,
             kubelet: FakeKubelet::start(&run.join("kubelet.sock"), Vec::new()),
             cgroups: counted.then(|| PodCgroups::make("footprint")).flatten(),
-            api: Api::namespaced(cluster.client().await?, HERE),
+            api: Api::namespaced(client.clone(), HERE),
+            client,
             pods: VecDeque::new(),
             made: 0,
             step: 0,
@@ -71,8 +75,13 @@ impl Scene {
 
     async fn start_pod(&mut self) -> Result<()> {
         let (number, name) = (self.made, format!("pod-{:04}", self.made));
-        let labels = if is_actor(number) { json!({"cairn.dev/application": HERE}) } else { json!({}) };
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        let metadata = if is_actor(number) {
+            let controller = controller(&self.client, HERE, &name).await?;
+            json!({"name": name, "labels": {"cairn.dev/application": HERE}, "ownerReferences": [controller]})
+        } else {
+            json!({"name": name})
+        };
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": {"nodeName": HERE, "containers": [{"name": "actor", "image": "none"}]}});
         let made = self.api.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
         let uid = made.uid().context("a pod without a uid")?;
@@ -90,7 +99,12 @@ impl Scene {
         let (name, uid) = self.pods.pop_front().context("there is no pod")?;
         self.kubelet.remove(&name);
         self.api.delete(&name, &DeleteParams::default().grace_period(0)).await?;
-        if let (Some(cgroups), true) = (&self.cgroups, is_actor(self.made - PODS)) {
+        let was_actor = is_actor(self.made - PODS);
+        if was_actor {
+            let instances = Api::<Instance>::namespaced(self.client.clone(), HERE);
+            instances.delete(&name, &DeleteParams::default()).await?;
+        }
+        if let (Some(cgroups), true) = (&self.cgroups, was_actor) {
             cgroups.remove(&uid)?;
         }
         Ok(())

@@ -2,15 +2,22 @@
 
 use e2e::{
     Cluster, Namespace, Process,
-    hardware::{Driver, FakeKubelet, PodCgroups, holder},
+    hardware::{Driver, FakeKubelet, PodCgroups, controller, holder},
     keeper,
+    process::http_get,
     product::{AGENT, NAMESPACE, tree},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
 
-/// A pod that looks like an actor's, on the node `new`.
-const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod",
-    "metadata": {"name": "crop-0", "labels": {"cairn.dev/application": "vision"}},
-    "spec": {"nodeName": "new", "containers": [{"name": "actor", "image": "none"}]}}"#;
+/// The pod of an actor, on the node `new`.
+fn pod(controller: &OwnerReference) -> String {
+    let metadata = json!({"name": "crop-0", "labels": {"cairn.dev/application": "vision"},
+        "ownerReferences": [controller]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {"nodeName": "new", "containers": [{"name": "actor", "image": "none"}]}})
+    .to_string()
+}
 
 /// Two machines: GPUs of now, of which an actor holds one, and GPUs of long ago.
 pub struct Gpus {
@@ -32,7 +39,9 @@ impl Gpus {
             "--set=agent.perf.enabled=true",
         ];
         cluster.helm(upgrade.into_iter().chain(settings)).await.unwrap();
-        namespace.apply(POD).await.unwrap();
+        let client = cluster.client().await.unwrap();
+        let controller = controller(&client, namespace.name(), "crop-0").await.unwrap();
+        namespace.apply(&pod(&controller)).await.unwrap();
         let uid = namespace.kubectl(["get", "pod", "crop-0", "-ojsonpath={.metadata.uid}"]).await.unwrap();
         let cgroups = PodCgroups::make("metrics");
         if let Some(cgroups) = &cgroups {
@@ -60,7 +69,7 @@ impl Gpus {
 
     /// The state of a collector of the agent whose pod is an actor's.
     pub async fn collector(&self, name: &str) -> String {
-        let (status, page) = self.agents[0].1.get("/collectors").await.unwrap();
+        let (status, page) = http_get(self.agents[0].1.port(9101).unwrap(), "/collectors").await.unwrap();
         assert_eq!(status, 200, "{page}");
         let line = page.lines().find_map(|line| line.strip_prefix(name));
         let state = line.and_then(|line| line.split([' ', ':']).nth(1));

@@ -4,23 +4,54 @@ use std::collections::BTreeSet;
 
 use anyhow::ensure;
 use crds::{Instance, Placement};
-use e2e::{Cluster, SimulatedNode, wait_for};
+use e2e::{Cluster, Gate, SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 
 use crate::stage::{SOON, Stage, application, cpus};
 
-const ACTORS: u32 = 60;
+const ACTORS: usize = 60;
+/// How far the roll-out gets where it is stopped in the middle.
+const SOME: usize = 20;
 
 /// Up to where the roll-out came before the operator was killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// It is decided, and nothing else.
     Decided,
-    /// Some actors have their Instance.
+    /// Some actors have their Instance, none has its pod.
     SomeInstances,
     /// Some actors have their pod.
     SomePods,
+}
+
+impl Moment {
+    /// How many Instances and pods are let in; whoever wants to create the next one waits in vain.
+    fn rooms(self) -> [(&'static str, usize); 2] {
+        match self {
+            Self::Decided => [("instances", 0), ("pods", 0)],
+            Self::SomeInstances => [("instances", SOME), ("pods", 0)],
+            Self::SomePods => [("instances", ACTORS), ("pods", SOME)],
+        }
+    }
+
+    /// Whether this is it, from how many decisions, Instances and pods there are.
+    fn is_it(self, [decisions, instances, pods]: [usize; 3]) -> bool {
+        decisions == 1
+            && match self {
+                Self::Decided => instances == 0 && pods == 0,
+                Self::SomeInstances => instances == SOME && pods == 0,
+                Self::SomePods => pods == SOME && (SOME..=ACTORS).contains(&instances),
+            }
+    }
+
+    /// What the operator waits to create there.
+    fn next(self) -> &'static str {
+        match self {
+            Self::Decided | Self::SomeInstances => "instances",
+            Self::SomePods => "pods",
+        }
+    }
 }
 
 #[tokio::test]
@@ -43,27 +74,30 @@ async fn killed(moment: Moment) {
     let nodes = ["one", "two", "three"].map(|name| SimulatedNode::new(name).cpu("16"));
     let mut stage = Stage::set("crash", nodes, [cpus()]).await;
     let history = stage.watch_pods().await;
-    stage.apply(&application("app", &[("a", ACTORS, &[("cpu", "1ms")])])).await;
+    let gate = Gate::close(cluster, &stage.namespace, &moment.rooms()).await.unwrap();
+    stage.apply(&application("app", &[("a", u32::try_from(ACTORS).unwrap(), &[("cpu", "1ms")])])).await;
     let all = ListParams::default();
     let (decisions, instances, pods) =
         (stage.api::<Placement>(), stage.api::<Instance>(), stage.api::<Pod>());
+    let counted = async || {
+        anyhow::Ok([
+            decisions.list_metadata(&all).await?.items.len(),
+            instances.list_metadata(&all).await?.items.len(),
+            pods.list_metadata(&all).await?.items.len(),
+        ])
+    };
     wait_for("the moment", SOON, async || {
-        let there = match moment {
-            Moment::Decided => decisions.list(&all).await?.items.len(),
-            Moment::SomeInstances => instances.list_metadata(&all).await?.items.len(),
-            Moment::SomePods => pods.list_metadata(&all).await?.items.len(),
-        };
-        ensure!(there > 0, "{there} of what is waited for");
+        let counts = counted().await?;
+        let held = gate.held(moment.next());
+        ensure!(moment.is_it(counts) && held > 0, "{counts:?} decisions, Instances, pods, {held} held");
         anyhow::Ok(())
     })
     .await;
     stage.product.operator.kill9().await.unwrap();
-    let counts = [
-        decisions.list(&all).await.unwrap().items.len(),
-        instances.list(&all).await.unwrap().items.len(),
-        pods.list(&all).await.unwrap().items.len(),
-    ];
-    eprintln!("killed {moment:?}: {counts:?} decisions, Instances, pods");
+    // what it had asked for and not got is refused: nothing comes after it
+    gate.open();
+    let counts = counted().await.unwrap();
+    assert!(moment.is_it(counts), "killed {moment:?}: {counts:?} decisions, Instances, pods");
     let before: BTreeSet<_> =
         pods.list(&all).await.unwrap().iter().filter_map(kube::ResourceExt::uid).collect();
 
@@ -72,7 +106,7 @@ async fn killed(moment: Moment) {
     let after: BTreeSet<_> = seen.pods.iter().filter_map(kube::ResourceExt::uid).collect();
     assert!(before.is_subset(&after), "pods that ran were replaced");
     let lives = history.lives();
-    assert_eq!(lives.len(), ACTORS as usize);
+    assert_eq!(lives.len(), ACTORS);
     assert!(lives.values().all(|count| *count == 1), "{lives:?}");
     let owners: BTreeSet<_> = seen.pods.iter().map(|pod| pod.owner_references()[0].uid.clone()).collect();
     let made: BTreeSet<_> = seen.instances.iter().filter_map(kube::ResourceExt::uid).collect();

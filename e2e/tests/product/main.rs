@@ -14,4 +14,5 @@ mod rest;
 mod rights;
 mod room;
 mod stage;
+mod strangers;
 mod trouble;

@@ -106,14 +106,13 @@ async fn the_actors_of_a_deleted_node_start_elsewhere() {
 /// The scheduler knows rules that Cairn does not; its refusal is a fact, and the actor goes elsewhere.
 #[tokio::test]
 async fn what_the_scheduler_refuses_is_placed_elsewhere() {
-    let nodes = ["quiet", "left", "right"].map(SimulatedNode::new);
-    let stage = Stage::set("refused", nodes, [cpus()]).await;
+    let mut stage = Stage::set("refused", ["quiet", "left"].map(SimulatedNode::new), [cpus()]).await;
     let bystander = bystander(&stage).await;
     let foreign = |node: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("foreign-{node}"), "labels": {"noisy": "yes"}},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]}})
     };
-    // the template wants no noisy pod beside it, and there is one on all nodes but one
+    // the template wants no noisy pod beside it, and there is one on all nodes that there are
     for node in ["quiet", "left"] {
         stage.apply(&foreign(node)).await;
     }
@@ -123,18 +122,27 @@ async fn what_the_scheduler_refuses_is_placed_elsewhere() {
     manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"]["affinity"] = affinity;
     let history = stage.watch_pods().await;
     stage.apply(&manifest).await;
-    let seen = stage
+    let note = stage.event("app", "Refused", "a-0 on ").await;
+    assert!(note.contains("anti-affinity"), "{note}");
+    stage
+        .seen("app", |seen| {
+            let status = seen.decision.as_ref().and_then(|decision| decision.status.as_ref());
+            let refusals = status.map(|status| status.refusals.as_slice()).unwrap_or_default();
+            ensure!(!refusals.is_empty(), "no refusal");
+            ensure!(refusals.iter().all(|refusal| refusal.reason.contains("anti-affinity")), "{refusals:?}");
+            Ok(())
+        })
+        .await;
+    assert!(!history.unschedulable().is_empty(), "the scheduler itself said so, to a pod");
+    // now there is a node without a noisy pod
+    stage.nodes.add(SimulatedNode::new("right")).await.unwrap();
+    stage
         .settled("app", |seen| {
+            seen.all_placed()?;
             ensure!(seen.places()["a-0"].starts_with("right/"), "{:?}", seen.places());
             Ok(())
         })
         .await;
-    if !history.unschedulable().is_empty() {
-        let note = stage.event("app", "Refused", "a-0 on ").await;
-        assert!(note.contains("anti-affinity"), "{note}");
-        let refusals = &seen.decision.as_ref().unwrap().status.as_ref().unwrap().refusals;
-        assert!(refusals.iter().all(|refusal| refusal.reason.contains("anti-affinity")), "{refusals:?}");
-    }
     unaffected(&stage, &bystander).await;
 }
 

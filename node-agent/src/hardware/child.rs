@@ -1,9 +1,13 @@
 //! Asks in a process of its own what may crash, hang, or leave a driver's libraries in memory.
 
 use std::{
+    fs,
     io::{self, Read, Write},
     process::{self, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, channel},
+    },
     thread,
     time::Duration,
 };
@@ -16,6 +20,15 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long a child that was killed may take to end.
 const TO_DIE: Duration = Duration::from_millis(500);
+
+/// How the words begin of an answer that is a panic.
+const PANICKED: &str = "the process that looked panicked at ";
+
+/// What is left of a container's memory for the agent itself, in bytes.
+const OF_THE_AGENT: u64 = 40 * 1024 * 1024;
+
+/// The least that a child is given, in bytes: with less it would not even start.
+const LEAST: u64 = 32 * 1024 * 1024;
 
 /// What a child answers on its standard output, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -139,21 +152,42 @@ fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
     None
 }
 
+/// Where a container's limit is told, in bytes or as `max`: cgroup v2, as the container sees it.
+const CONTAINER: &str = "/sys/fs/cgroup/memory.max";
+
+/// The most that a child may allocate, given the most for its kind, and what [`CONTAINER`] says.
+fn memory_limit(memory: Option<u64>, container: Option<&str>) -> Option<u64> {
+    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
+    let left = container.map(|bytes| bytes.saturating_sub(OF_THE_AGENT).max(LEAST.min(bytes)));
+    match (memory, left) {
+        (Some(memory), Some(left)) => Some(memory.min(left)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The child's side: prints what `look` answers to each question on the standard input. To be the whole of the process.
 ///
-/// A panic is an answer, too. `memory` is the most that it may allocate, in bytes.
+/// A panic is an answer, too. `memory` is the most that it may allocate, in bytes; in a container with less, it is what
+/// the container leaves beside the agent.
 pub fn answer<I: DeserializeOwned, T: Serialize>(
     memory: Option<u64>,
     mut look: impl FnMut(I) -> Answer<T>,
 ) -> io::Result<()> {
     // A driver that hangs would keep this process for ever after the agent has ended.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    if let Some(bytes) = memory {
+    let container = fs::read_to_string(CONTAINER).ok();
+    if let Some(bytes) = memory_limit(memory, container.as_deref()) {
         // Whoever is killed for using too much may take the whole container along: it is refused the memory instead.
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         setrlimit(Resource::Data, limit)?;
     }
-    std::panic::set_hook(Box::new(|_| {}));
+    // Nothing is printed: where it happened is a part of the answer.
+    let place = Arc::new(Mutex::new(String::new()));
+    let panicked = Arc::clone(&place);
+    std::panic::set_hook(Box::new(move |panic| {
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        *panicked.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }));
     let questions = serde_json::Deserializer::from_reader(io::BufReader::new(io::stdin())).into_iter();
     let mut out = io::stdout().lock();
     for question in questions {
@@ -164,7 +198,8 @@ pub fn answer<I: DeserializeOwned, T: Serialize>(
                 std::panic::catch_unwind(look).unwrap_or_else(|panic| {
                     let words = panic.downcast_ref::<String>().map(String::as_str);
                     let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-                    Answer::Failed(format!("a library failed: {words}"))
+                    let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+                    Answer::Failed(format!("{PANICKED}{place}: {words}"))
                 })
             }
         };
@@ -173,4 +208,25 @@ pub fn answer<I: DeserializeOwned, T: Serialize>(
         out.flush()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_given_less_than_its_container_has() {
+        const MIB: u64 = 1024 * 1024;
+        let limit = |memory: Option<u64>, container: Option<&str>| {
+            memory_limit(memory.map(|mib| mib * MIB), container).map(|bytes| bytes / MIB)
+        };
+        assert_eq!(limit(Some(192), Some("134217728\n")), Some(88), "the chart's 128 MiB");
+        assert_eq!(limit(None, Some("134217728\n")), Some(88));
+        assert_eq!(limit(Some(192), Some("1073741824\n")), Some(192));
+        for unlimited in [None, Some("max\n"), Some("")] {
+            assert_eq!((limit(Some(192), unlimited), limit(None, unlimited)), (Some(192), None));
+        }
+        assert_eq!(limit(Some(192), Some("52428800")), Some(32), "of 50 MiB");
+        assert_eq!(limit(Some(192), Some("20971520")), Some(20), "never more than there is");
+    }
 }

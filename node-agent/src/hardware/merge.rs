@@ -117,19 +117,34 @@ fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
 pub struct Memory {
     /// Devices that can be plugged, by id, as they were when they were last there.
     pluggable: BTreeMap<String, Device>,
-    /// What NVIDIA's driver found last.
+    /// What NVIDIA's driver found last, or what was published of it when the agent last ran.
     driven: Vec<Device>,
+    /// The links that it found, likewise.
+    links: Vec<Link>,
+    /// Whether it has said what there is since the agent started.
+    answered: bool,
 }
 
 impl Memory {
     /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
     /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
     /// driver gave up, is nothing that a container can use.
-    pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Vec<Device>>) -> Vec<Device> {
+    ///
+    /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was.
+    pub fn driven(
+        &mut self,
+        spec: &NodeTopologySpec,
+        found: Option<Vec<Device>>,
+        starting: bool,
+    ) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
         let Some(mut found) = found else {
+            if starting && !self.answered {
+                return self.driven.clone();
+            }
             return self.driven.iter().map(as_is(Health::Unknown)).collect();
         };
+        self.answered = true;
         let listed = |list: &[Device], device: &Device| {
             list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
         };
@@ -148,17 +163,31 @@ impl Memory {
         found
     }
 
-    /// Takes over devices that were published when the agent last ran: those that are not there now are missed, too.
-    pub fn recall(&mut self, published: &[Device]) {
-        for device in published.iter().filter(|device| is_pluggable(device)) {
+    /// The links between what the driver found, or those that it found last.
+    pub fn links(&mut self, found: Option<Vec<Link>>) -> Vec<Link> {
+        if let Some(found) = found {
+            self.links = found;
+        }
+        self.links.clone()
+    }
+
+    /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
+    /// NVIDIA's driver said then, memory and partitions included, holds until it has said something else.
+    pub fn recall(&mut self, published: &NodeTopologySpec) {
+        let devices = &published.devices;
+        for device in devices.iter().filter(|device| is_pluggable(device)) {
             self.pluggable.entry(device.id.clone()).or_insert_with(|| device.clone());
+        }
+        if !self.answered {
+            self.driven = devices.iter().filter(|device| is_driven(device)).cloned().collect();
+            self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
     }
 
     /// Misses nothing any more of what is not there now.
     pub fn forget(&mut self) {
         self.pluggable.clear();
-        self.driven.retain(|device| device.health != Health::Lost);
+        self.driven.retain(|device| self.answered && device.health != Health::Lost);
     }
 
     /// Adds the devices that were there before and are not now: as lost, or as they were, while somebody who may know of
@@ -177,6 +206,15 @@ impl Memory {
         }
         spec.devices.extend(lost);
     }
+}
+
+/// The kind of the links that NVIDIA's driver counts.
+const NVLINK: &str = "NVLink";
+
+/// Whether a device was described by NVIDIA's driver.
+fn is_driven(device: &Device) -> bool {
+    matches!(device.type_.as_str(), "GPU" | "GPU Partition")
+        && device.driver.as_deref().is_some_and(|driver| driver.starts_with("nvidia"))
 }
 
 /// Whether a device that is gone is missed. Partitions of a GPU are made and unmade by people, network interfaces by
@@ -285,12 +323,13 @@ mod tests {
 
     #[test]
     fn what_was_published_before_is_missed_once_all_have_said_what_there_is() {
-        let published = [
+        let devices = vec![
             board("gpu-0", "GPU", ""),
             board("fpga-0", "FPGA", ""),
             board("numa-0", "NUMA Domain", ""),
             board("mig-1", "GPU Partition", ""),
         ];
+        let published = NodeTopologySpec { devices, links: Vec::new() };
         let mut memory = Memory::default();
         let look = |memory: &mut Memory, not_said_yet| {
             let devices = vec![board("gpu-0", "GPU", ""), board("numa-1", "NUMA Domain", "")];
@@ -313,11 +352,53 @@ mod tests {
         let spec = NodeTopologySpec::default();
         let [one, other] =
             ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
-        memory.driven(&spec, Some(vec![one.clone(), other]));
+        memory.driven(&spec, Some(vec![one.clone(), other]), false);
         let healths = |found: Vec<Device>| found.iter().map(|gpu| gpu.health).collect::<Vec<_>>();
-        assert_eq!(healths(memory.driven(&spec, Some(vec![one.clone()]))), [Health::Ok, Health::Lost]);
+        assert_eq!(healths(memory.driven(&spec, Some(vec![one.clone()]), false)), [Health::Ok, Health::Lost]);
         memory.forget();
-        assert_eq!(healths(memory.driven(&spec, None)), [Health::Unknown]);
-        assert_eq!(healths(memory.driven(&spec, Some(vec![one]))), [Health::Ok]);
+        assert_eq!(healths(memory.driven(&spec, None, true)), [Health::Unknown]);
+        assert_eq!(healths(memory.driven(&spec, Some(vec![one]), false)), [Health::Ok]);
+    }
+    #[test]
+    fn what_the_driver_said_before_a_restart_holds_until_it_speaks() {
+        let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 80 << 30 }];
+        let driven = |id: &str, type_: &str, address: &str| Device {
+            driver: Some("nvidia 580.65.06".into()),
+            vendor: Some("nvidia".into()),
+            memory_spaces: ram.clone(),
+            ..board(id, type_, address)
+        };
+        let gpu = driven("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+        let part = Device { parent: Some(gpu.id.clone()), ..driven("mig-1", "GPU Partition", "") };
+        let nvlink = Link { kind: "NVLink".into(), source: gpu.id.clone(), ..Link::default() };
+        let pcie = Link { kind: "PCIe".into(), destination: gpu.id.clone(), ..Link::default() };
+        let devices = vec![gpu.clone(), part.clone(), board("numa-0", "NUMA Domain", "")];
+        let published = NodeTopologySpec { devices, links: vec![nvlink.clone(), pcie] };
+        let spec = NodeTopologySpec::default();
+        let mut memory = Memory::default();
+        memory.recall(&published);
+        assert_eq!(memory.driven(&spec, None, true), [gpu.clone(), part.clone()], "as they were");
+        assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
+        let later = memory.driven(&spec, None, false);
+        assert!(later.iter().all(|it| it.health == Health::Unknown && it.memory_spaces == ram), "{later:?}");
+        // it speaks: what it does not name is a GPU that is lost, and a partition that is gone
+        let whole = driven("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
+        let now = memory.driven(&spec, Some(vec![whole.clone()]), true);
+        let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
+        assert_eq!(now, [(whole.id.as_str(), Health::Ok), (gpu.id.as_str(), Health::Lost)]);
+        assert_eq!(memory.links(Some(Vec::new())), []);
+        // from then on what is published is what it says, and its silence is one
+        memory.recall(&published);
+        assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
+        assert_eq!(memory.links(None), []);
+    }
+
+    #[test]
+    fn what_somebody_deleted_before_the_driver_spoke_is_not_recalled() {
+        let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0", "GPU", "") };
+        let mut memory = Memory::default();
+        memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
+        memory.forget();
+        assert_eq!(memory.driven(&NodeTopologySpec::default(), None, true), []);
     }
 }

@@ -5,14 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use crds::{Health, NodeTopologySpec};
 
 use super::Series;
-use crate::{
-    hardware::reading::{DeviceReading, Quantity},
-    names::{
-        DEVICE_CLOCK, DEVICE_ENERGY, DEVICE_ERRORS, DEVICE_LINK_RECEIVE, DEVICE_LINK_TRANSMIT,
-        DEVICE_MEMORY_USED, DEVICE_MEMORY_UTILIZATION, DEVICE_POWER, DEVICE_POWER_LIMIT, DEVICE_TEMPERATURE,
-        DEVICE_THROTTLE, DEVICE_UTILIZATION,
-    },
+use metric_names::agent::{
+    DEVICE_CLOCK, DEVICE_ENERGY, DEVICE_ERRORS, DEVICE_LINK_RECEIVE, DEVICE_LINK_TRANSMIT,
+    DEVICE_MEMORY_USED, DEVICE_MEMORY_UTILIZATION, DEVICE_POWER, DEVICE_POWER_LIMIT, DEVICE_TEMPERATURE,
+    DEVICE_THROTTLE, DEVICE_UTILIZATION,
 };
+
+use crate::hardware::reading::{DeviceReading, Quantity};
 
 /// Adds the series of every reading whose device is in a topology and is not lost.
 ///

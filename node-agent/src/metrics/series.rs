@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crds::metrics::{Kind, Name};
+use metric_names::agent::SERIES_DROPPED;
+use metric_names::{Kind, Name};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
+/// How many series of one kind one node may have: a device of which there are thousands is a mistake, and the whole of a
+/// Prometheus suffers from it.
+const MOST_OF_A_KIND: usize = 1_000;
 
 /// Series by family and values of labels, both sorted, so that equal states have equal text.
 #[derive(Debug, Default)]
@@ -35,6 +40,23 @@ impl Series {
         for (family, (name, series)) in other.0 {
             self.0.entry(family).or_insert_with(|| (name, BTreeMap::new())).1.extend(series);
         }
+    }
+
+    /// Leaves out what is more than a thousand of a kind and node, the last ones in their order, and counts that.
+    pub fn bound(&mut self) {
+        let mut dropped = 0;
+        for (name, series) in self.0.values_mut() {
+            let node = name.labels().iter().position(|label| *label == "node");
+            let mut of_node: BTreeMap<String, usize> = BTreeMap::new();
+            series.retain(|labels, _| {
+                let node = node.map(|node| labels[node].clone()).unwrap_or_default();
+                let count = of_node.entry(node).or_default();
+                *count += 1;
+                dropped += usize::from(*count > MOST_OF_A_KIND);
+                *count <= MOST_OF_A_KIND
+            });
+        }
+        self.add_count(&SERIES_DROPPED, &["series"], dropped);
     }
 
     /// How many there are.
@@ -77,4 +99,33 @@ fn family(name: &Name, series: BTreeMap<Vec<String>, f64>) -> MetricFamily {
     });
     family.set_metric(metrics.collect());
     family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metric_names::agent::{COLLECT_DURATION, DEVICE_UTILIZATION};
+
+    #[test]
+    fn a_thousand_of_a_kind_and_node_are_told_and_the_others_counted() {
+        let mut series = Series::default();
+        for number in 0..1_200 {
+            series.add(&DEVICE_UTILIZATION, &["node-a", &format!("gpu-{number:04}")], 1.0);
+        }
+        for number in 0..900 {
+            series.add(&DEVICE_UTILIZATION, &["node-b", &format!("gpu-{number:04}")], 1.0);
+        }
+        series.add(&COLLECT_DURATION, &["nvml"], 1.0);
+        series.bound();
+        let count = |series: &Series, name: &Name| series.0[name.name()].1.len();
+        assert_eq!(count(&series, &DEVICE_UTILIZATION), 1_900);
+        assert_eq!(count(&series, &COLLECT_DURATION), 1);
+        let dropped = &series.0[SERIES_DROPPED.name()].1;
+        assert_eq!(dropped.iter().collect::<Vec<_>>(), [(&vec!["series".to_owned()], &200.0)]);
+        let text = |series: &Series| format!("{series:?}");
+        assert!(
+            text(&series).contains("gpu-0999") && !text(&series).contains("gpu-1000"),
+            "the first ones stay"
+        );
+    }
 }

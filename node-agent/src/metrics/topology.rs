@@ -3,7 +3,7 @@
 use crds::{Device, Health, Link, NodeTopologySpec};
 
 use super::series::Series;
-use crate::names::{
+use metric_names::agent::{
     DEVICE_COMPUTE_RESOURCES, DEVICE_HEALTH, DEVICE_INFO, LINK_BANDWIDTH, LINK_LATENCY, MEMORY_CAPACITY,
     SERIES_DROPPED,
 };

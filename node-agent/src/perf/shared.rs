@@ -7,12 +7,15 @@ use std::{
     time::Duration,
 };
 
-use crds::labels;
 use kube::{ResourceExt, runtime::reflector::Store};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Perf, Pod};
-use crate::{metrics::Series, pods::PodMeta};
+use crate::{
+    metrics::{Metrics, Series},
+    pods::{self, PodMeta},
+};
 
 /// How often the agent looks which pods there are to be watched.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -29,18 +32,21 @@ impl Shared {
         Self(Arc::new(Mutex::new(perf)))
     }
 
-    /// Watches the pods of actors among `pods`. Ends never.
-    pub async fn keep(&self, pods: &Store<PodMeta>) -> Infallible {
+    /// Watches the pods of actors among `pods`, and says so. Ends never.
+    pub async fn keep(&self, pods: &Store<PodMeta>, metrics: &Metrics) -> Infallible {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let actors = of_actors(pods);
-            self.blocking(move |perf| {
+            let states = self.blocking(move |perf| {
                 perf.watch(&actors);
                 perf.read();
-            })
-            .await;
+                perf.states()
+            });
+            for (collector, (state, words)) in states.await {
+                metrics.tell_collector(collector, state, &words);
+            }
         }
     }
 
@@ -69,15 +75,19 @@ impl Shared {
 /// The pods that Cairn made.
 fn of_actors(pods: &Store<PodMeta>) -> BTreeSet<Pod> {
     let actor = |pod: &PodMeta| {
-        pod.labels().contains_key(labels::APPLICATION).then_some(())?;
+        pods::is_actor(pod).then_some(())?;
         Some(Pod { namespace: pod.namespace()?, name: pod.name_any(), uid: pod.uid()? })
     };
     pods.state().iter().filter_map(|pod| actor(pod)).collect()
 }
 
 /// How many descriptors may be open: half of what the process may have, the rest is for connections.
+///
+/// The process may have as many as it may ask for: containers begin with 1,024 of them, for programs that use `select`.
 pub fn most_descriptors() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let limit = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised).current;
     let half = limit.map_or(MOST_DESCRIPTORS, |limit| limit / 2).min(MOST_DESCRIPTORS);
     usize::try_from(half).unwrap_or(usize::MAX)
 }

@@ -21,6 +21,7 @@ struct Double(Arc<Mutex<Told>>);
 struct Told {
     software: Reading,
     hardware: Option<Reading>,
+    refuses: bool,
     open: usize,
 }
 
@@ -28,7 +29,11 @@ struct DoubleGroup(Double, Set);
 
 impl Double {
     fn with_hardware() -> Self {
-        let told = Told { software: reading(0, 0, &[0, 0]), hardware: Some(reading(0, 0, &[0; 3])), open: 0 };
+        let told = Told {
+            software: reading(0, 0, &[0, 0]),
+            hardware: Some(reading(0, 0, &[0; 3])),
+            ..Told::default()
+        };
         Self(Arc::new(Mutex::new(told)))
     }
 
@@ -40,6 +45,10 @@ impl Double {
         }
     }
 
+    fn refuses(&self) {
+        self.0.lock().unwrap().refuses = true;
+    }
+
     fn open_groups(&self) -> usize {
         self.0.lock().unwrap().open
     }
@@ -48,6 +57,9 @@ impl Double {
 impl Layer for Double {
     fn open(&self, _: &File, _: usize, set: Set) -> io::Result<Box<dyn Group>> {
         let mut told = self.0.lock().unwrap();
+        if told.refuses {
+            return Err(io::Error::from_raw_os_error(24));
+        }
         if set == Set::Hardware && told.hardware.is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -110,7 +122,8 @@ fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     assert_eq!(
         metrics.collectors_page(),
-        "perf_hardware ok: counts for pods of actors\nperf_software ok: counts for pods of actors\n"
+        "perf_hardware ok: there is no pod of an actor here to count for\n\
+         perf_software ok: there is no pod of an actor here to count for\n"
     );
     assert_eq!(double.open_groups(), 0, "the probes are closed");
     perf.watch(&[pod("1")].into());
@@ -177,12 +190,49 @@ fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
     few.watch(&pods);
     assert_eq!((few.descriptors(), few.left_out), (20, 66), "four pods of one CPU");
     drop(few);
+    let state = |perf: &Perf| perf.states().remove(0).1;
+    let (well, words) = state(&perf);
+    assert!(
+        well == CollectorState::Ok && words.starts_with("counts for as many pods of actors as it may: 64"),
+        "{words}"
+    );
+    let mut none = Perf::new(Box::new(double.clone()), root.path(), 4, &metrics);
+    none.watch(&pods);
+    let (ill, words) = state(&none);
+    assert!(
+        ill == CollectorState::Error && words.starts_with("counts nothing: one pod needs more than 4"),
+        "{words}"
+    );
 
     fs::remove_dir_all(root.path().join("kubepods/pod0")).unwrap();
     perf.watch(&[pod("0"), pod("1")].into());
     assert_eq!(double.open_groups(), 2, "its cgroup is gone, the others are not wanted");
     perf.watch(&BTreeSet::new());
     assert_eq!(double.open_groups(), 0);
+}
+
+#[test]
+fn who_counts_nothing_says_so() {
+    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let look = |perf: &mut Perf, uids: &[&str]| {
+        perf.watch(&uids.iter().map(|uid| pod(uid)).collect());
+        let states = perf.states();
+        assert_eq!(states.iter().map(|(name, _)| *name).collect::<Vec<_>>(), [SOFTWARE, HARDWARE]);
+        assert_eq!(states[0].1, states[1].1);
+        let (state, words) = states[0].1.clone();
+        let words = words.replace(&root.path().display().to_string(), "ROOT");
+        format!("{}: {}", <&str>::from(state), words.split(':').take(2).collect::<Vec<_>>().join(":"))
+    };
+    let nobody = "ok: there is no pod of an actor here to count for";
+    let lost = "error: counts nothing: no pod of an actor has a cgroup below ROOT";
+    assert_eq!(look(&mut perf, &[]), nobody);
+    assert_eq!([(); 3].map(|()| look(&mut perf, &["2"])), [nobody, nobody, lost]);
+    assert_eq!(look(&mut perf, &["1", "2"]), "ok: counts for pods of actors");
+    assert_eq!(look(&mut perf, &[]), nobody);
+    double.refuses();
+    let refused = look(&mut perf, &["1"]);
+    assert!(refused.starts_with("error: counts nothing: the kernel opens no events for a pod"), "{refused}");
 }
 
 /// A hierarchy of cgroup v2 with a cgroup of a pod in it, both gone when it is dropped.

@@ -1,14 +1,14 @@
 //! The machine that the agent runs on, or one that is described in hwloc's terms.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use crds::NodeTopologySpec;
+use crds::{Health, NodeTopologySpec};
 
 use super::{Collector, Problem, ProblemReason, Reading, Source, SourceError};
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
         nvml::{self, Nvml},
         opencl::Background,
         reading::DeviceReading,
+        steady::Steady,
     },
     metrics::CollectorState,
 };
@@ -31,6 +32,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How often hwloc is asked though nothing seems to have changed.
 const LOOK_ANYWAY_EVERY: Duration = Duration::from_mins(5);
+
+/// How rarely hwloc is asked, at most, when it fails again and again: from 2 s on twice as long each time.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
+
+/// How long NVIDIA's driver may take to say something for the first time: its library is tried for up to a minute.
+const DRIVER_STARTS: Duration = Duration::from_mins(2);
 
 /// How long hwloc may take: a large machine takes a tenth of a second.
 const HWLOC_LIMIT: Duration = Duration::from_secs(10);
@@ -51,9 +58,15 @@ pub struct Machine {
     asked: Option<Instant>,
     /// What changes when the machine does.
     stamp: Option<u64>,
-    /// What hwloc found last.
-    found: NodeTopologySpec,
+    /// What hwloc found last; none before it found anything.
+    found: Option<NodeTopologySpec>,
+    /// How often in a row hwloc failed since.
+    failures: u32,
+    started: Instant,
     memory: Memory,
+    steady: Steady,
+    /// Devices that were lost at the last look, whether or not that counts yet: what they say is not believed.
+    silenced: BTreeSet<String>,
     hwloc_state: Collector,
     /// None where a machine is described, and no library for it is named.
     nvml: Option<Nvml>,
@@ -79,8 +92,12 @@ impl Machine {
             looked: None,
             asked: None,
             stamp: None,
-            found: NodeTopologySpec::default(),
+            found: None,
+            failures: 0,
+            started: Instant::now(),
             memory: Memory::default(),
+            steady: Steady::default(),
+            silenced: BTreeSet::new(),
             hwloc_state: Collector { name: "hwloc", state: CollectorState::Absent, words: String::new() },
             reading: Reading::default(),
         }
@@ -108,24 +125,40 @@ impl Machine {
     }
 
     /// Asks hwloc if the machine, or its description, seems to be another than the last time.
+    ///
+    /// Where that fails, what was found before stays.
     fn look_with_hwloc(&mut self) -> Result<(), SourceError> {
         let stamp = match &self.description {
             None => fingerprint(&self.root),
             Some(path) => super::stamp(path),
         };
-        let long_ago = self.asked.is_none_or(|asked| asked.elapsed() >= LOOK_ANYWAY_EVERY);
+        let asked_since = |pause| self.asked.is_none_or(|asked| asked.elapsed() >= pause);
+        if self.stamp.is_none() && !asked_since(patience(self.failures)) {
+            return Ok(());
+        }
+        let long_ago = asked_since(LOOK_ANYWAY_EVERY);
         if self.stamp == Some(stamp) && !long_ago {
             return Ok(());
         }
         let subject = self.subject()?;
         let answer = self.hwloc.ask::<NodeTopologySpec>(&subject);
         self.asked = Some(Instant::now());
+        self.hear(answer, stamp);
+        Ok(())
+    }
+
+    /// Takes in what hwloc answered about the machine of this stamp.
+    fn hear(&mut self, answer: Answer<NodeTopologySpec>, stamp: u64) {
         let (state, words) = match answer {
-            Answer::Found(found) => {
-                self.found = found;
+            Answer::Found(found) if found.devices.is_empty() && self.has_devices() => {
+                self.stamp = None;
+                (CollectorState::Error, "it finds nothing, where there were devices a moment ago".to_owned())
+            }
+            Answer::Found(mut found) => {
                 if self.description.is_none() {
-                    self.widen_links();
+                    self.widen_links(&mut found);
                 }
+                self.found = Some(found);
                 if let Some(opencl) = &mut self.opencl {
                     opencl.ask_again();
                 }
@@ -140,20 +173,24 @@ impl Machine {
                 (CollectorState::Error, words)
             }
         };
+        self.failures = if state == CollectorState::Ok { 0 } else { self.failures.saturating_add(1) };
         self.hwloc_state = Collector { name: "hwloc", state, words };
-        Ok(())
+    }
+
+    /// Whether hwloc found anything so far.
+    fn has_devices(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| !found.devices.is_empty())
     }
 
     /// Says of PCIe links what they can carry, where hwloc says what they carry at this moment.
-    fn widen_links(&mut self) {
+    fn widen_links(&self, found: &mut NodeTopologySpec) {
         let capacities = pcie_capacities(&self.root);
-        let address: BTreeMap<&str, &str> = self
-            .found
+        let address: BTreeMap<&str, &str> = found
             .devices
             .iter()
             .filter_map(|device| Some((device.id.as_str(), device.pci_bus_id.as_deref()?)))
             .collect();
-        for link in self.found.links.iter_mut().filter(|link| link.kind == "PCIe") {
+        for link in found.links.iter_mut().filter(|link| link.kind == "PCIe") {
             let capacity =
                 address.get(link.destination.as_str()).and_then(|address| capacities.get(*address));
             link.bandwidth_bytes_per_second = capacity.copied().or(link.bandwidth_bytes_per_second);
@@ -162,7 +199,7 @@ impl Machine {
 
     /// Puts together what everybody says.
     fn assemble(&mut self) -> Reading {
-        let mut spec = self.found.clone();
+        let mut spec = self.found.clone().unwrap_or_default();
         let mut collectors = vec![self.hwloc_state.clone()];
         if self.description.is_none() {
             let (found, state) = fpga::read(&self.root);
@@ -174,11 +211,11 @@ impl Machine {
                 spec.devices.iter().any(|it| it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia"));
             let outcome = nvml.devices();
             collectors.push(nvml::collector(&outcome, has_gpu));
-            let (devices, links) =
-                outcome.map_or((None, Vec::new()), |found| (Some(found.devices), found.links));
-            let devices = self.memory.driven(&spec, devices);
+            let (devices, links) = outcome.map(|found| (found.devices, found.links)).ok().unzip();
+            let starting = self.started.elapsed() < DRIVER_STARTS;
+            let devices = self.memory.driven(&spec, devices, starting);
             merge::add(&mut spec, devices);
-            merge::replace_links(&mut spec, links);
+            merge::replace_links(&mut spec, self.memory.links(links));
         }
         if let Some(opencl) = &mut self.opencl {
             let (found, state) = opencl.last();
@@ -187,6 +224,9 @@ impl Machine {
         }
         let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_answered());
         self.memory.add_lost(&mut spec, not_said_yet);
+        let gone = spec.devices.iter().filter(|device| device.health == Health::Lost);
+        self.silenced = gone.map(|device| device.id.clone()).collect();
+        self.steady.hold(&mut spec.devices);
         let left_out = fit(&mut spec);
         let mut problems = BTreeMap::new();
         if !left_out.is_empty() {
@@ -203,9 +243,9 @@ impl Machine {
             Some(last) if **last == spec => Arc::clone(last),
             _ => Arc::new(spec),
         };
-        // Before anything was seen there is nothing to say: an empty topology would take a node's devices away.
-        let seen = self.stamp.is_some()
-            && !(spec.devices.is_empty() && self.hwloc_state.state != CollectorState::Ok);
+        // Before anything was seen there is nothing to say: an empty topology would take a node's devices away. What was
+        // seen once stays, whoever fails.
+        let seen = self.found.is_some();
         let topologies = seen.then(|| (self.node.clone(), spec)).into_iter().collect();
         Reading { topologies, problems, collectors }
     }
@@ -241,13 +281,74 @@ impl Source for Machine {
 
     fn recall(&mut self, published: Option<&NodeTopologySpec>) {
         match published {
-            Some(published) => self.memory.recall(&published.devices),
+            Some(published) => self.memory.recall(published),
             None => self.memory.forget(),
         }
         self.looked = None;
     }
 
     fn counters(&mut self) -> Vec<DeviceReading> {
-        self.nvml.as_ref().map(Nvml::counters).unwrap_or_default()
+        let mut readings = self.nvml.as_ref().map(Nvml::counters).unwrap_or_default();
+        readings.retain(|reading| !self.silenced.contains(&reading.device));
+        readings
+    }
+}
+
+/// How long after its last failure in a row of so many hwloc is asked again.
+fn patience(failures: u32) -> Duration {
+    LOOK_EVERY.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LOOK_AT_LEAST_EVERY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::Device;
+
+    /// The machine that the agent runs on, as hwloc's answers say, without any driver.
+    fn machine() -> Machine {
+        let described = Machine::new("node-a", Some("nowhere.xml".into()), None);
+        Machine { description: None, root: PathBuf::from("/does/not/exist"), ..described }
+    }
+
+    fn found(ids: &[&str]) -> Answer<NodeTopologySpec> {
+        let device =
+            |id: &&str| Device { id: (*id).into(), type_: "NUMA Domain".into(), ..Device::default() };
+        Answer::Found(NodeTopologySpec { devices: ids.iter().map(device).collect(), links: Vec::new() })
+    }
+
+    #[test]
+    fn a_look_that_fails_takes_nothing_away() {
+        let mut machine = machine();
+        let mut look = |answer| {
+            machine.hear(answer, 1);
+            let reading = machine.assemble();
+            let state = <&str>::from(reading.collectors[0].state);
+            let devices = reading.topologies.get("node-a").map(|spec| spec.summary());
+            (state, devices.unwrap_or_else(|| "nothing is said".to_owned()))
+        };
+        let failed = || Answer::Failed("it hangs".to_owned());
+        let two = || "2 NUMA Domain".to_owned();
+        assert_eq!(look(failed()), ("error", "nothing is said".to_owned()), "before anything was seen");
+        assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
+        assert_eq!(look(failed()), ("error", two()));
+        assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", two()));
+        assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", two()));
+        assert_eq!(look(found(&[])), ("error", two()), "nothing where there was something is a failure");
+        assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less is news");
+    }
+
+    #[test]
+    fn hwloc_that_fails_again_and_again_is_asked_less_and_less_often() {
+        let mut machine = machine();
+        machine.hear(found(&["numa-0"]), 1);
+        assert_eq!((machine.stamp, machine.failures), (Some(1), 0));
+        let pauses = (0..8).map(|_| {
+            machine.hear(Answer::Failed("it hangs".to_owned()), 1);
+            assert_eq!(machine.stamp, None, "it is asked again");
+            patience(machine.failures).as_secs()
+        });
+        assert_eq!(pauses.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 120, 120]);
+        machine.hear(found(&["numa-0"]), 1);
+        assert_eq!(machine.failures, 0);
     }
 }

@@ -152,8 +152,8 @@ impl<'a> Bundled<'a> {
     fn ties(&self, actors: &[usize], vertex_of: &[usize]) -> Vec<(usize, i64)> {
         let mut ties: BTreeMap<usize, i64> = BTreeMap::new();
         for edge in actors.iter().flat_map(|&actor| self.snapshot.edges(actor)) {
-            if edge.rate > 0 && vertex_of[edge.peer] != vertex_of[actors[0]] {
-                *ties.entry(vertex_of[edge.peer]).or_default() += edge.rate;
+            if edge.rate > 0 && vertex_of[edge.peer.at()] != vertex_of[actors[0]] {
+                *ties.entry(vertex_of[edge.peer.at()]).or_default() += edge.rate;
             }
         }
         ties.into_iter().collect()

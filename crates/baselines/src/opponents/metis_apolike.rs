@@ -102,7 +102,7 @@ impl<'a> Graphs<'a> {
         let mut annoyance = vec![Vec::new(); actors.len()];
         for (vertex, &actor) in actors.iter().enumerate() {
             for edge in snapshot.edges(actor) {
-                let Some(peer) = vertex_of(edge.peer) else { continue };
+                let Some(peer) = vertex_of(edge.peer.at()) else { continue };
                 if edge.rate > 0 {
                     messages[vertex].push((peer, edge.rate));
                 }

@@ -1,5 +1,7 @@
 //! `plan -f` and `topology -f`: manifests, without any cluster.
 
+use crds::{NodeTopologySpec, hicr::Topology};
+
 use crate::{File, cairn, cairn_fed, root};
 
 const CLUSTER: [&str; 8] = [
@@ -227,6 +229,13 @@ fn a_node_and_its_devices() {
     ");
     let json = cairn(&["topology", "cairn-numa", "-f", "examples/topologies", "-o", "json"]).json();
     assert_eq!(json["devices"].as_array().unwrap().len(), 2);
+    let hicr = cairn(&["topology", "cairn-numa", "-f", "examples/topologies", "-o", "hicr"]);
+    assert_eq!((hicr.code, hicr.err.as_str()), (Some(0), ""));
+    let read = Topology::read(&hicr.out).unwrap();
+    assert_eq!(read.devices.iter().map(|device| device.compute_resources.len()).collect::<Vec<_>>(), [2, 2]);
+    // as the agent that published it answers, and as the manifests say
+    let published: NodeTopologySpec = serde_json::from_value(json).unwrap();
+    assert_eq!(NodeTopologySpec::from(&read), published);
     let absent = cairn(&["topology", "nowhere", "-f", "examples/topologies"]);
     insta::assert_snapshot!(absent.all(), @r"
     exit 1

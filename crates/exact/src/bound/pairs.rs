@@ -36,7 +36,7 @@ impl Pairs {
             }
         }
         let mut near: Vec<Vec<usize>> = (0..snapshot.actors())
-            .map(|actor| snapshot.edges(actor).iter().map(|edge| edge.peer).collect())
+            .map(|actor| snapshot.edges(actor).iter().map(|edge| edge.peer.at()).collect())
             .collect();
         for &(a, b) in pairs.together.keys() {
             near[a].push(b);

@@ -133,7 +133,7 @@ impl<'a> Relaxation<'a> {
             let common = commons.of(self.world, a, b);
             let edges = self.world.snapshot.edges(a);
             let edge =
-                edges.binary_search_by_key(&b, |edge| edge.peer).map_or(Edge::default(), |at| edges[at]);
+                edges.binary_search_by_key(&b, |edge| edge.peer.at()).map_or(Edge::default(), |at| edges[at]);
             let rate = aim.communication * edge.rate;
             let apart = pairs.apart.get(&(a, b)).copied();
             let pair = self.meet(a, b, common, apart, aim);

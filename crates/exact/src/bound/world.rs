@@ -99,8 +99,8 @@ impl<'a> World<'a> {
             self.dimension(limits, false, |needs| needs.work);
         }
         for resource in 0..resources {
-            let quantity = move |needs: &[(usize, i64)]| {
-                needs.iter().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
+            let quantity = move |needs: &[(placement::ix::ResourceIx, i64)]| {
+                needs.iter().find(|(of, _)| of.at() == resource).map_or(0, |(_, quantity)| *quantity)
             };
             let units = (0..snapshot.units()).map(|unit| snapshot.unit_provides(unit)[resource]).collect();
             self.dimension(units, false, |needs| quantity(&needs.requires));

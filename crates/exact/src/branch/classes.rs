@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use placement::file::Scope;
+use placement::ix::ResourceIx;
 use placement::{Implementation, Snapshot};
 
 /// Classes are bits of a word, and so are the items of a class.
@@ -43,8 +44,8 @@ enum Dimension {
     NodeResource(usize),
 }
 
-fn quantity(of: &[(usize, i64)], resource: usize) -> i64 {
-    of.iter().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
+fn quantity(of: &[(ResourceIx, i64)], resource: usize) -> i64 {
+    of.iter().find(|(of, _)| of.at() == resource).map_or(0, |(_, quantity)| *quantity)
 }
 
 impl Dimension {

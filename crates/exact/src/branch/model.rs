@@ -144,7 +144,7 @@ impl Model {
         for (a, &actor) in movable.iter().enumerate() {
             for (b, &peer) in movable.iter().enumerate().skip(a + 1) {
                 let edges = snapshot.edges(actor);
-                let edge = edges.binary_search_by_key(&peer, |edge| edge.peer).ok().map(|at| edges[at]);
+                let edge = edges.binary_search_by_key(&peer, |edge| edge.peer.at()).ok().map(|at| edges[at]);
                 let edge = edge.unwrap_or_default();
                 let tie = Tie {
                     items: [a, b],
@@ -302,8 +302,8 @@ fn alone(snapshot: &Snapshot, movable: &[usize], targets: &[usize], weights: &We
     }
     let cost = |actor: usize, unit: usize| {
         let mut cost = 0;
-        for edge in snapshot.edges(actor).iter().filter(|edge| snapshot.is_fixed(edge.peer)) {
-            let home = snapshot.current(edge.peer).expect("a fixed actor has a place");
+        for edge in snapshot.edges(actor).iter().filter(|edge| snapshot.is_fixed(edge.peer.at())) {
+            let home = snapshot.current(edge.peer.at()).expect("a fixed actor has a place");
             cost += if home == unit {
                 edge.interference * weights.of(Criterion::Interference)
             } else {

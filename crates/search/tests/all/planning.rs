@@ -1,5 +1,7 @@
 //! From a world to a decision: what `plan` promises whichever strategy it asks.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use placement::file::{Constraint, Policy};
 use placement::{
     Answer, Assignment, Budget, Derived, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
@@ -8,7 +10,7 @@ use placement::{
 use proptest::prelude::*;
 use search::{Greedy, Random};
 
-use worlds::line::{AtMostTwo, any_world, assignment, at_most_two, world};
+use worlds::line::{any_world, assignment, at_most_two, world};
 
 use crate::strategies;
 
@@ -353,5 +355,26 @@ proptest! {
                 prop_assert!(gained || !snapshot.violations(&stayed).is_empty(), "{}", strategy.name());
             }
         }
+    }
+}
+
+/// At most two on the first unit; it counts how often it is asked.
+#[derive(Default)]
+struct AtMostTwo(AtomicUsize);
+
+impl AtMostTwo {
+    /// How many verdicts it gave.
+    fn verdicts(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Judge for AtMostTwo {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived { constraints: vec![], rules: Some(at_most_two()) })
+    }
+    fn judge(&self, _: &Snapshot, _: &Assignment) -> Result<Judgement, JudgeError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Judgement::default())
     }
 }

@@ -6,8 +6,12 @@ use taskgraph::files::workload::Actual;
 use taskgraph::online::{Classes, NEVER};
 use taskgraph::{Cost, Costs, FileError, Graph, HostCores, Kind, Platform, Streaming};
 
+use super::arrivals::Arrival;
+
 /// Times beyond this many nanoseconds (36 years) are refused, so that no sum overflows.
 const LONGEST: u128 = 1 << 60;
+/// Workloads with more tasks, frames not counted, are refused: each takes some 16 bytes while it is there.
+const MOST_TASKS: usize = 50_000_000;
 
 /// Everything that a run needs to know of its graphs and of its platform.
 #[derive(Clone, Debug)]
@@ -67,8 +71,13 @@ impl Applications {
         &self.names
     }
 
-    /// Refuses what might run beyond the end of time.
-    pub(super) fn check(&self, arrivals: &[super::Arrival]) -> Result<(), FileError> {
+    /// Refuses what might not fit into memory, or run beyond the end of time.
+    pub(super) fn check(&self, arrivals: &[Arrival]) -> Result<(), FileError> {
+        let tasks: usize = arrivals.iter().map(|one| self.all[one.application].tasks.len()).sum();
+        if tasks > MOST_TASKS {
+            let remedy = format!("write fewer instances: at most {MOST_TASKS} tasks in all");
+            return Err(FileError::new("dags", format!("{tasks} tasks in all"), remedy));
+        }
         let last = arrivals.last().map_or(0, |last| u128::from(last.at));
         let work: u128 = arrivals.iter().map(|one| self.all[one.application].longest).sum();
         if last + work <= LONGEST {

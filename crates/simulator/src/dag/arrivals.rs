@@ -2,7 +2,7 @@
 
 use taskgraph::files::workload::{Arrivals, Arriving};
 
-use super::runtime::mix;
+use super::draws::{exponential, mix};
 
 /// An instance that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +32,4 @@ pub fn arrivals(dags: &[Arriving], seed: u64) -> Vec<Arrival> {
     }
     all.sort_by_key(|arrival| (arrival.at, arrival.application));
     all
-}
-
-/// A draw from the exponential distribution of this mean, by inversion of `uniform` in [0, 1).
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "saturates"
-)]
-fn exponential(mean: u64, uniform: f64) -> u64 {
-    (-(1.0 - uniform).ln() * mean as f64).floor() as u64
 }

@@ -1,15 +1,20 @@
 //! Gantt charts as SVG.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Applications, Record};
+use super::applications::Applications;
+use super::measures::Record;
 
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 26.0;
 const TOP: f64 = 30.0;
+/// With more tasks than this, none is named: the drawing would be too large to show.
+const MOST_NAMED: usize = 1000;
 
-/// A chart of what ran when and where: one row per processing element, one colour per frame and instance.
+/// A chart of what ran when and where: one row per processing element, one colour per frame and instance; with at
+/// most 1,000 tasks, each by its name.
 #[expect(clippy::cast_precision_loss, reason = "positions on a drawing")]
 pub fn gantt(applications: &Applications, records: &[Record], title: &str) -> String {
     let first = records.iter().map(|record| record.start).min().unwrap_or(0);
@@ -43,24 +48,38 @@ pub fn gantt(applications: &Applications, records: &[Record], title: &str) -> St
             y + ROW
         ));
     }
-    for record in records {
+    let colour = |record: &Record| {
+        (u64::from(record.frame) * 47 + record.instance as u64 * 137 + record.application as u64 * 180) % 360
+    };
+    let box_of = |record: &Record| {
         let (from, to) = (x(record.start), x(record.end));
-        let hue =
-            (u64::from(record.frame) * 47 + record.instance as u64 * 137 + record.application as u64 * 180)
-                % 360;
-        let name = &applications.all[record.application].tasks[record.task];
-        draw(format!(
-            "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{}\" fill=\"hsl({hue},60%,62%)\"><title>{} of \
-             instance {}, frame {}: {} to {} µs</title></rect>",
-            TOP + record.pe as f64 * ROW + 3.0,
-            (to - from).max(0.2),
-            ROW - 6.0,
-            escape(name),
-            record.instance + 1,
-            record.frame,
-            (record.start - first) / 1000,
-            (record.end - first) / 1000,
-        ));
+        (from, TOP + record.pe as f64 * ROW + 3.0, (to - from).max(0.2), ROW - 6.0)
+    };
+    if records.len() > MOST_NAMED {
+        let mut paths: BTreeMap<u64, String> = BTreeMap::new();
+        for record in records {
+            let (left, top, width, height) = box_of(record);
+            let path = paths.entry(colour(record)).or_default();
+            let _ = write!(path, "M{left:.1} {top:.0}h{width:.1}v{height:.0}h-{width:.1}z");
+        }
+        for (hue, path) in paths {
+            draw(format!("<path d=\"{path}\" fill=\"hsl({hue},60%,62%)\"/>"));
+        }
+    } else {
+        for record in records {
+            let (left, top, width, height) = box_of(record);
+            let name = &applications.all[record.application].tasks[record.task];
+            draw(format!(
+                "<rect x=\"{left:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{height}\" \
+                 fill=\"hsl({},60%,62%)\"><title>{} of instance {}, frame {}: {} to {} µs</title></rect>",
+                colour(record),
+                escape(name),
+                record.instance + 1,
+                record.frame,
+                (record.start - first) / 1000,
+                (record.end - first) / 1000,
+            ));
+        }
     }
     for tick in 0..=10_u64 {
         let time = first + (last - first) * tick / 10;

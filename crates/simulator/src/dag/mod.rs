@@ -4,12 +4,14 @@
 
 mod applications;
 mod arrivals;
+mod draws;
 mod gantt;
 mod measures;
 mod runtime;
 
 pub use applications::{Application, Applications};
 pub use arrivals::{Arrival, arrivals};
+pub(crate) use gantt::escape;
 pub use gantt::gantt;
 pub use measures::{Measures, Record};
 pub use runtime::{Setting, run};

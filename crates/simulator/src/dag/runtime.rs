@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use taskgraph::online::{Cache, HandOver, Pool, Ready, Round, Scheduler};
 use taskgraph::{FileError, Streaming};
 
-use super::{Applications, Arrival, Measures, Record};
+use super::applications::{Application, Applications};
+use super::arrivals::Arrival;
+use super::draws::jitter;
+use super::measures::{Measures, Record};
 
 /// How a run goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -295,7 +298,7 @@ impl<'a> Runtime<'a> {
 
 /// Puts a task at the end of the ready queue.
 fn ready(
-    application: &super::Application,
+    application: &Application,
     instance: &mut Instance,
     number: usize,
     task: usize,
@@ -310,29 +313,4 @@ fn ready(
 fn split(token: u64) -> (usize, usize) {
     let number = |half: u64| usize::try_from(half).expect("half of 64 bits");
     (number(token >> 32), number(token & u64::from(u32::MAX)))
-}
-
-/// `actual` times a factor from 1 - percent/100 to 1 + percent/100, the same for the same `draw`, whoever schedules.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "below 2^60"
-)]
-fn jitter(actual: u64, percent: f64, draw: &[u64]) -> u64 {
-    if percent <= 0.0 {
-        return actual;
-    }
-    let uniform = fastrand::Rng::with_seed(mix(draw)).f64();
-    (actual as f64 * (1.0 + (2.0 * uniform - 1.0) * percent / 100.0)).floor() as u64
-}
-
-/// One number of several, by `SplitMix64`'s finaliser.
-pub(super) fn mix(parts: &[u64]) -> u64 {
-    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum, part| {
-        let mut z = (sum ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
 }

@@ -3,6 +3,8 @@
 //! A new experiment is one module and one line in [`ALL`].
 
 mod apo;
+mod cedr;
+mod chart;
 pub mod contest;
 mod plot;
 mod setting;
@@ -14,7 +16,7 @@ pub use setting::{Failure, Setting};
 pub struct Experiment {
     /// The name on the command line and the stem of the files that it writes.
     pub name: &'static str,
-    /// One line for people who choose.
+    /// One line for people who choose; its first word is the paper, and names the folder of the results.
     pub summary: &'static str,
     /// Runs it.
     pub run: fn(&Setting) -> Result<(), Failure>,
@@ -44,24 +46,44 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "moving-hotspot",
-        summary: "a hotspot that is elsewhere each time; moves free and charged",
+        summary: "APO, beyond it: a hotspot that is elsewhere each time; moves free and charged",
         run: apo::moving_hotspot,
     },
     Experiment {
         name: "energy",
-        summary: "tasks and watts without and with a cap on power",
+        summary: "APO, beyond it: tasks and watts without and with a cap on power",
         run: apo::energy,
     },
     Experiment {
         name: "partial-kinds",
-        summary: "actors that run on some kinds only",
+        summary: "APO, beyond it: actors that run on some kinds only",
         run: apo::partial_kinds,
     },
     Experiment {
         name: "gamma",
-        summary: "the weights of the annoyance in the three worlds",
+        summary: "APO, section III-C: the weights of the annoyance in the three worlds",
         run: apo::gamma,
     },
+    Experiment { name: "cedr-sweep", summary: "CEDR, Figures 3, 4, 6: 3,480 runs", run: cedr::sweep },
+    Experiment {
+        name: "cedr-slices",
+        summary: "CEDR, Figures 5, 7, 10: over rates, on the full pool",
+        run: cedr::slices,
+    },
+    Experiment {
+        name: "cedr-utilisation",
+        summary: "CEDR, Figure 8: how busy the full pool is",
+        run: cedr::utilisation,
+    },
+    Experiment {
+        name: "cedr-gantt",
+        summary: "CEDR, Figures 9, 15: who ran when and where",
+        run: cedr::charts,
+    },
+    Experiment { name: "cedr-cache", summary: "CEDR, Figure 11: schedule caching", run: cedr::cache },
+    Experiment { name: "cedr-queues", summary: "CEDR, Figure 13: work queues", run: cedr::queues },
+    Experiment { name: "cedr-streaming", summary: "CEDR, Table 6: streaming", run: cedr::streaming },
+    Experiment { name: "cedr-gpu", summary: "CEDR, Figure 16: a board with a GPU", run: cedr::gpu },
 ];
 
 /// The experiment of this name.

@@ -3,6 +3,7 @@
 mod commands;
 mod example;
 mod properties;
+mod published;
 mod streaming;
 
 use simulator::dag::{Applications, Arrival, Measures, Record, Setting, run};

@@ -116,6 +116,13 @@ pub fn write(graph: &Graph) -> Result<String, FileError> {
     }
     let mut text = serde_json::to_string_pretty(&value).expect("a value always serializes");
     text.push('\n');
+    if graph.parts().cedr.is_some() {
+        // The patch is somebody's text: what comes of it has to be sound too.
+        read(&text).map_err(|error| {
+            let problem = format!("what it makes of the graph is refused: {error}");
+            FileError::new("cedr", problem, "take `cedr` out, or change it")
+        })?;
+    }
     Ok(text)
 }
 
@@ -152,7 +159,10 @@ impl Application {
         parts.streaming = streaming("Stream_enable", self.stream.as_deref())?;
         parts.frames = frames("Max_stream_frame_count", self.frames)?;
         let mut variables = BTreeMap::new();
-        for (name, storage) in self.variables.iter() {
+        // In an object's order there is no meaning: by name, as it is written.
+        let mut storages: Vec<(&str, &Storage)> = self.variables.iter().collect();
+        storages.sort_by_key(|(name, _)| *name);
+        for (name, storage) in storages {
             variables.insert(name, parts.variables.len());
             let variable = Variable {
                 name: name.to_owned(),

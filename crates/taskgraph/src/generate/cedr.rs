@@ -176,21 +176,21 @@ fn wifi_tx() -> Parts {
     graph.parts("wifi-tx")
 }
 
-/// Radar Correlator: 7 tasks, 7 edges, two transforms that run side by side.
+/// Radar Correlator: 7 tasks (those of Table 5), 7 edges, two transforms, of the chirp and of what was received.
 fn radar_correlator() -> Parts {
     let mut graph = Builder { tasks: Vec::new(), edges: Vec::new() };
     let (plain, transform) = ([(CPU, 60.0)], [(CPU, 60.0), (Kind::Fft, 45.0)]);
     let tasks = [
-        ("0_HEAD", &plain[..]),
-        ("1_FFT_0", &transform[..]),
-        ("1_FFT_1", &transform[..]),
-        ("2_MUL", &plain[..]),
-        ("3_IFFT", &plain[..]),
-        ("4_MAX", &plain[..]),
-        ("5_LAG", &plain[..]),
+        ("HEAD_NODE", &plain[..]),
+        ("LFM", &plain[..]),
+        ("FFT_0", &transform[..]),
+        ("FFT_1", &transform[..]),
+        ("MUL", &plain[..]),
+        ("IFFT", &plain[..]),
+        ("MAX", &plain[..]),
     ]
     .map(|(id, times)| graph.task(id.to_owned(), times));
-    for (from, to) in [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (5, 6)] {
+    for (from, to) in [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)] {
         graph.edge(tasks[from], tasks[to]);
     }
     graph.parts("radar-correlator")

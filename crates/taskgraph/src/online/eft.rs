@@ -1,6 +1,7 @@
 //! EFT: earliest finish time, task by task.
 
-use super::{NEVER, Round, Scheduler};
+use super::classes::NEVER;
+use super::round::{Round, Scheduler};
 
 /// First in, first out; each to the least available + estimate, whatever the time is; ties: the last.
 #[derive(Debug, Default)]

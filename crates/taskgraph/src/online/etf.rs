@@ -1,6 +1,7 @@
 //! ETF: earliest task first.
 
-use super::{NEVER, Round, Scheduler};
+use super::classes::NEVER;
+use super::round::{Round, Scheduler};
 
 /// Again and again, over all ready tasks and processing elements, the least available + estimate; ties: the first task,
 /// then the lowest processing element. O(R²P) for R ready tasks.
@@ -14,13 +15,14 @@ impl Scheduler for Etf {
 
     fn schedule(&mut self, round: &mut Round<'_>) {
         let pes = round.pes();
-        let mut left = round.left();
+        let with_estimates = |position| (position, round.class(position).on.as_slice());
+        let mut left: Vec<(usize, &[u64])> = round.left().into_iter().map(with_estimates).collect();
         while !left.is_empty() && !round.full() {
             round.look((pes * left.len()) as u64);
+            let available = round.pool.available.as_slice();
             let mut least = (NEVER, 0, 0);
-            for (number, position) in left.iter().enumerate() {
-                let estimates = &round.class(*position).on;
-                for (pe, (available, estimate)) in round.pool.available.iter().zip(estimates).enumerate() {
+            for (number, (_, estimates)) in left.iter().enumerate() {
+                for (pe, (available, estimate)) in available.iter().zip(*estimates).enumerate() {
                     // Saturates at NEVER, which is below nothing.
                     let end = available.saturating_add(*estimate);
                     if end < least.0 {
@@ -29,7 +31,7 @@ impl Scheduler for Etf {
                 }
             }
             let (_, number, pe) = least;
-            if !round.hand_over(left[number], pe) {
+            if !round.hand_over(left[number].0, pe) {
                 return;
             }
             left.remove(number);

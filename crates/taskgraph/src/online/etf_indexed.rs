@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{NEVER, Round, Scheduler};
+use super::classes::NEVER;
+use super::round::{Round, Scheduler};
 
 /// ETF, looking at one task of each class: those of one class differ in their place in the queue alone, so that the
 /// first of them is the one that ETF would choose. O(RCP) for C classes (ours).

@@ -1,6 +1,7 @@
 //! `HEFT_RT`: heterogeneous earliest finish time, with means in place of upward ranks.
 
-use super::{NEVER, Round, Scheduler};
+use super::classes::NEVER;
+use super::round::{Ready, Round, Scheduler};
 
 /// The queue sorted by mean estimate, falling; each to the least max(now, available) + estimate; ties: the first.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Scheduler for HeftRt {
 /// Sorts what is left of the queue, in its places; answers them.
 fn sort(round: &mut Round<'_>) -> Vec<usize> {
     let places = round.left();
-    let mut tasks: Vec<super::Ready> = places.iter().map(|position| round.queue[*position]).collect();
+    let mut tasks: Vec<Ready> = places.iter().map(|position| round.queue[*position]).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(round.classes.all()[task.class as usize].mean));
     for (place, task) in places.iter().zip(tasks) {
         round.queue[*place] = task;

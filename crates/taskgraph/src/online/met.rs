@@ -1,6 +1,6 @@
 //! MET: minimum execution time.
 
-use super::{Round, Scheduler};
+use super::round::{Round, Scheduler};
 
 /// The kind of least estimate, then a cursor over all processing elements, forward to the next of that kind.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! SIMPLE: round-robin.
 
-use super::{NEVER, Round, Scheduler};
+use super::classes::NEVER;
+use super::round::{Round, Scheduler};
 
 /// First in, first out; one cursor over all processing elements, forward after each attempt.
 #[derive(Debug, Default)]

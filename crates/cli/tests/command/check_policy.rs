@@ -1,0 +1,129 @@
+//! `check-policy`: a sound program, a faulty one, and what one would change in a world.
+
+use serde_json::json;
+
+use crate::{File, cairn, cairn_fed};
+
+/// Two actors that talk, on two nodes that are alike; everything else is equal.
+const WORLD: &str = r#"{"version": 1, "name": "two nodes",
+  "units": [{"id": "n0/cpu", "kind": "cpu", "node": "n0", "capacity": 10},
+            {"id": "n1/cpu", "kind": "cpu", "node": "n1", "capacity": 10}],
+  "actors": [{"id": "app/a", "runsOn": {"cpu": 4}}, {"id": "app/b", "runsOn": {"cpu": 4}}],
+  "messages": [{"from": "app/a", "to": "app/b", "count": 100}],
+  "exchangeCost": {"kinds": {"cpu": {"cpu": 1}}, "otherNode": 30}}"#;
+
+/// They may not meet, though it is cheaper.
+const APART: &str = "% one may fail\napart(A,B,node) :- actor(A), actor(B), A < B.\n";
+
+/// The answer for that world, at an effort that ends before any clock.
+fn checked(program: &File, world: &File, more: &[&str]) -> crate::Ran {
+    let fixed = ["--strategy", "greedy", "--effort", "100"];
+    cairn(&[&["check-policy", program.path(), "--snapshot", world.path()], &fixed[..], more].concat())
+}
+
+#[test]
+fn a_sound_program_is_called_sound_and_says_what_it_looks_at() {
+    let facts = cairn(&["check-policy", "policies/examples/batch-off-gpus.lp"]);
+    insta::assert_snapshot!(facts.all(), @r"
+    exit 0
+    policies/examples/batch-off-gpus.lp: sound · 2 rules · follows from facts alone
+    ");
+    let places = cairn(&["check-policy", "policies/examples/power-cap.lp"]);
+    insta::assert_snapshot!(places.all(), @r"
+    exit 0
+    policies/examples/power-cap.lp: sound · 2 rules · depends on where actors are
+    ");
+    let json = cairn(&["check-policy", "policies/examples/spread-over-zones.lp", "-o", "json"]);
+    assert_eq!(json.code, Some(0));
+    assert_eq!(json.json(), json!({"policy": "policies/examples/spread-over-zones.lp", "statements": 5}));
+    let piped = cairn_fed(&["check-policy", "-"], &config_map(APART));
+    assert_eq!((piped.code, piped.err.as_str()), (Some(0), ""), "{}", piped.out);
+}
+
+/// Every policy that is shipped as an example is one.
+#[test]
+fn the_examples_are_sound() {
+    let folder = crate::root().join("policies/examples");
+    let mut checked = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let ran = cairn(&["check-policy", path.to_str().unwrap()]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", path.display());
+        checked += 1;
+    }
+    assert!(checked >= 6, "{checked} examples");
+}
+
+#[test]
+fn faults_are_named_by_line_and_column_with_the_line() {
+    let text = "forbid(A,U) :- actor(A), cu(U).\nforbid(A,U) :- actor(A).\n\tapart(A,B,node) :- nowhere(A), actor(B).\n";
+    let program = File::new("rules.lp", text);
+    let ran = cairn(&["check-policy", program.path()]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    insta::assert_snapshot!(program.told(&ran.err), @r"
+    error: rules.lp:2:10: U gets no value: add an atom without `not` that says what U can be
+      forbid(A,U) :- actor(A).
+               ^
+    error: rules.lp:3:21: nothing defines `nowhere` with 1 term, so it never holds; define it by a rule, or remove it
+       apart(A,B,node) :- nowhere(A), actor(B).
+                          ^
+    ");
+    let policy = File::new("policy.yaml", &config_map("forbid(A,U) :- actor(A).\n"));
+    let ran = cairn(&["check-policy", policy.path()]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(
+        program.told(&policy.told(&ran.err)).starts_with("error: policy.yaml:program.lp:1:"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn what_a_program_takes_and_changes_in_a_world_is_told() {
+    let (program, world) = (File::new("apart.lp", APART), File::new("world.json", WORLD));
+    let ran = checked(&program, &world, &["-o", "json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let on = &ran.json()["on"];
+    assert_eq!((&on["snapshot"], &on["actors"], &on["units"]), (&json!("two nodes"), &json!(2), &json!(2)));
+    assert_eq!(on["changes"].as_array().unwrap().len(), 1, "{on}");
+    assert_eq!((&on["unplacedWithout"], &on["unplacedWith"]), (&json!(0), &json!(0)));
+    assert_ne!(on["objectiveWithout"], on["objectiveWith"]);
+    let page = checked(&program, &world, &[]);
+    let page: Vec<&str> = page.out.lines().filter(|line| !line.starts_with("takes ")).collect();
+    insta::assert_snapshot!(program.told(&page.join("\n")), @r"
+    apart.lp: sound · 1 rule · follows from facts alone
+    on two nodes (2 actors, 2 units)
+    written out   1 conclusions, 0 ground rules, 0 cases of constraints, 0 of penalties
+    without it    overload 0 · communication 0 · annoyance 0
+    with it       overload 0 · communication 3,100 · annoyance 0 · policy 0
+    changes       1 of 2 actors are elsewhere
+                  app/b: n1/cpu instead of n0/cpu
+    ");
+    // a rule that changes nothing says so
+    let idle = File::new("idle.lp", "forbid(A,U) :- actor(A), cu_kind(U,\"tpu\").\n");
+    let page = checked(&idle, &world, &[]).out;
+    assert!(page.contains("changes       nothing: every actor is where it would be without it"), "{page}");
+}
+
+#[test]
+fn what_cannot_be_checked_says_why() {
+    let fails = |arguments: &[&str]| {
+        let ran = cairn(&[&["check-policy"], arguments].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+        ran.err
+    };
+    let none = fails(&["policies/throughput.yaml"]);
+    assert!(none.contains("policies/throughput.yaml") && none.contains("has no program.lp"), "{none}");
+    let absent = fails(&["/does/not/exist.lp"]);
+    assert!(absent.starts_with("error: ") && absent.contains("/does/not/exist.lp"), "{absent}");
+    let strategy = fails(&["policies/examples/power-cap.lp", "--strategy", "magic"]);
+    assert!(strategy.starts_with("error: --strategy: there is no strategy `magic`"), "{strategy}");
+    let (program, world) = (File::new("apart.lp", APART), File::new("world.json", "{}"));
+    let bad = fails(&[program.path(), "--snapshot", world.path()]);
+    assert!(world.told(&bad).starts_with("error: world.json"), "{bad}");
+}
+
+fn config_map(program: &str) -> String {
+    let data = json!({"program.lp": program});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "p"}, "data": data}).to_string()
+}

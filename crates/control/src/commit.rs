@@ -1,0 +1,157 @@
+//! Whether what was planned may be written: plans are made side by side and committed one at a time.
+
+use std::collections::BTreeSet;
+
+use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
+
+use crate::nouns::{Decision, Seen};
+
+/// What is said of an actor whose place somebody else took meanwhile.
+const OVERTAKEN: &str = "its place was taken while it was planned; another is looked for";
+
+/// What became of a plan in the newest world.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It may be committed as it is, told in the newest snapshot's positions.
+    Stands(Box<Plan>),
+    /// So much of it may be committed: what collided has no place yet, or stays where it is.
+    Partly(Box<Plan>),
+    /// It is to be made again.
+    Overtaken,
+}
+
+/// Looks at a plan again in the newest world, in which it is committed if it stands.
+///
+/// `newest` has what the policy derives of it. A plan that was overtaken is to be made again, unless `settle`: then what
+/// still holds of it is kept, so that somebody who is overtaken again and again comes to a place, and holds up nobody.
+/// An actor without a place is no reason to refuse the others theirs.
+pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
+    let places = transfer(planned, plan, newest);
+    let runs = newest.incumbent();
+    let lost = |actor: &usize| {
+        let before = planned.actor(newest.actor_id(*actor));
+        places[*actor].is_none() && before.is_none_or(|before| plan.assignment[before].is_some())
+    };
+    let all_there = !(0..newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
+    if all_there && newest.violations(&places).is_empty() {
+        let cost = price(newest, &places);
+        let crowded = cost.overload > plan.cost.overload || cost.unplaced > plan.cost.unplaced;
+        let worse =
+            newest.violations(&runs).is_empty() && cost.vector(newest) > price(newest, &runs).vector(newest);
+        if !worse && (settle || !crowded) {
+            return Verdict::Stands(Box::new(told(planned, plan, newest, places)));
+        }
+    }
+    if !settle {
+        return Verdict::Overtaken;
+    }
+    // Whoever has a place keeps it, and of the others come in whom there is room for.
+    let comers = (0..newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
+    let comers: Vec<(usize, usize)> = comers.collect();
+    let (assignment, _) = insert(newest, runs.clone(), &comers);
+    if assignment == runs {
+        return Verdict::Overtaken;
+    }
+    Verdict::Partly(Box::new(told(planned, plan, newest, assignment)))
+}
+
+/// The actors of the application whose decided place may not be taken now, whoever wrote it: by short name.
+///
+/// Those who are where they were decided to be are counted first, and nothing is held against them as long as their
+/// unit exists.
+pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTreeSet<String> {
+    let own = || (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
+    let name = |actor: usize| short(snapshot.actor_id(actor));
+    let decided = |actor: usize| decision.places.get(name(actor));
+    let runs = snapshot.incumbent();
+    let is_at = |actor: usize| runs[actor].map(|unit| snapshot.unit_id(unit));
+    let nowhere = own().filter(|&actor| decided(actor).is_some_and(|unit| is_at(actor) != Some(unit)));
+    let mut found: BTreeSet<String> = nowhere.map(|actor| name(actor).to_owned()).collect();
+    let is_there = |actor: usize| {
+        let pod = seen.instances.get(name(actor)).and_then(|instance| instance.pod.as_ref());
+        pod.is_some_and(|pod| pod.unit.as_ref() == decided(actor))
+    };
+    let is_new = |actor: &usize| runs[*actor].is_some() && !is_there(*actor);
+    let comers: Vec<(usize, usize)> =
+        own().filter(is_new).filter_map(|actor| Some((actor, runs[actor]?))).collect();
+    let mut start = runs.clone();
+    for &(actor, _) in &comers {
+        start[actor] = None;
+    }
+    let (_, refused) = insert(snapshot, start, &comers);
+    found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
+    found
+}
+
+/// The name of an actor within its application.
+fn short(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
+}
+
+/// Adds actors at their units as long as nothing is broken that was not broken before; with those that cannot be added.
+///
+/// By halves: where few collide, the world is checked few times.
+fn insert(snapshot: &Snapshot, start: Assignment, comers: &[(usize, usize)]) -> (Assignment, Vec<usize>) {
+    let excused: BTreeSet<String> = broken(snapshot, &start);
+    let (mut assignment, mut refused) = (start, Vec::new());
+    let mut parts = vec![comers];
+    while let Some(part) = parts.pop() {
+        let mut tried = assignment.clone();
+        for &(actor, unit) in part {
+            tried[actor] = Some(unit);
+        }
+        if broken(snapshot, &tried).is_subset(&excused) {
+            assignment = tried;
+        } else if let [(actor, _)] = part {
+            refused.push(*actor);
+        } else {
+            let (first, second) = part.split_at(part.len() / 2);
+            parts.extend([second, first]);
+        }
+    }
+    (assignment, refused)
+}
+
+fn broken(snapshot: &Snapshot, assignment: &Assignment) -> BTreeSet<String> {
+    snapshot.violations(assignment).into_iter().map(|violation| violation.says).collect()
+}
+
+fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
+    Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
+}
+
+/// The same places by name in another snapshot; nothing where the unit is not there any more.
+fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
+    let place = |actor: usize| {
+        if to.is_fixed(actor) {
+            return to.current(actor);
+        }
+        let unit = plan.assignment[from.actor(to.actor_id(actor))?]?;
+        to.unit(from.unit_id(unit))
+    };
+    (0..to.actors()).map(place).collect()
+}
+
+/// The plan in the newest snapshot's positions, with this assignment.
+fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignment: Assignment) -> Plan {
+    let same = planned.write() == newest.write();
+    let reasons = |actor: usize| {
+        let before = planned.actor(newest.actor_id(actor));
+        plan.unplaced.iter().find(|unplaced| Some(unplaced.actor) == before)
+    };
+    let waits = (0..newest.actors()).filter(|&a| !newest.is_fixed(a) && assignment[a].is_none());
+    let unplaced = waits.map(|actor| match reasons(actor) {
+        Some(known) => Unplaced { actor, ..known.clone() },
+        None => Unplaced { actor, reasons: vec![OVERTAKEN.to_owned()], holds: None },
+    });
+    let mut told = Plan { unplaced: unplaced.collect(), ..plan.clone() };
+    if !same {
+        // What was proven, was proven of another world.
+        told.optimal = false;
+        told.bound.clear();
+        told.moves = newest.moves(&assignment);
+        told.cost = price(newest, &assignment);
+    }
+    told.assignment = assignment;
+    told
+}

@@ -1,0 +1,25 @@
+//! The decisions around a plan: pure, without Kubernetes, a clock or a client.
+//!
+//! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
+//! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
+//! [`due`] and why, whether one [`still_stands`] in the newest world, which decided places are [`infeasible`] now, the
+//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), and when to
+//! look again ([`look_again`]).
+//!
+//! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
+//! calls the same functions.
+
+mod commit;
+mod due;
+mod nouns;
+mod refusals;
+mod room;
+mod steps;
+
+pub use commit::{Verdict, infeasible, still_stands};
+pub use due::{Considered, Due, LOOK_AGAIN, Openings, SecondLook, due, look_again, openings};
+pub use nouns::{
+    Actor, Amounts, Decision, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit, Wanted,
+};
+pub use refusals::{Refused, active, remember};
+pub use steps::{Step, Todo, Wait, steps};

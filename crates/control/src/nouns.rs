@@ -1,0 +1,158 @@
+//! What the decisions are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A time, counted from a moment that the caller chose and keeps to.
+pub type Moment = Duration;
+
+/// Amounts by resource, in the units of a snapshot (`cpuMilli`, `memoryMiB`, pieces).
+pub type Amounts = BTreeMap<String, u64>;
+
+/// An object by its uid, so that nothing else of that name is ever met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    /// Its name.
+    pub name: String,
+    /// Its uid; empty where there is none, as in files written by hand.
+    pub uid: String,
+}
+
+/// What an application asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The generation of its manifest.
+    pub generation: i64,
+    /// The name of the policy that it is planned under.
+    pub policy: String,
+    /// Whether nothing may begin.
+    pub paused: bool,
+    /// Its actors, in the order in which they are started.
+    pub actors: Vec<Actor>,
+    /// By position of the group and kind: what a pod asks of its node.
+    pub asks: Vec<BTreeMap<String, Amounts>>,
+}
+
+/// One actor of an application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// Its name within the application, as in `crop-0`.
+    pub name: String,
+    /// The position of its group in [`Wanted::asks`].
+    pub group: usize,
+}
+
+/// What was decided for an application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The generation of the manifest that it was made for.
+    pub generation: i64,
+    /// The name of the policy that it was made under.
+    pub policy: String,
+    /// Units by actor.
+    pub places: BTreeMap<String, String>,
+    /// Actors for which there was no place.
+    pub unplaced: BTreeSet<String>,
+}
+
+/// What scheduler, admission or kubelet did not take, as long as that counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The actor.
+    pub actor: String,
+    /// The node.
+    pub node: String,
+    /// What was said.
+    pub reason: String,
+    /// Forgotten from then on.
+    pub until: Moment,
+}
+
+/// What is there of an application, and what is left for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Its Instances, by actor: those whose controller is the application's uid.
+    pub instances: BTreeMap<String, Instance>,
+    /// Its Instances that stand for no actor's name.
+    pub surplus: Vec<Instance>,
+    /// What stands under a name that an actor needs and is not the application's, by actor.
+    pub taken: BTreeMap<String, Taken>,
+    /// What is left right now.
+    pub left: Left,
+}
+
+/// An Instance, and the pod that runs for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instance {
+    /// Which one.
+    pub id: Id,
+    /// Whether it is being deleted.
+    pub going: bool,
+    /// The pod whose controller it is.
+    pub pod: Option<Pod>,
+}
+
+/// The pod of an actor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Which one.
+    pub id: Id,
+    /// The unit that it was made for.
+    pub unit: Option<String>,
+    /// The node that it is bound to.
+    pub node: Option<String>,
+    /// How far it is.
+    pub state: State,
+    /// What scheduler or kubelet said against it.
+    pub refusal: Option<String>,
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
+pub enum State {
+    /// It is made, and does not run yet.
+    #[default]
+    Starting,
+    /// It runs.
+    Runs,
+    /// It ended, well or not.
+    Over,
+    /// It is being deleted.
+    Going,
+}
+
+/// Another's object under a name that an actor needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It stays, and whose it is, in words: as in `Pod web-server-0, which Cairn did not make`.
+    ByAnother(String),
+    /// It is left over from an owner that is gone, and goes soon.
+    Leaving(String),
+}
+
+/// What is left right now, with whoever is leaving still counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// By node that exists.
+    pub nodes: BTreeMap<String, Amounts>,
+    /// The units that are offered.
+    pub units: BTreeMap<String, Unit>,
+    /// By pool with a bound: how many instances it may still get.
+    pub pools: BTreeMap<String, u64>,
+}
+
+/// A unit, as a start needs to know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unit {
+    /// The kind of device.
+    pub kind: String,
+    /// Its node.
+    pub node: String,
+    /// Its pool.
+    pub pool: String,
+    /// How many more actors it takes; as many as want where there is no number.
+    pub slots: Option<u64>,
+    /// The resource of which a pod asks one.
+    pub resource: Option<String>,
+}

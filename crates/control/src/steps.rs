@@ -1,0 +1,184 @@
+//! The next step of every actor, so that the cluster becomes what was decided: one step per actor at a time.
+//!
+//! A move stops the actor, waits until it is gone, and starts it at its new place. The state between the steps is the
+//! cluster itself, so whoever comes after a crash goes on where it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::nouns::{Decision, Id, Instance, Pod, Seen, State, Taken, Wanted};
+use crate::refusals::Refused;
+use crate::room::Room;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make the Instance of an actor.
+    Create {
+        /// The actor.
+        actor: String,
+    },
+    /// Remove an Instance, and with it its pod.
+    Remove {
+        /// Exactly this one.
+        instance: Id,
+    },
+    /// Start an actor on a unit.
+    Start {
+        /// The actor.
+        actor: String,
+        /// The Instance that it runs for.
+        instance: Id,
+        /// The unit.
+        unit: String,
+    },
+    /// Stop a pod.
+    Stop {
+        /// Exactly this one.
+        pod: Id,
+        /// At once: its node is gone and nobody will ever confirm.
+        at_once: bool,
+    },
+}
+
+/// What an actor waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// Another's object has the name that it needs.
+    Name(String),
+    /// What is left over from an owner that is gone has the name that it needs.
+    Leaving(String),
+    /// Its pool has as many instances as it may.
+    Pool(String),
+    /// The unit has no free slot.
+    Unit(String),
+    /// The node has not enough left of a resource.
+    Resource {
+        /// The resource.
+        resource: String,
+        /// The node.
+        node: String,
+    },
+    /// The unit is not offered.
+    NotOffered(String),
+    /// The unit is none that it may be started on now.
+    Infeasible(String),
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(what) => write!(f, "its name is taken by {what}; remove or rename one of the two"),
+            Self::Leaving(what) => write!(f, "{what} is still being removed"),
+            Self::Pool(pool) => {
+                write!(f, "pool {pool} has as many instances as its spec.instances.max allows")
+            }
+            Self::Unit(unit) => write!(f, "{unit} is still in use"),
+            Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
+            Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
+            Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
+        }
+    }
+}
+
+/// Steps, refusals, and what is waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Todo {
+    /// What to do now.
+    pub steps: Vec<Step>,
+    /// What was refused, to be remembered before the pods go.
+    pub refused: Vec<Refused>,
+    /// What actors wait for.
+    pub waiting: BTreeMap<String, Wait>,
+}
+
+/// Compares what was decided with what is there.
+///
+/// `infeasible` names the actors whose decided place may not be taken now ([`infeasible`](crate::infeasible)): they are
+/// not started, and those of them that run stay where they are until another place is decided.
+pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTreeSet<String>) -> Todo {
+    let mut todo = Todo::default();
+    let names: BTreeSet<&str> = wanted.actors.iter().map(|actor| actor.name.as_str()).collect();
+    let unwanted = seen.instances.iter().filter(|(actor, _)| !names.contains(actor.as_str()));
+    for instance in unwanted.map(|(_, instance)| instance).chain(&seen.surplus) {
+        if !instance.going {
+            todo.steps.push(Step::Remove { instance: instance.id.clone() });
+        }
+    }
+    let mut room = Room::new(wanted, &seen.left);
+    for actor in &wanted.actors {
+        let name = &actor.name;
+        let place = decision.places.get(name).map(String::as_str);
+        let decided = place.is_some() || decision.unplaced.contains(name);
+        let may_start = !infeasible.contains(name);
+        let instance = seen.instances.get(name);
+        if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
+            let goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
+            look_at(&mut todo, name, pod, &goal, seen);
+            continue;
+        }
+        if let Some(taken) = seen.taken.get(name) {
+            todo.waiting.insert(name.clone(), Wait::from(taken));
+            continue;
+        }
+        let Some(instance) = instance else {
+            todo.steps.push(Step::Create { actor: name.clone() });
+            continue;
+        };
+        let Some(unit) = place else { continue };
+        // A pod is owned by its Instance: one that goes takes it along.
+        if instance.going {
+            continue;
+        }
+        let taken =
+            if may_start { room.take(actor.group, unit) } else { Err(Wait::Infeasible(unit.to_owned())) };
+        match taken {
+            Err(wait) => drop(todo.waiting.insert(name.clone(), wait)),
+            Ok(()) => todo.steps.push(start(name, instance, unit)),
+        }
+    }
+    todo
+}
+
+fn start(actor: &str, instance: &Instance, unit: &str) -> Step {
+    Step::Start { actor: actor.to_owned(), instance: instance.id.clone(), unit: unit.to_owned() }
+}
+
+impl From<&Taken> for Wait {
+    fn from(taken: &Taken) -> Self {
+        match taken {
+            Taken::ByAnother(what) => Self::Name(what.clone()),
+            Taken::Leaving(what) => Self::Leaving(what.clone()),
+        }
+    }
+}
+
+/// Where a pod should be.
+enum Goal<'a> {
+    /// There, or nowhere.
+    At(Option<&'a str>),
+    /// Not known now: where it is, it stays.
+    Open,
+}
+
+/// A pod that is there: refused, misplaced, ended, left behind by its node, or just right.
+fn look_at(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen) {
+    let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
+    if pod.state == State::Going && !node_is_gone {
+        return;
+    }
+    if let Some(reason) = &pod.refusal
+        && let Some((node, _)) = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'))
+        && !node_is_gone
+    {
+        let (actor, node, reason) = (actor.to_owned(), node.to_owned(), reason.clone());
+        todo.refused.push(Refused { actor, node, reason });
+    }
+    let misplaced = match goal {
+        Goal::At(place) => place.is_none() || pod.unit.as_deref() != *place,
+        Goal::Open => false,
+    };
+    if node_is_gone || misplaced || pod.refusal.is_some() || pod.state == State::Over {
+        todo.steps.push(Step::Stop { pod: pod.id.clone(), at_once: node_is_gone });
+    }
+}

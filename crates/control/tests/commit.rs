@@ -1,0 +1,175 @@
+//! Plans that meet: one line of the world that was planned, one of the newest, one of what is committed.
+#![expect(clippy::unwrap_used, reason = "a test's own words")]
+
+mod worlds;
+
+use std::collections::BTreeMap;
+
+use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, still_stands};
+use placement::{Plan, Snapshot};
+use proptest::prelude::*;
+use worlds::{planned, snapshot};
+
+fn places(snapshot: &Snapshot, plan: &Plan) -> String {
+    let place = |actor: usize| {
+        let name = snapshot.actor_id(actor).rsplit('/').next().unwrap();
+        let unit = plan.assignment[actor].map_or("-", |unit| snapshot.unit_id(unit));
+        (!snapshot.is_fixed(actor)).then(|| format!("{name}@{unit}"))
+    };
+    (0..snapshot.actors()).filter_map(place).collect::<Vec<_>>().join(" ")
+}
+
+/// What becomes of the plan for `before` in `after`.
+fn committed(before: &str, after: &str, settle: bool) -> String {
+    let (before, after) = (snapshot(before), snapshot(after));
+    match still_stands(&before, &planned(&before), &after, settle) {
+        Verdict::Stands(plan) => places(&after, &plan),
+        Verdict::Partly(plan) => format!("partly {}", places(&after, &plan)),
+        Verdict::Overtaken => "overtaken".to_owned(),
+    }
+}
+
+#[track_caller]
+fn check(table: &[(&str, &str, &str, &str)]) {
+    for (before, after, expected, settled) in table {
+        assert_eq!(committed(before, after, false), *expected, "{before} | {after}");
+        assert_eq!(committed(before, after, true), *settled, "settled: {before} | {after}");
+    }
+}
+
+#[test]
+fn a_plan_for_the_same_world_stands() {
+    let world = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
+    check(&[(world, world, "a-0@n0/gpu0 a-1@n0/gpu1", "a-0@n0/gpu0 a-1@n0/gpu1")]);
+}
+
+#[test]
+fn one_actor_without_a_place_and_foreign_churn_stop_nobodys_commit() {
+    let (one, noise) = ("units=n0/gpu0:1 own=a-0,a-1", "units=n0/gpu0:1:99 own=a-0,a-1");
+    check(&[
+        (one, noise, "a-0@n0/gpu0 a-1@-", "a-0@n0/gpu0 a-1@-"),
+        (noise, one, "a-0@n0/gpu0 a-1@-", "a-0@n0/gpu0 a-1@-"),
+        // Others came and went elsewhere.
+        (
+            one,
+            "units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1 others=x@n1/gpu0",
+            "a-0@n0/gpu0 a-1@-",
+            "a-0@n0/gpu0 a-1@-",
+        ),
+    ]);
+}
+
+#[test]
+fn what_collided_is_planned_again_and_in_the_end_the_rest_is_kept() {
+    let two = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
+    check(&[
+        // The first unit went to another application, or is gone.
+        (two, &format!("{two} others=x@n0/gpu0"), "overtaken", "partly a-0@- a-1@n0/gpu1"),
+        (two, "units=n0/gpu1:1 own=a-0,a-1", "overtaken", "partly a-0@- a-1@n0/gpu1"),
+        // Nothing is left of it.
+        (two, &format!("{two} others=x@n0/gpu0,y@n0/gpu1"), "overtaken", "overtaken"),
+        // Who runs goes on, and is no reason to wait.
+        (
+            "units=n0/gpu0:1,n0/gpu1:1 own=a-0@n0/gpu0,a-1",
+            "units=n0/gpu0:1,n0/gpu1:1 own=a-0@n0/gpu0,a-1 others=x@n0/gpu1",
+            "overtaken",
+            "overtaken",
+        ),
+    ]);
+}
+
+#[test]
+fn a_unit_that_others_filled_up_with_work_is_looked_at_again_but_not_for_ever() {
+    let free = "units=n0/cpu0:9:2,n1/fpga0:1 own=a-0";
+    let busy = "units=n0/cpu0:9:2,n1/fpga0:1 own=a-0 others=x@n0/cpu0,y@n0/cpu0";
+    check(&[(free, busy, "overtaken", "a-0@n0/cpu0")]);
+}
+
+#[test]
+fn a_move_that_is_worth_nothing_any_more_is_not_made() {
+    // They are to be together on one node; by the time of the commit their partner is bound to be elsewhere.
+    let world = |b: &str| {
+        format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
+    };
+    check(&[
+        (&world("n1/cpu0"), &world("n1/cpu0"), "a-0@n1/cpu1 b-0@n1/cpu0", "a-0@n1/cpu1 b-0@n1/cpu0"),
+        (&world("n1/cpu0"), &world("n0/cpu1"), "overtaken", "overtaken"),
+    ]);
+}
+
+/// The actors whose decided place may not be taken: `decided` as `NAME@UNIT`, `runs` the same.
+fn refused(world: &str, decided: &str, runs: &str) -> String {
+    let pairs = |text: &str| -> BTreeMap<String, String> {
+        let pair = |item: &str| item.split_once('@').map(|(a, unit)| (a.to_owned(), unit.to_owned()));
+        text.split_whitespace().filter_map(pair).collect()
+    };
+    let decision = Decision { places: pairs(decided), ..Decision::default() };
+    let instance = |(actor, unit): (String, String)| {
+        (actor, Instance { pod: Some(Pod { unit: Some(unit), ..Pod::default() }), ..Instance::default() })
+    };
+    let seen = Seen { instances: pairs(runs).into_iter().map(instance).collect(), ..Seen::default() };
+    infeasible(&snapshot(world), &decision, &seen).into_iter().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_place_that_was_decided_by_whomever_is_taken_only_where_it_is_feasible() {
+    let table = [
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0", "a-0@n0/gpu0", "", ""),
+        // Two on one slot: one of them.
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "", "a-1"),
+        // Who runs there was first.
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "a-1@n0/gpu0", "a-0"),
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "", "a-0"),
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "a-0@n0/gpu0", ""),
+        // A unit that is not there, and one that the world did not take over.
+        ("units=n0/gpu0:1 own=a-0", "a-0@n9/gpu0", "", "a-0"),
+        ("units=n0/gpu0:1 own=a-0", "a-0@n9/gpu0", "a-0@n9/gpu0", "a-0"),
+        // No implementation for the kind.
+        ("units=n0/fpga0:1 own=a-0@n0/fpga0", "a-0@n0/fpga0", "", "a-0"),
+        // Rules between actors.
+        ("units=n0/gpu0:2 own=a-0@n0/gpu0,b-0@n0/gpu0 apart=a-0+b-0", "a-0@n0/gpu0 b-0@n0/gpu0", "", "b-0"),
+        (
+            "units=n0/gpu0:2 own=a-0@n0/gpu0,b-0@n0/gpu0 apart=a-0+b-0",
+            "a-0@n0/gpu0 b-0@n0/gpu0",
+            "a-0@n0/gpu0 b-0@n0/gpu0",
+            "",
+        ),
+        // An actor without a place is none that could not take it.
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1", "a-0@n0/gpu0", "", ""),
+    ];
+    for (world, decided, runs, expected) in table {
+        assert_eq!(refused(world, decided, runs), expected, "{world} | {decided} | {runs}");
+    }
+}
+
+prop_compose! {
+    /// Up to five own actors and some of others on four units of one or two slots.
+    fn any_world()(slots in prop::collection::vec(1..3_u64, 4), own in 1..6_usize, others in prop::collection::vec(0..4_usize, 0..4)) -> String {
+        let units: Vec<String> = slots.iter().enumerate().map(|(i, slots)| format!("n{}/gpu{i}:{slots}", i / 2)).collect();
+        let own: Vec<String> = (0..own).map(|i| format!("a-{i}")).collect();
+        let mut text = format!("units={} own={} apart=a-0+a-1", units.join(","), own.join(","));
+        for (i, unit) in others.iter().enumerate() {
+            text += &format!(" others=x-{i}@n{}/gpu{unit}", unit / 2);
+        }
+        if own.len() < 2 { text.replace(" apart=a-0+a-1", "") } else { text }
+    }
+}
+
+proptest! {
+    /// Whatever happened between planning and committing: what is committed is lawful, and names everybody.
+    #[test]
+    fn what_is_committed_is_lawful((before, after) in (any_world(), any_world())) {
+        let (before, after) = (snapshot(&before), snapshot(&after));
+        let plan = planned(&before);
+        for settle in [false, true] {
+            let (Verdict::Stands(told) | Verdict::Partly(told)) = still_stands(&before, &plan, &after, settle) else {
+                continue;
+            };
+            prop_assert_eq!(after.violations(&told.assignment), vec![]);
+            let without: Vec<usize> = told.unplaced.iter().map(|unplaced| unplaced.actor).collect();
+            let expected: Vec<usize> =
+                (0..after.actors()).filter(|&a| !after.is_fixed(a) && told.assignment[a].is_none()).collect();
+            prop_assert_eq!(without, expected);
+        }
+    }
+}

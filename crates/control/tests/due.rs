@@ -1,0 +1,210 @@
+//! When an application is planned again: one line of what changed, one word of why.
+#![expect(clippy::unwrap_used, reason = "a test's own words")]
+
+mod worlds;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use control::{
+    Actor, Considered, Decision, LOOK_AGAIN, Refusal, Refused, SecondLook, Wanted, active, due, look_again,
+    openings, remember,
+};
+use worlds::snapshot;
+
+const NOW: Duration = Duration::from_secs(1000);
+
+/// Why an application of two actors is due; `changes` are words about what differs from a quiet world in which `cam-0`
+/// has a place: `unplaced` (`cam-1` has none), `silent` (nothing is said of it), `infeasible`, `generation`, `policy`,
+/// `undecided`, `others` (the digest), `demand`, `room`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS`.
+fn why(changes: &str) -> String {
+    let named = |index: u32| Actor { name: format!("cam-{index}"), group: 0 };
+    let mut wanted = Wanted {
+        generation: 3,
+        policy: "p".into(),
+        actors: (0..2).map(named).collect(),
+        ..Wanted::default()
+    };
+    let places = ["cam-0", "cam-1"].map(|actor| (actor.to_owned(), "n0/gpu0".to_owned()));
+    let decision =
+        Decision { generation: 3, policy: "p".into(), places: places.into(), ..Decision::default() };
+    let mut decision = Some(decision);
+    let world = Considered { releases: 7, demand: "d".into(), digest: "w".into(), ..Considered::default() };
+    let (mut before, mut now) = (world.clone(), world);
+    let mut infeasible = BTreeSet::new();
+    for change in changes.split_whitespace() {
+        let (what, value) = change.split_once('=').unwrap_or((change, ""));
+        let units = || value.split(',').map(|unit| ("cam-1".to_owned(), unit.to_owned())).collect();
+        match what {
+            "undecided" => decision = None,
+            "unplaced" | "silent" => {
+                let decision = decision.as_mut().unwrap();
+                decision.places.remove("cam-1");
+                decision.unplaced.extend((what == "unplaced").then(|| "cam-1".to_owned()));
+            }
+            "infeasible" => drop(infeasible.insert("cam-1".to_owned())),
+            "generation" => wanted.generation = 4,
+            "policy" => wanted.policy = "q".into(),
+            "demand" => now.demand = "e".into(),
+            "room" => now.releases = 8,
+            "opening" => now.openings = units(),
+            "opened" => before.openings = units(),
+            "look" => {
+                let at = Duration::from_secs(value.parse().unwrap());
+                before.second_look = Some(SecondLook { at, number: 1 });
+            }
+            "others" => {}
+            other => panic!("{other}"),
+        }
+        if !matches!(what, "look" | "generation" | "policy" | "undecided" | "unplaced") {
+            now.digest = "v".into();
+        }
+    }
+    due(&before, &now, &wanted, decision.as_ref(), &infeasible, NOW)
+        .map_or("-".to_owned(), |due| due.to_string())
+}
+
+#[test]
+fn who_is_due_and_why() {
+    let table = [
+        // Nothing changed.
+        ("", "-"),
+        ("unplaced", "-"),
+        ("undecided", "undecided"),
+        ("undecided others", "undecided"),
+        ("generation", "manifest"),
+        ("policy", "policy"),
+        ("generation policy", "manifest"),
+        // Others came, went or moved: no matter.
+        ("others", "-"),
+        ("others look=2000", "-"),
+        ("demand", "demand"),
+        ("room", "room"),
+        ("demand room", "demand"),
+        // What was decided cannot be, or says nothing of somebody.
+        ("infeasible", "infeasible"),
+        ("infeasible unplaced", "infeasible"),
+        ("silent", "incomplete"),
+        ("silent infeasible", "incomplete"),
+        // Who waits is due when room comes that it can use, and by nothing else.
+        ("unplaced others", "-"),
+        ("unplaced opening=n0/gpu1", "opening"),
+        ("unplaced opening=n0/gpu1 opened=n0/gpu1", "-"),
+        ("unplaced opening=n0/gpu1 opened=n0/gpu2", "opening"),
+        ("unplaced opening=n0/gpu1,n0/gpu2 opened=n0/gpu1", "opening"),
+        ("unplaced others opened=n0/gpu1", "-"),
+        ("opening=n0/gpu1", "-"),
+        // A search that the clock ended.
+        ("look=999", "second-look"),
+        ("look=1000", "second-look"),
+        ("look=1001", "-"),
+        ("look=999 unplaced", "second-look"),
+        // In another world it is not taken up again.
+        ("look=999 others", "-"),
+        ("look=999 demand", "demand"),
+    ];
+    for (changes, expected) in table {
+        assert_eq!(why(changes), expected, "{changes}");
+    }
+}
+
+/// Foreign pods that come and go beside an actor without a place make nobody search.
+#[test]
+fn churn_that_nobody_can_use_makes_nobody_due() {
+    let wanted = Wanted { actors: vec![Actor { name: "big-0".into(), group: 0 }], ..Wanted::default() };
+    let decision = Decision { unplaced: ["big-0".to_owned()].into(), ..Decision::default() };
+    let mut before = Considered::default();
+    let mut searches = 0;
+    for round in 0..100 {
+        // One GPU, always taken; the capacity of the node, which is not for it, swings.
+        let world =
+            snapshot(&format!("units=n0/gpu0:1:{},n0/fpga0:9 own=big-0 others=x@n0/gpu0", 10 + round % 7));
+        let now = Considered { digest: world.write(), openings: openings(&world), ..Considered::default() };
+        let is_due = due(&before, &now, &wanted, Some(&decision), &BTreeSet::new(), NOW);
+        searches += u32::from(is_due.is_some());
+        before = now;
+    }
+    assert_eq!(searches, 0);
+}
+
+#[test]
+fn an_opening_is_room_that_an_actor_without_a_place_can_use() {
+    let shown = |world: &str| {
+        let found = openings(&snapshot(world));
+        found
+            .iter()
+            .map(|(a, unit)| format!("{}@{unit}", a.rsplit('/').next().unwrap()))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let table = [
+        ("units=n0/gpu0:1 own=a-0", "a-0@n0/gpu0"),
+        ("units=n0/gpu0:1,n0/cpu0:1 own=a-0", "a-0@n0/cpu0 a-0@n0/gpu0"),
+        ("units=n0/gpu0:1 own=a-0@n0/gpu0", ""),
+        ("units=n0/gpu0:1 own=a-0 others=x@n0/gpu0", ""),
+        ("units=n0/gpu0:2 own=a-0 others=x@n0/gpu0", "a-0@n0/gpu0"),
+        ("units=n0/gpu0:2 own=a-0,a-1@n0/gpu0 others=x@n0/gpu0", ""),
+        ("units=n0/fpga0:1 own=a-0", ""),
+        // One speaks for all that are like it.
+        ("units=n0/gpu0:9 own=a-0,a-1,b-0", "a-0@n0/gpu0 b-0@n0/gpu0"),
+        ("units=n0/gpu0:9 others=x@n0/gpu0", ""),
+    ];
+    for (world, expected) in table {
+        assert_eq!(shown(world), expected, "{world}");
+    }
+}
+
+#[test]
+fn an_unfinished_search_is_taken_up_three_times() {
+    let mut look = None;
+    let mut at = NOW;
+    let mut waits = Vec::new();
+    while let Some(next) = SecondLook::after(look, at) {
+        assert!(!next.is_due(at) && next.is_due(next.at));
+        waits.push((next.at - at).as_secs());
+        (at, look) = (next.at, Some(next));
+    }
+    assert_eq!(waits, [30, 120, 600]);
+}
+
+fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
+    Refusal {
+        actor: actor.into(),
+        node: node.into(),
+        reason: "full".into(),
+        until: Duration::from_secs(until),
+    }
+}
+
+#[test]
+fn an_application_is_looked_at_again_when_something_ends() {
+    let look = |at: u64| Some(SecondLook { at: Duration::from_secs(at), number: 1 });
+    let check = |refusals: &[u64], second_look, failed| {
+        let refusals: Vec<Refusal> = refusals.iter().map(|&until| refusal("a", "n", until)).collect();
+        look_again(NOW, &refusals, second_look, failed).as_secs()
+    };
+    let most = LOOK_AGAIN.as_secs();
+    assert_eq!(check(&[], None, false), most);
+    assert_eq!(check(&[], None, true), most);
+    assert_eq!(check(&[1020, 1010], None, false), 10);
+    assert_eq!(check(&[], look(1030), false), 30);
+    assert_eq!(check(&[1020], look(1030), false), 20);
+    assert_eq!(check(&[], look(2000), false), most, "no later than that");
+    assert_eq!(check(&[], look(1), false), 1, "no sooner than that");
+    assert_eq!(check(&[999], None, false), 1);
+    assert_eq!(check(&[], look(1001), true), most, "what failed is not taken up");
+}
+
+#[test]
+fn refusals_are_kept_once_per_actor_and_node_until_they_end() {
+    let kept = vec![refusal("a", "n0", 1010), refusal("b", "n0", 990)];
+    assert_eq!(active(kept.clone(), NOW), [refusal("a", "n0", 1010)]);
+    assert_eq!(active(kept.clone(), Duration::from_secs(1010)), []);
+    let refused =
+        |actor: &str, node: &str| Refused { actor: actor.into(), node: node.into(), reason: "full".into() };
+    let until = Duration::from_secs(1100);
+    let now = remember(kept, vec![refused("a", "n1"), refused("a", "n0")], until);
+    assert_eq!(now, [refusal("a", "n0", 1100), refusal("a", "n1", 1100), refusal("b", "n0", 990)]);
+    let long = Refused { reason: "ä".repeat(5000), ..refused("a", "n0") };
+    assert_eq!(remember(Vec::new(), vec![long], until)[0].reason.chars().count(), 1000);
+}

@@ -1,0 +1,391 @@
+//! One line of world, one line of steps.
+#![expect(clippy::unwrap_used, reason = "a test's own words")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::{
+    Actor, Decision, Id, Instance, Left, Pod, Refused, Seen, State, Step, Taken, Todo, Unit, Wanted, steps,
+};
+use proptest::prelude::*;
+
+/// A world in words:
+/// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
+/// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS` `taken=I:by|leaving` `infeasible=I`.
+///
+/// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
+#[derive(Clone, Debug, Default)]
+struct World {
+    wanted: Wanted,
+    decision: Decision,
+    seen: Seen,
+    infeasible: BTreeSet<String>,
+}
+
+fn actor(index: &str) -> String {
+    format!("cam-{index}")
+}
+
+fn id(name: String) -> Id {
+    Id { uid: format!("{name}-uid"), name }
+}
+
+impl World {
+    fn of(text: &str) -> Self {
+        let mut world = Self::default();
+        let asks = BTreeMap::from([("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)]);
+        world.wanted.asks = vec![["cpu", "gpu"].map(|kind| (kind.to_owned(), asks.clone())).into()];
+        for (what, items) in text.split_whitespace().filter_map(|part| part.split_once('=')) {
+            for item in items.split(',') {
+                world.add(what, item);
+            }
+        }
+        world
+    }
+
+    fn add(&mut self, what: &str, item: &str) {
+        let fields: Vec<&str> = item.split(':').collect();
+        let (first, second) = (fields[0].to_owned(), fields.get(1).copied());
+        let number = |text: Option<&str>| text.unwrap().parse::<u64>().unwrap();
+        let (seen, name) = (&mut self.seen, actor(fields[0]));
+        match what {
+            "actors" => {
+                let named = |index: u64| Actor { name: actor(&index.to_string()), group: 0 };
+                self.wanted.actors = (0..number(Some(&first))).map(named).collect();
+            }
+            "nodes" => {
+                let cores = second.map_or(9, |cores| cores.parse().unwrap());
+                let gpus = fields.get(2).map_or(9, |gpus| gpus.parse().unwrap());
+                let left = [("cpuMilli", cores * 1000), ("pods", 99), ("nvidia.com/gpu", gpus)];
+                seen.left.nodes.insert(first, left.map(|(name, amount)| (name.to_owned(), amount)).into());
+            }
+            "units" => {
+                let (node, slot) = first.split_once('/').unwrap();
+                let pool = slot.rsplit_once('-').unwrap().0.to_owned();
+                let of_gpus = pool.starts_with("gpu");
+                let unit = Unit {
+                    kind: if of_gpus { "gpu" } else { "cpu" }.to_owned(),
+                    node: node.to_owned(),
+                    pool,
+                    slots: second.map(|slots| slots.parse().unwrap()),
+                    resource: of_gpus.then(|| "nvidia.com/gpu".to_owned()),
+                };
+                seen.left.units.insert(first.clone(), unit);
+            }
+            "pools" => drop(seen.left.pools.insert(first, number(second))),
+            "decided" => drop(self.decision.places.insert(name, second.unwrap().to_owned())),
+            "unplaced" => drop(self.decision.unplaced.insert(name)),
+            "infeasible" => drop(self.infeasible.insert(name)),
+            "instances" => {
+                let instance = seen.instances.entry(name.clone()).or_default();
+                instance.id = id(format!("app-{name}"));
+                instance.going = second == Some("going");
+            }
+            "surplus" => {
+                let (id, going) = (id(first), second == Some("going"));
+                seen.surplus.push(Instance { id, going, pod: None });
+            }
+            "pods" => {
+                let unit = second.filter(|unit| *unit != "-").map(str::to_owned);
+                let node = unit.as_deref().map(|unit| unit.split('/').next().unwrap().to_owned());
+                let node = fields.get(3).map_or(node, |node| Some((*node).to_owned()).filter(|n| n != "-"));
+                let state = fields.get(2).map_or(State::Runs, |state| state.parse().unwrap());
+                let pod = Pod { id: id(format!("pod-{first}")), unit, node, state, refusal: None };
+                seen.instances.get_mut(&name).unwrap().pod = Some(pod);
+            }
+            "refused" => {
+                let pod = seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap();
+                pod.refusal = second.map(str::to_owned);
+            }
+            "taken" => {
+                let what = format!("Pod app-{name}");
+                let taken = if second == Some("by") { Taken::ByAnother(what) } else { Taken::Leaving(what) };
+                seen.taken.insert(name, taken);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn todo(&self) -> Todo {
+        steps(&self.wanted, &self.decision, &self.seen, &self.infeasible)
+    }
+}
+
+fn shown(todo: &Todo) -> String {
+    let step = |step: &Step| match step {
+        Step::Create { actor } => format!("make {actor}"),
+        Step::Remove { instance } => format!("remove {}", instance.name),
+        Step::Start { actor, unit, .. } => format!("start {actor} on {unit}"),
+        Step::Stop { pod, at_once } => format!("stop {}{}", pod.name, if *at_once { " at once" } else { "" }),
+    };
+    let mut lines: Vec<String> = todo.steps.iter().map(step).collect();
+    let refused = |Refused { actor, node, reason }: &Refused| format!("refused {actor} on {node}: {reason}");
+    lines.extend(todo.refused.iter().map(refused));
+    lines.extend(todo.waiting.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
+    lines.join("; ")
+}
+
+#[track_caller]
+fn check(table: &[(&str, &str)]) {
+    for (text, expected) in table {
+        assert_eq!(shown(&World::of(text).todo()), *expected, "{text}");
+    }
+}
+
+#[test]
+fn an_actor_is_made_started_and_left_alone() {
+    check(&[
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0", "make cam-0"),
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0", "start cam-0 on n0/gpus-0"),
+        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:runs", ""),
+        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting", ""),
+        // Not bound yet: it is where it was made for.
+        (
+            "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting:-",
+            "",
+        ),
+        // Without a place it has an Instance all the same, which says so.
+        ("actors=1 nodes=n0 unplaced=0", "make cam-0"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0", ""),
+    ]);
+}
+
+#[test]
+fn a_move_stops_waits_and_starts() {
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0";
+    check(&[
+        (&format!("{world} pods=0:n0/gpus-0:runs"), "stop pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:starting"), "stop pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:going"), ""),
+        (world, "start cam-0 on n1/gpus-0"),
+        // Made for no unit that is known: it is not where it should be.
+        (&format!("{world} pods=0:-:runs"), "stop pod-0"),
+    ]);
+}
+
+#[test]
+fn what_ended_was_refused_or_lost_its_node_is_stopped() {
+    let world = "actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0";
+    check(&[
+        (&format!("{world} pods=0:n0/gpus-0:over"), "stop pod-0"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs", "stop pod-0"),
+        (
+            &format!("{world} pods=0:n0/gpus-0:starting:- refused=0:no-room"),
+            "stop pod-0; refused cam-0 on n0: no-room",
+        ),
+        (
+            &format!("{world} pods=0:n0/gpus-0:over refused=0:OutOfcpu"),
+            "stop pod-0; refused cam-0 on n0: OutOfcpu",
+        ),
+        // Who is leaving for another reason says nothing more about its node.
+        (&format!("{world} pods=0:n0/gpus-0:going refused=0:no-room"), ""),
+        (
+            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:runs",
+            "stop pod-0 at once",
+        ),
+        (
+            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:going",
+            "stop pod-0 at once",
+        ),
+        (
+            "actors=1 nodes=n1 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:over refused=0:lost",
+            "stop pod-0 at once",
+        ),
+    ]);
+}
+
+#[test]
+fn instances_that_nobody_wants_go() {
+    let world = "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0";
+    check(&[
+        (&format!("{world},1 pods=0:n0/gpus-0:runs"), "remove app-cam-1"),
+        (&format!("{world},1:going pods=0:n0/gpus-0:runs"), ""),
+        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade"), "remove handmade"),
+        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade:going"), ""),
+        // One that goes is waited for: its pod goes with it, and a new one would too.
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0:going", ""),
+    ]);
+}
+
+#[test]
+fn what_another_has_made_is_never_touched_and_only_that_actor_waits() {
+    let world = "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1";
+    let by = "cam-0 waits: its name is taken by Pod app-cam-0; remove or rename one of the two";
+    let leaving = "cam-0 waits: Pod app-cam-0 is still being removed";
+    check(&[
+        (&format!("{world} taken=0:by"), &format!("make cam-1; {by}")),
+        (&format!("{world} instances=1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
+        (&format!("{world} instances=0,1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
+        (&format!("{world} instances=0,1 taken=0:leaving"), &format!("start cam-1 on n0/gpus-1; {leaving}")),
+        (&format!("{world} instances=1 pods=1:n0/gpus-1:runs taken=0:leaving"), leaving),
+        // Our own pod is where the name is: nothing is taken.
+        (&format!("{world} instances=0,1 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), ""),
+    ]);
+}
+
+#[test]
+fn a_successor_starts_only_when_its_place_is_free() {
+    let swap = "actors=2 nodes=n0 decided=0:n0/gpus-1,1:n0/gpus-0 instances=0,1";
+    let used = |what: &str| format!("cam-0 waits: {what} is still in use");
+    check(&[
+        (
+            &format!("{swap} units=n0/gpus-0:0,n0/gpus-1:0 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"),
+            "stop pod-0; stop pod-1",
+        ),
+        (&format!("{swap} units=n0/gpus-0:1,n0/gpus-1:0 pods=1:n0/gpus-1:going"), &used("n0/gpus-1")),
+        (
+            &format!("{swap} units=n0/gpus-0:1,n0/gpus-1:1"),
+            "start cam-0 on n0/gpus-1; start cam-1 on n0/gpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn starts_take_slots_resources_and_the_bounds_of_pools() {
+    let two = "actors=2 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1 units=n0/gpus-0:1,n0/gpus-1:1";
+    let (first, second) = ("start cam-0 on n0/gpus-0", "start cam-1 on n0/gpus-1");
+    let full = "pool gpus has as many instances as its spec.instances.max allows";
+    let shared = "actors=3 nodes=n0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
+    check(&[
+        (&format!("{two} nodes=n0"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0 pools=gpus:2"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0 pools=gpus:1"), &format!("{first}; cam-1 waits: {full}")),
+        (&format!("{two} nodes=n0 pools=gpus:0"), &format!("cam-0 waits: {full}; cam-1 waits: {full}")),
+        (&format!("{two} nodes=n0 pools=others:0"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0:1"), &format!("{first}; cam-1 waits: cpuMilli of n0 is still in use")),
+        (
+            &format!("{two} nodes=n0:9:1"),
+            &format!("{first}; cam-1 waits: nvidia.com/gpu of n0 is still in use"),
+        ),
+        (
+            &format!("{shared} units=n0/cpus-0:2"),
+            "start cam-0 on n0/cpus-0; start cam-1 on n0/cpus-0; cam-2 waits: n0/cpus-0 is still in use",
+        ),
+        (
+            &format!("{shared} units=n0/cpus-0"),
+            "start cam-0 on n0/cpus-0; start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn one_that_waits_does_not_hold_up_the_next() {
+    let world = "actors=3 nodes=n0:9,n1:0 units=n0/cpus-0,n1/cpus-0 instances=0,1,2";
+    check(&[
+        (
+            &format!("{world} decided=0:n1/cpus-0,1:n0/cpus-0,2:n0/cpus-0"),
+            "start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0; cam-0 waits: cpuMilli of n1 is still in use",
+        ),
+        (
+            &format!("{world} unplaced=0 decided=1:n0/cpus-0,2:n0/cpus-0"),
+            "start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_not_feasible_now_is_not_begun() {
+    let gone = "cam-0 waits: n7/gpus-0 is not offered now; another place is looked for";
+    let bad = "cam-0 waits: n0/gpus-0 is no feasible place now; another is looked for";
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0";
+    check(&[
+        (&format!("{world} decided=0:n7/gpus-0"), gone),
+        (
+            &format!("{world} decided=0:n7/gpus-0 infeasible=0"),
+            "cam-0 waits: n7/gpus-0 is no feasible place now; another is looked for",
+        ),
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
+        // Who runs elsewhere stays until there is a place that it can really move to.
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:runs"), ""),
+        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "stop pod-0"),
+        // What ended ends, wherever it was to be.
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"), "stop pod-0"),
+        // Nothing is decided of it: it neither starts nor stops.
+        (world, ""),
+        (&format!("{world} pods=0:n1/gpus-0:runs"), ""),
+        // A kind that the actor has no implementation for.
+        (
+            "actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0",
+            "start cam-0 on n0/fpgas-0",
+        ),
+    ]);
+    let mut other = World::of("actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0");
+    other.seen.left.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
+    assert_eq!(
+        shown(&other.todo()),
+        "cam-0 waits: n0/fpgas-0 is no feasible place now; another is looked for"
+    );
+}
+
+prop_compose! {
+    /// Any decision over two nodes, four units, at most six actors in any state.
+    fn any_world()(
+        places in prop::collection::vec(prop::option::of(0..4_usize), 6),
+        pods in prop::collection::vec(prop::option::of((0..4_usize, 0..4_usize)), 6),
+        left in (0..4_u64, 0..4_u64, 0..3_u64),
+        bad in prop::collection::btree_set(0..6_usize, 0..3),
+        taken in prop::collection::btree_set(0..6_usize, 0..3),
+    ) -> World {
+        let units = ["n0/gpus-0", "n0/gpus-1", "n1/gpus-0", "n1/cpus-0"];
+        let states = ["runs", "starting", "over", "going"];
+        let mut text = format!("actors=6 nodes=n0:{}:{},n1 pools=gpus:{}", left.0, left.1, left.2);
+        text += " units=n0/gpus-0:1,n0/gpus-1:1,n1/gpus-0:0,n1/cpus-0";
+        for index in 0..6 {
+            text += &places[index].map_or(format!(" unplaced={index}"), |unit| format!(" decided={index}:{}", units[unit]));
+            if taken.contains(&index) {
+                text += &format!(" taken={index}:by");
+            } else {
+                text += &format!(" instances={index}");
+                if let Some((unit, state)) = pods[index] {
+                    text += &format!(" pods={index}:{}:{}", units[unit], states[state]);
+                }
+            }
+        }
+        bad.iter().for_each(|index| text += &format!(" infeasible={index}"));
+        World::of(&text)
+    }
+}
+
+proptest! {
+    /// No actor gets two steps, none starts beside a pod of its own or another's name, nothing takes more than is left.
+    #[test]
+    fn steps_are_safe(world in any_world()) {
+        let todo = world.todo();
+        let mut left: Left = world.seen.left.clone();
+        let mut seen = BTreeSet::new();
+        for step in &todo.steps {
+            if let Step::Start { actor, unit, .. } = step {
+                prop_assert!(seen.insert(actor.clone()));
+                prop_assert!(world.seen.instances[actor].pod.is_none());
+                prop_assert!(!world.seen.taken.contains_key(actor) && !world.infeasible.contains(actor));
+                prop_assert_eq!(&world.decision.places[actor], unit);
+                let unit = left.units.get_mut(unit).unwrap();
+                if let Some(slots) = &mut unit.slots {
+                    prop_assert!(*slots > 0);
+                    *slots -= 1;
+                }
+                let node = left.nodes.get_mut(&unit.node).unwrap();
+                let asked = [("cpuMilli", 1000), ("nvidia.com/gpu", u64::from(unit.resource.is_some()))];
+                for (resource, amount) in asked {
+                    prop_assert!(node[resource] >= amount);
+                    *node.get_mut(resource).unwrap() -= amount;
+                }
+            }
+            if let Step::Stop { pod, .. } = step {
+                prop_assert!(world.seen.instances.values().any(|i| i.pod.as_ref().is_some_and(|p| p.id == *pod)));
+            }
+        }
+    }
+
+    /// Once every actor runs where it was decided to be, there is nothing left to do.
+    #[test]
+    fn a_decision_that_is_carried_out_has_no_steps(mut world in any_world()) {
+        world.seen.taken.clear();
+        for actor in &world.wanted.actors {
+            let instance = world.seen.instances.entry(actor.name.clone()).or_default();
+            let unit = world.decision.places.get(&actor.name).cloned();
+            let node = unit.as_deref().map(|unit| unit.split('/').next().unwrap().to_owned());
+            instance.pod = unit.is_some().then(|| Pod { unit, node, state: State::Runs, ..Pod::default() });
+        }
+        prop_assert_eq!(world.todo(), Todo::default());
+    }
+}

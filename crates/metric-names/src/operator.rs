@@ -1,0 +1,13 @@
+//! What an operator exposes.
+
+metric_names! {
+    /// What an operator exposes.
+    OPERATOR:
+    RECONCILES = Counter "cairn_operator_reconciles_total" ["result"] "Reconciles of applications: ok, or the reason of the error.";
+    PLAN_DURATION = Histogram "cairn_operator_plan_seconds" [] "Wall clock of one search.";
+    PLANS = Counter "cairn_operator_plans_total" ["strategy", "stopped_by"] "Plans by strategy and what ended the search.";
+    REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans made again before they were committed: overtaken, as the world had changed.";
+    WRITES = Counter "cairn_operator_writes_total" ["kind", "verb"] "Writes to the API server by kind and verb.";
+    ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications: wanted, placed or running.";
+    LEADING = Gauge "cairn_operator_leading" [] "1 while this operator holds the lease.";
+}

@@ -1,0 +1,468 @@
+//! A problem as one number to be made small: items instead of actors, rows of needs, weighted edges and unary costs.
+
+mod exchange;
+mod items;
+mod weights;
+
+use std::collections::BTreeMap;
+
+use crate::file::{Constraint, Scope};
+use crate::ix::{ActorIx, ItemIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, SetIx, UnitIx};
+use crate::{Assignment, Criterion, Snapshot};
+
+pub use exchange::Exchange;
+use items::Items;
+pub use weights::Weights;
+
+/// What stands in for a unit where an item has no place.
+pub const NOWHERE: UnitIx = UnitIx::NONE;
+
+/// No implementation for a kind.
+const NO_ROW: u32 = u32::MAX;
+
+/// What ties an item to another one, in the objective's weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tie {
+    /// The other item.
+    pub peer: ItemIx,
+    /// For each unit of exchange cost.
+    pub rate: i64,
+    /// When the two are on different units.
+    pub apart: i64,
+    /// When they share a unit.
+    pub shared: i64,
+}
+
+/// A rule on where items are relative to each other.
+#[derive(Clone, Debug)]
+pub struct ItemRelation {
+    /// All at different places, else all at one.
+    pub apart: bool,
+    /// Of which places.
+    pub scope: Scope,
+    /// Free items, ascending.
+    pub items: Vec<ItemIx>,
+}
+
+/// A problem whose levels are weighed into one objective, laid out for a search that looks at millions of steps a second.
+///
+/// Items are the free ones first, then the fixed actors. The objective is Σ unary costs + Σ weighted edges, counted once
+/// per pair, and what is no such sum: overload where it is no limit, bottleneck, units in use, watts, spread, latency,
+/// and a policy's rules.
+pub struct Weighted<'a> {
+    /// The world.
+    pub snapshot: &'a Snapshot,
+    /// By item: its actors, ascending.
+    pub members: IxVec<ItemIx, Vec<ActorIx>>,
+    /// How many items can move; those after are fixed.
+    pub free: usize,
+    /// How many units there are.
+    pub units: usize,
+    kinds: usize,
+    kind_of: IxVec<UnitIx, KindIx>,
+    /// By unit: its node.
+    pub node_of: IxVec<UnitIx, NodeIx>,
+    /// By node: its units.
+    pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
+    /// What a message costs between two units.
+    pub exchange: Exchange,
+    /// By unit, `dims` each: work first, then slots and resources. What is left beside the fixed actors.
+    pub unit_left: Vec<i64>,
+    /// How many limits each unit has.
+    pub dims: usize,
+    /// By node, `node_dims` each: what is left of resources beside the fixed actors.
+    pub node_left: Vec<i64>,
+    /// How many limits each node has.
+    pub node_dims: usize,
+    /// By item and kind: row in `needs`.
+    rows: Vec<u32>,
+    needs: Vec<i64>,
+    node_needs: Vec<i64>,
+    set_of: IxVec<ItemIx, SetIx>,
+    sets: IxVec<SetIx, Vec<UnitIx>>,
+    set_bits: IxVec<SetIx, Vec<u64>>,
+    tie_start: Vec<u32>,
+    ties: Vec<Tie>,
+    wish_start: Vec<u32>,
+    wishes: Vec<(UnitIx, i64)>,
+    /// By item: what it costs with all wishes missed, and what it costs without a place.
+    pub base: IxVec<ItemIx, (i64, i64)>,
+    /// Rules on where items are relative to each other.
+    pub relations: IxVec<RelationIx, ItemRelation>,
+    relation_start: Vec<u32>,
+    relations_of: Vec<RelationIx>,
+    /// By scope and unit.
+    places: [IxVec<UnitIx, PlaceIx>; 4],
+    /// What each criterion counts.
+    pub weights: Weights,
+    /// Whether overload is kept to as a limit of each unit; else it is part of the objective.
+    pub has_limit: bool,
+    /// Where the fixed items are, in their order.
+    pub fixed_places: Vec<UnitIx>,
+}
+
+impl<'a> Weighted<'a> {
+    /// Takes a snapshot apart.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let has_limit = overload_is_a_limit(snapshot);
+        let Items { mut members, mut set_of, mut sets } = Items::new(snapshot);
+        let free = members.len();
+        let problem = snapshot.problem();
+        let mut fixed_places = Vec::new();
+        let no_choice = SetIx::new(sets.len());
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
+            let home = problem.current[actor].expect("a fixed actor without a place is refused on input");
+            members.push(vec![actor]);
+            fixed_places.push(home);
+            set_of.push(no_choice);
+        }
+        sets.push(Vec::new());
+        let mut nodes: IxVec<NodeIx, Vec<UnitIx>> = IxVec::of(Vec::new(), problem.nodes.len());
+        for (unit, node) in problem.unit_node.enumerate() {
+            nodes[*node].push(unit);
+        }
+        let places = [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone]
+            .map(|scope| problem.capacity.positions().map(|unit| problem.place(scope, unit)).collect());
+        let mut model = Self {
+            snapshot,
+            free,
+            units: snapshot.units(),
+            kinds: problem.kinds.len(),
+            kind_of: problem.unit_kind.clone(),
+            node_of: problem.unit_node.clone(),
+            units_of_node: nodes,
+            exchange: Exchange::new(snapshot),
+            unit_left: Vec::new(),
+            dims: 0,
+            node_left: Vec::new(),
+            node_dims: 0,
+            rows: Vec::new(),
+            needs: Vec::new(),
+            node_needs: Vec::new(),
+            set_bits: sets.iter().map(|set| bits(set, snapshot.units())).collect(),
+            set_of,
+            sets,
+            tie_start: Vec::new(),
+            ties: Vec::new(),
+            wish_start: Vec::new(),
+            wishes: Vec::new(),
+            base: IxVec::new(),
+            relations: IxVec::new(),
+            relation_start: Vec::new(),
+            relations_of: Vec::new(),
+            places,
+            weights: Weights::new(snapshot, |criterion| has_limit && criterion == Criterion::Overload),
+            has_limit,
+            fixed_places,
+            members,
+        };
+        model.read_needs();
+        model.read_ties();
+        model.read_relations();
+        model
+    }
+
+    fn read_needs(&mut self) {
+        let snapshot = self.snapshot;
+        let problem = snapshot.problem();
+        let free_actors = || self.members.raw()[..self.free].iter().flatten();
+        let ways = || free_actors().flat_map(|actor| problem.implementations[*actor].iter().flatten());
+        let asked = |resource: &ResourceIx| ways().any(|way| way.requires.iter().any(|(r, _)| r == resource));
+        let asked_of_node =
+            |resource: &ResourceIx| ways().any(|way| way.node_requires.iter().any(|(r, _)| r == resource));
+        let all = || problem.resources.positions();
+        let (of_unit, of_node): (Vec<ResourceIx>, Vec<ResourceIx>) =
+            (all().filter(asked).collect(), all().filter(asked_of_node).collect());
+        let has_slots = snapshot.file().units.iter().any(|unit| unit.slots.is_some());
+        let counted = usize::from(has_slots);
+        (self.dims, self.node_dims) = (1 + counted + of_unit.len(), of_node.len());
+        for members in &self.members {
+            for kind in problem.kinds.positions() {
+                let ways: Option<Vec<_>> =
+                    members.iter().map(|a| problem.implementations[*a][kind].as_ref()).collect();
+                let Some(ways) = ways else {
+                    self.rows.push(NO_ROW);
+                    continue;
+                };
+                self.rows.push(small(self.needs.len() / self.dims));
+                self.needs.push(ways.iter().map(|way| way.work).sum());
+                if has_slots {
+                    self.needs.push(i64::from(small(ways.len())));
+                }
+                let sum = |of: &[(ResourceIx, i64)], resource: ResourceIx| -> i64 {
+                    of.iter().filter(|(r, _)| *r == resource).map(|(_, quantity)| quantity).sum()
+                };
+                for &resource in &of_unit {
+                    self.needs.push(ways.iter().map(|way| sum(&way.requires, resource)).sum());
+                }
+                for &resource in &of_node {
+                    self.node_needs.push(ways.iter().map(|way| sum(&way.node_requires, resource)).sum());
+                }
+            }
+        }
+        for (unit, given) in problem.capacity.positions().zip(&snapshot.file().units) {
+            self.unit_left.push(problem.capacity[unit]);
+            if has_slots {
+                let most = i64::from(small(snapshot.actors()));
+                self.unit_left
+                    .push(given.slots.map_or(most, |slots| i64::try_from(slots).unwrap_or(most).min(most)));
+            }
+            self.unit_left.extend(of_unit.iter().map(|resource| problem.unit_provides[unit][*resource]));
+        }
+        for node in problem.nodes.positions() {
+            self.node_left.extend(of_node.iter().map(|resource| problem.node_provides[node][*resource]));
+        }
+        for (position, &unit) in self.fixed_places.iter().enumerate() {
+            let item = ItemIx::new(self.free + position);
+            let (dims, node_dims) = (self.dims, self.node_dims);
+            let Some(row) = self.row(item, unit) else {
+                // It loads nothing where it cannot run, and takes a slot all the same.
+                if has_slots {
+                    self.unit_left[unit.at() * dims + 1] -= 1;
+                }
+                continue;
+            };
+            let needs = &self.needs[row * dims..(row + 1) * dims];
+            let left = &mut self.unit_left[unit.at() * dims..(unit.at() + 1) * dims];
+            left.iter_mut().zip(needs).for_each(|(left, need)| *left -= need);
+            let node = self.node_of[unit].at();
+            let needs = &self.node_needs[row * node_dims..(row + 1) * node_dims];
+            let left = &mut self.node_left[node * node_dims..(node + 1) * node_dims];
+            left.iter_mut().zip(needs).for_each(|(left, need)| *left -= need);
+        }
+        // What fixed actors overfill takes nothing more; who needs nothing of it may come all the same.
+        for (position, left) in self.unit_left.iter_mut().enumerate() {
+            if position % self.dims > 0 {
+                *left = (*left).max(0);
+            }
+        }
+        self.node_left.iter_mut().for_each(|left| *left = (*left).max(0));
+    }
+
+    fn read_ties(&mut self) {
+        let snapshot = self.snapshot;
+        let problem = snapshot.problem();
+        let mut item_of: IxVec<ActorIx, ItemIx> = IxVec::of(ItemIx::NONE, snapshot.actors());
+        for (item, members) in self.members.enumerate() {
+            for actor in members {
+                item_of[*actor] = item;
+            }
+        }
+        let of = |criterion| self.weights.of(criterion);
+        let (rate, apart) = (of(Criterion::Communication), of(Criterion::Annoyance));
+        let (shared, moving, missing) =
+            (of(Criterion::Interference), of(Criterion::Migration), of(Criterion::Policy));
+        let mut preferred: BTreeMap<ActorIx, Vec<(UnitIx, i64)>> = BTreeMap::new();
+        for (actor, unit, weight) in preferences(snapshot) {
+            preferred.entry(actor).or_default().push((unit, weight));
+        }
+        self.tie_start.push(0);
+        self.wish_start.push(0);
+        for item in ItemIx::first(self.free) {
+            let mut ties: BTreeMap<ItemIx, Tie> = BTreeMap::new();
+            let (mut placed, mut without) = (0, 0);
+            let mut wishes: BTreeMap<UnitIx, i64> = BTreeMap::new();
+            for &actor in &self.members[item] {
+                for edge in &problem.edges[actor] {
+                    let peer = item_of[edge.peer];
+                    if peer == item {
+                        placed += if edge.peer > actor { shared * edge.interference } else { 0 };
+                        continue;
+                    }
+                    let tie = ties.entry(peer).or_insert(Tie { peer, ..Tie::default() });
+                    tie.rate += rate * edge.rate;
+                    tie.apart += apart * edge.annoyance;
+                    tie.shared += shared * edge.interference;
+                }
+                if let Some(home) = problem.current[actor] {
+                    let price = moving * snapshot.move_cost(actor.at()) + self.weights.leaving;
+                    placed += price;
+                    without += price;
+                    *wishes.entry(home).or_default() += price;
+                }
+                for (unit, weight) in preferred.get(&actor).into_iter().flatten() {
+                    placed += missing * weight;
+                    *wishes.entry(*unit).or_default() += missing * weight;
+                }
+            }
+            self.ties.extend(ties.into_values().filter(|tie| tie.rate + tie.apart + tie.shared > 0));
+            self.wishes.extend(wishes.into_iter().filter(|(_, price)| *price > 0));
+            self.base.push((placed, without));
+            self.tie_start.push(small(self.ties.len()));
+            self.wish_start.push(small(self.wishes.len()));
+        }
+    }
+
+    fn read_relations(&mut self) {
+        let problem = self.snapshot.problem();
+        let mut item_of: IxVec<ActorIx, ItemIx> = IxVec::of(ItemIx::NONE, self.snapshot.actors());
+        for (item, members) in self.members.enumerate().take(self.free) {
+            for actor in members {
+                item_of[*actor] = item;
+            }
+        }
+        let mut of: IxVec<ItemIx, Vec<RelationIx>> = IxVec::of(Vec::new(), self.free);
+        for given in &problem.relations {
+            let mut items: Vec<ItemIx> = given
+                .actors
+                .iter()
+                .map(|actor| item_of[*actor])
+                .filter(|item| *item != ItemIx::NONE)
+                .collect();
+            items.sort_unstable();
+            items.dedup();
+            if items.len() > 1 {
+                let relation = RelationIx::new(self.relations.len());
+                items.iter().for_each(|item| of[*item].push(relation));
+                self.relations.push(ItemRelation { apart: given.apart, scope: given.scope, items });
+            }
+        }
+        self.relation_start.push(0);
+        for relations in &of {
+            self.relations_of.extend(relations);
+            self.relation_start.push(small(self.relations_of.len()));
+        }
+    }
+
+    /// The row of what an item needs on a unit.
+    #[inline]
+    fn row(&self, item: ItemIx, unit: UnitIx) -> Option<usize> {
+        let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()];
+        (row != NO_ROW).then_some(row as usize)
+    }
+
+    /// What an item needs of a unit: work first, then slots and resources. The unit is of a kind that it runs on.
+    #[inline]
+    pub fn needs(&self, item: ItemIx, unit: UnitIx) -> &[i64] {
+        let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()] as usize;
+        &self.needs[row * self.dims..(row + 1) * self.dims]
+    }
+
+    /// What an item needs of a unit's node.
+    #[inline]
+    pub fn node_needs(&self, item: ItemIx, unit: UnitIx) -> &[i64] {
+        let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()] as usize;
+        &self.node_needs[row * self.node_dims..(row + 1) * self.node_dims]
+    }
+
+    /// Whether the item alone may be on the unit.
+    #[inline]
+    pub fn allows(&self, item: ItemIx, unit: UnitIx) -> bool {
+        let bits = &self.set_bits[self.set_of[item]];
+        bits[unit.at() / 64] >> (unit.at() % 64) & 1 == 1
+    }
+
+    /// The units that the item may be on.
+    #[inline]
+    pub fn candidates(&self, item: ItemIx) -> &[UnitIx] {
+        &self.sets[self.set_of[item]]
+    }
+
+    /// The ties of a free item.
+    #[inline]
+    pub fn ties(&self, item: ItemIx) -> &[Tie] {
+        &self.ties[self.tie_start[item.at()] as usize..self.tie_start[item.at() + 1] as usize]
+    }
+
+    /// Units that a free item is cheaper on, and by how much.
+    #[inline]
+    pub fn wishes(&self, item: ItemIx) -> &[(UnitIx, i64)] {
+        &self.wishes[self.wish_start[item.at()] as usize..self.wish_start[item.at() + 1] as usize]
+    }
+
+    /// The relations of a free item.
+    #[inline]
+    pub fn relations_of(&self, item: ItemIx) -> &[RelationIx] {
+        let (from, to) = (self.relation_start[item.at()], self.relation_start[item.at() + 1]);
+        &self.relations_of[from as usize..to as usize]
+    }
+
+    /// The place of a unit within a scope.
+    #[inline]
+    pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
+        self.places[scope as usize][unit]
+    }
+
+    /// What a free item costs on a unit, its ties left out.
+    #[inline]
+    pub fn cost_alone(&self, item: ItemIx, unit: UnitIx) -> i64 {
+        let mut cost = self.base[item].0;
+        for (wish, saved) in self.wishes(item) {
+            cost -= if *wish == unit { *saved } else { 0 };
+        }
+        cost
+    }
+
+    /// What the pair of a tie costs at two places.
+    #[inline]
+    pub fn tie_cost(&self, tie: &Tie, at: UnitIx, peer_at: UnitIx) -> i64 {
+        if at == peer_at {
+            tie.shared
+        } else if peer_at == NOWHERE {
+            0
+        } else {
+            tie.rate * self.exchange.cost(at, peer_at) + tie.apart
+        }
+    }
+
+    /// Where the actors are when the items are at these places.
+    pub fn assignment(&self, places: &IxVec<ItemIx, UnitIx>) -> Assignment {
+        let mut assignment = vec![None; self.snapshot.actors()];
+        for (members, place) in self.members.iter().zip(places) {
+            for actor in members {
+                assignment[actor.at()] = (*place != NOWHERE).then_some(place.at());
+            }
+        }
+        assignment
+    }
+
+    /// Where the items are in an assignment; an item whose actors are not on one unit is nowhere.
+    pub fn places(&self, assignment: &Assignment) -> IxVec<ItemIx, UnitIx> {
+        let mut places = IxVec::new();
+        for members in &self.members.raw()[..self.free] {
+            let first = assignment[members[0].at()];
+            let one = members.iter().all(|actor| assignment[actor.at()] == first);
+            places.push(first.filter(|_| one).map_or(NOWHERE, UnitIx::new));
+        }
+        places.extend(self.fixed_places.iter().copied());
+        places
+    }
+}
+
+/// Whether the most important level is overload alone, and can be 0 for all that the sum of capacities says: then the
+/// least that is found for the largest is a limit that every unit keeps to.
+fn overload_is_a_limit(snapshot: &Snapshot) -> bool {
+    let is_first =
+        snapshot.objectives().levels().first().is_some_and(|level| *level == [Criterion::Overload]);
+    let capacity: i64 = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
+    let lightest = |actor: ActorIx| {
+        let ways = snapshot.problem().implementations[actor].iter().flatten();
+        ways.map(|needs| needs.work).min().unwrap_or(0)
+    };
+    is_first && ActorIx::first(snapshot.actors()).map(lightest).sum::<i64>() <= capacity
+}
+
+/// Every `prefer`: its actor, its unit, its weight.
+pub(crate) fn preferences(snapshot: &Snapshot) -> impl Iterator<Item = (ActorIx, UnitIx, i64)> {
+    snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
+        Constraint::Prefer { actor, unit, weight } => Some((
+            ActorIx::new(snapshot.actor(actor)?),
+            UnitIx::new(snapshot.unit(unit)?),
+            i64::try_from(*weight).expect("numbers above 2^53 are refused on input"),
+        )),
+        _ => None,
+    })
+}
+
+fn bits(set: &[UnitIx], units: usize) -> Vec<u64> {
+    let mut bits = vec![0; units.div_ceil(64)];
+    for unit in set {
+        bits[unit.at() / 64] |= 1 << (unit.at() % 64);
+    }
+    bits
+}
+
+/// A position as it is kept in long lists.
+pub(crate) fn small(position: usize) -> u32 {
+    u32::try_from(position).expect("positions of units and actors are far below 2^32")
+}

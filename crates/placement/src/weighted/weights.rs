@@ -1,0 +1,134 @@
+//! One number for a vector: each level's weight is more than all levels below can amount to.
+
+use super::{preferences, small};
+use crate::ix::ActorIx;
+use crate::{Criterion, Rules, Snapshot};
+
+/// What the energy may reach at most, so that differences of it never overflow.
+const LARGEST_ENERGY: i128 = 1 << 61;
+
+/// The weight of each criterion in the energy that a search lowers.
+///
+/// Two energies compare as the vectors do. Where the levels are too many or too large for 64 bits the lowest have no
+/// weight: the search is then blind to them, and answers are compared by their whole vectors all the same.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    by_criterion: Vec<(Criterion, i64)>,
+    /// The weight of one actor that is not where it runs now: decides between what is equal otherwise.
+    pub leaving: i64,
+}
+
+impl Weights {
+    /// Weighs the levels, those criteria left out that `is_bound` names: they are kept to as limits.
+    pub fn new(snapshot: &Snapshot, is_bound: impl Fn(Criterion) -> bool) -> Self {
+        let most = Most::new(snapshot);
+        let counts = |criterion: &&Criterion| !is_bound(**criterion);
+        let levels = snapshot.objectives().levels();
+        let mut sizes: Vec<i128> =
+            levels.iter().map(|level| level.iter().filter(counts).map(|c| most.of(*c)).sum()).collect();
+        sizes.push(i128::try_from(snapshot.actors()).expect("a count of actors is small"));
+        // From the most important down, as many as fit.
+        let fits = |kept: usize| sizes[..kept].iter().try_fold(1i128, |all, size| all.checked_mul(size + 1));
+        let kept = (0..=sizes.len())
+            .rev()
+            .find(|kept| fits(*kept).is_some_and(|all| all <= LARGEST_ENERGY))
+            .expect("nothing weighs nothing");
+        let mut weight = 1i128;
+        let mut weights = vec![0; sizes.len()];
+        for level in (0..kept).rev() {
+            weights[level] = i64::try_from(weight).expect("the product of the sizes fits");
+            weight *= sizes[level] + 1;
+        }
+        let by_level = levels.iter().zip(&weights);
+        Self {
+            by_criterion: by_level
+                .flat_map(|(level, weight)| {
+                    level.iter().filter(counts).map(|criterion| (*criterion, *weight))
+                })
+                .collect(),
+            leaving: weights[levels.len()],
+        }
+    }
+
+    /// The weight of a criterion; 0 where it is not aimed at.
+    pub fn of(&self, criterion: Criterion) -> i64 {
+        self.by_criterion.iter().find(|(named, _)| *named == criterion).map_or(0, |(_, weight)| *weight)
+    }
+}
+
+/// The most that each criterion can amount to.
+struct Most {
+    communication: i128,
+    annoyance: i128,
+    interference: i128,
+    migration: i128,
+    policy: i128,
+    overload: i128,
+    bottleneck: i128,
+    consolidate: i128,
+    energy: i128,
+    spread: i128,
+    latency: i128,
+}
+
+impl Most {
+    fn new(snapshot: &Snapshot) -> Self {
+        let actors = 0..snapshot.actors();
+        let edges = || {
+            snapshot
+                .problem()
+                .edges
+                .enumerate()
+                .flat_map(|(a, edges)| edges.iter().filter(move |edge| edge.peer > a))
+        };
+        let sum = |values: &mut dyn Iterator<Item = i64>| values.map(i128::from).sum::<i128>();
+        let cost = &snapshot.file().exchange_cost;
+        let kinds = &snapshot.problem().kinds;
+        let dearest_kinds = kinds.iter().flat_map(|a| kinds.iter().map(move |b| snapshot.kind_cost(a, b)));
+        let of_classes = i128::from(dearest_kinds.max().unwrap_or(0))
+            + i128::from(cost.other_numa)
+            + i128::from(cost.other_node)
+            + i128::from(cost.other_zone);
+        let of_pairs = cost.pairs.iter().map(|pair| i128::from(pair.cost)).max().unwrap_or(0);
+        let heaviest = |actor: ActorIx| {
+            let ways = snapshot.problem().implementations[actor].iter().flatten();
+            ways.map(|needs| needs.work).max().unwrap_or(0)
+        };
+        let all_work: i64 = ActorIx::first(snapshot.actors()).map(heaviest).sum();
+        let units = 0..snapshot.units();
+        Self {
+            communication: sum(&mut edges().map(|edge| edge.rate)) * of_classes.max(of_pairs),
+            annoyance: sum(&mut edges().map(|edge| edge.annoyance)),
+            interference: sum(&mut edges().map(|edge| edge.interference)),
+            migration: sum(&mut actors.clone().map(|actor| snapshot.move_cost(actor))),
+            policy: i128::from(snapshot.rules().map_or(0, Rules::most_penalty))
+                + preferences(snapshot).map(|(_, _, weight)| i128::from(weight)).sum::<i128>(),
+            overload: i128::from(all_work),
+            bottleneck: sum(&mut units
+                .clone()
+                .map(|unit| snapshot.fullness(unit, all_work))
+                .max()
+                .into_iter()),
+            consolidate: i128::from(small(snapshot.units())),
+            energy: sum(&mut units.map(|unit| snapshot.draw(unit, all_work, true))),
+            spread: i128::from(small(snapshot.actors())),
+            latency: i128::from(small(snapshot.actors())) * of_classes.max(of_pairs),
+        }
+    }
+
+    fn of(&self, criterion: Criterion) -> i128 {
+        match criterion {
+            Criterion::Overload => self.overload,
+            Criterion::Communication => self.communication,
+            Criterion::Annoyance => self.annoyance,
+            Criterion::Interference => self.interference,
+            Criterion::Migration => self.migration,
+            Criterion::Policy => self.policy,
+            Criterion::Bottleneck => self.bottleneck,
+            Criterion::Consolidate => self.consolidate,
+            Criterion::Energy => self.energy,
+            Criterion::Spread => self.spread,
+            Criterion::Latency => self.latency,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The case studies: charts, caching, queues, streaming.
+
+use std::fmt::Write as _;
+
+use taskgraph::files::workload::{Arrivals, Arriving};
+use taskgraph::generate::cedr::{Pair, application};
+use taskgraph::{Graph, Streaming};
+
+use super::common::{Counts, FULL, beside, each_ms, graphs, measure, ms, page, prepare, record, table};
+use crate::dag::{Applications, Measures, Record, Setting, gantt};
+use crate::experiments::chart::{Labels, Panel, Series, lines};
+use crate::experiments::setting::{Failure, Setting as Experiment};
+
+/// `cedr-gantt`.
+pub fn charts(setting: &Experiment) -> Result<(), Failure> {
+    let pair = Pair::high();
+    let pool = Counts(3, 1, 0);
+    let applications = prepare(&graphs(&pair), &pool.platform())?;
+    let dags = pair.arriving(2000);
+    let mut text = page("Who ran when and where (Figures 9, 15)", "cedr-gantt");
+    text += "High latency workload, 2000 Mbps, 3 cores and 1 FFT: every transform on the accelerator (MET), or on both (EFT).\n\n";
+    let mut ends = Vec::new();
+    let mut rows = Vec::new();
+    for (letter, scheduler, end, transforms) in [("a", "MET", 350.0, 2610.0), ("b", "EFT", 260.0, 1165.0)] {
+        let (measures, records) = record(&applications, &dags, scheduler, &Setting::default())?;
+        let title =
+            format!("Figure 9({letter}): {scheduler}, high latency workload at 2000 Mbps on {}", pool.name());
+        setting.write(&format!("figure-9{letter}.svg"), &gantt(&applications, &records, &title))?;
+        let on = records.iter().filter(|record| applications.pes()[record.pe].starts_with("FFT")).count();
+        let on = f64::from(u32::try_from(on)?);
+        let mut row = vec![scheduler.to_owned()];
+        row.extend(beside(ms(measures.end_to_end_ns), end));
+        row.extend(beside(on, transforms));
+        rows.push(row);
+        ends.push(ms(measures.end_to_end_ns));
+    }
+    let head = [
+        "scheduler",
+        "end to end, ours / paper",
+        "ours",
+        "paper",
+        "transforms on the FFT, ours / paper",
+        "ours",
+        "paper",
+    ];
+    text += &table(&head, &rows);
+    let _ = writeln!(
+        text,
+        "\nThe accelerator alone ends {:.0} % later than both (paper: 350 against 260, 35 %).",
+        100.0 * (ends[0] / ends[1] - 1.0)
+    );
+    for (name, letters) in STREAMED {
+        for (mode, letter) in [Streaming::Sequential, Streaming::Double].into_iter().zip(letters) {
+            let (applications, _, records) = streamed(name, mode)?;
+            let title = format!("Figure 15({letter}): {name}, 40 frames, {mode}");
+            setting.write(&format!("figure-15{letter}.svg"), &gantt(&applications, &records, &title))?;
+        }
+    }
+    setting.write("gantt.md", &text)
+}
+
+/// Reads nanoseconds off a run.
+type Total = fn(&Measures) -> u64;
+
+/// `cedr-cache`.
+pub fn cache(setting: &Experiment) -> Result<(), Failure> {
+    let pair = Pair::high();
+    let applications = prepare(&graphs(&pair), &FULL.platform())?;
+    let ways = [("SIMPLE", "SIMPLE", false), ("ETF", "ETF", false), ("cached ETF", "ETF", true)];
+    let mut found: Vec<(&str, Vec<(u32, Measures)>)> = Vec::new();
+    for (name, scheduler, cache) in ways {
+        let how = Setting { cache, ..Setting::default() };
+        let run = |mbps: &u32| Ok((*mbps, measure(&applications, &pair.arriving(*mbps), scheduler, &how)?));
+        found.push((name, pair.rates.iter().map(run).collect::<Result<_, Failure>>()?));
+    }
+    let shown: [(&str, Total); 3] = [
+        ("cumulative", |measures| measures.cumulative_ns),
+        ("execution", |measures| measures.execution_ns),
+        ("overhead", |measures| measures.overhead_ns),
+    ];
+    for (letter, (measure, read)) in ["a", "b", "c"].iter().zip(shown) {
+        let line = |(name, points): &(&str, Vec<(u32, Measures)>)| Series {
+            name: (*name).to_owned(),
+            points: points.iter().map(|(mbps, one)| (f64::from(*mbps), each_ms(read(one), one))).collect(),
+        };
+        let title =
+            format!("Figure 11({letter}), high latency workload, C3-F1-M1: {measure} per application");
+        let labels = Labels { title: &title, x: "injection rate (Mbps)", y: "ms", log: false };
+        let panel = Panel { title: String::new(), series: found.iter().map(line).collect() };
+        setting.write(&format!("figure-11{letter}.svg"), &lines(&labels, &[panel]))?;
+    }
+    let mut text = page("Schedule caching (Figure 11)", "cedr-cache");
+    text += "High latency workload on 3 cores, 1 FFT, 1 MMULT; per application, at 2000 Mbps.\n\n";
+    let last = |points: &[(u32, Measures)]| points.last().expect("29 rates").1.clone();
+    let execution = |points: &[(u32, Measures)]| each_ms(last(points).execution_ns, &last(points));
+    let simple = execution(&found[0].1);
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|(name, points)| {
+            let one = last(points);
+            let times =
+                [one.cumulative_ns, one.execution_ns, one.overhead_ns].map(|total| each_ms(total, &one));
+            let mut row = vec![(*name).to_owned()];
+            row.extend(times.map(|time| format!("{time:.3}")));
+            row.push(format!("{:.3}", execution(points) / simple));
+            row
+        })
+        .collect();
+    text += &table(&["scheduler", "cumulative", "execution", "overhead", "execution / SIMPLE's"], &rows);
+    let mean = |points: &[(u32, Measures)]| {
+        points.iter().map(|(_, one)| each_ms(one.cumulative_ns, one)).sum::<f64>() / 29.0
+    };
+    let _ = writeln!(
+        text,
+        "\nETF is {:+.0} ms slower than SIMPLE (paper +468); cached ETF {:+.1} % (paper: almost identical).\n\
+         Mean cumulative time over all rates, cached ETF against ETF: {:+.1} % (paper +4.3 %).",
+        execution(&found[1].1) - simple,
+        100.0 * (execution(&found[2].1) / simple - 1.0),
+        100.0 * (mean(&found[2].1) / mean(&found[1].1) - 1.0)
+    );
+    setting.write("cache.md", &text)
+}
+
+/// `cedr-queues`: EFT, 3 cores, 1 to 300 Radar Correlators.
+pub fn queues(setting: &Experiment) -> Result<(), Failure> {
+    let graph = application("radar-correlator").expect("a known application");
+    let applications = prepare(&[graph], &Counts(3, 0, 0).platform())?;
+    let counts: Vec<u32> = std::iter::once(1).chain((1..=30).map(|n| 10 * n)).collect();
+    let mut lines_of = Vec::new();
+    let mut rows: Vec<Vec<String>> = counts.iter().map(|count| vec![count.to_string()]).collect();
+    for (name, queueing) in [("without queues", false), ("with queues", true)] {
+        let how = Setting { queueing, ..Setting::default() };
+        let mut points = Vec::new();
+        for (count, row) in counts.iter().zip(&mut rows) {
+            // 32 Kb each at 1000 Mbps: more than three cores can take.
+            let dags = [Arriving {
+                file: String::new(),
+                instances: u64::from(*count),
+                period_ns: 31_000,
+                arrivals: Arrivals::Periodic,
+            }];
+            let measures = measure(&applications, &dags, "EFT", &how)?;
+            points.push((f64::from(*count), ms(measures.dispatch_ns)));
+            row.extend([format!("{:.2}", ms(measures.dispatch_ns)), measures.rounds.to_string()]);
+        }
+        lines_of.push(Series { name: name.to_owned(), points });
+    }
+    let title = "Figure 13: dispatch overhead of EFT on 3 cores";
+    let labels = Labels { title, x: "instances of Radar Correlator", y: "ms", log: false };
+    let panel = Panel { title: String::new(), series: lines_of };
+    setting.write("figure-13.svg", &lines(&labels, &[panel]))?;
+    let mut text = page("Work queues (Figure 13)", "cedr-queues");
+    text += "Dispatch overhead, Σ (start - end of the task before on that core), of EFT on 3 cores; Radar Correlators every 31 µs.\n\n";
+    text += &table(&["instances", "without queues", "rounds", "with queues", "rounds"], &rows);
+    setting.write("queues.md", &text)
+}
+
+/// The two applications of Table 6, with the letters of their charts in Figure 15.
+const STREAMED: [(&str, [&str; 2]); 2] =
+    [("radar-correlator", ["a", "b"]), ("temporal-mitigation", ["c", "d"])];
+
+/// 40 frames under SIMPLE on the full pool.
+fn streamed(name: &str, mode: Streaming) -> Result<(Applications, Measures, Vec<Record>), Failure> {
+    let mut parts = application(name).expect("a known application").into_parts();
+    (parts.streaming, parts.frames) = (mode, 40);
+    let applications = prepare(&[Graph::new(parts)?], &FULL.platform())?;
+    let dags = [Arriving { file: String::new(), instances: 1, period_ns: 0, arrivals: Arrivals::Periodic }];
+    let (measures, records) = record(&applications, &dags, "SIMPLE", &Setting::default())?;
+    Ok((applications, measures, records))
+}
+
+/// `cedr-streaming`.
+pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
+    let mut text = page("Streaming (Table 6)", "cedr-streaming");
+    text += "40 frames under SIMPLE on 3 cores, 1 FFT, 1 MMULT; frame after frame (`sequential`), or in a pipeline.\n\n";
+    // Frame after frame and in a pipeline: time, then utilisation of the cores.
+    let published = [[19.35, 9.80, 28.74, 56.32], [86.41, 63.03, 36.68, 50.27]];
+    let mut rows = Vec::new();
+    for ((name, _), paper) in STREAMED.iter().zip(published) {
+        for (number, mode) in
+            [Streaming::Sequential, Streaming::Single, Streaming::Double].into_iter().enumerate()
+        {
+            let (_, measures, _) = streamed(name, mode)?;
+            let (time, busy) = (ms(measures.end_to_end_ns), 100.0 * measures.utilisation("Core"));
+            let mut row = vec![format!("{name}, {mode}")];
+            if mode == Streaming::Single {
+                // The paper has no such row.
+                row.extend(["", &format!("{time:.2}"), "", "", &format!("{busy:.1}"), ""].map(str::to_owned));
+            } else {
+                row.extend(beside(time, paper[number / 2]));
+                row.extend(beside(busy, paper[2 + number / 2]));
+            }
+            rows.push(row);
+        }
+    }
+    let head = [
+        "application, mode",
+        "time, ours / paper",
+        "ours",
+        "paper",
+        "utilisation of cores (%), ours / paper",
+        "ours",
+        "paper",
+    ];
+    text += &table(&head, &rows);
+    setting.write("streaming.md", &text)
+}

@@ -1,0 +1,161 @@
+//! Line charts as SVG: panels in a grid with common axes, one legend.
+
+use std::fmt::Write as _;
+
+use crate::dag::escape;
+
+/// Points joined by a line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What the legend says; series of one name have one colour.
+    pub name: String,
+    /// Positions, by x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Axes with series.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What stands above it.
+    pub title: String,
+    /// What is drawn.
+    pub series: Vec<Series>,
+}
+
+/// What stands around the panels.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a> {
+    /// Above all.
+    pub title: &'a str,
+    /// Below.
+    pub x: &'a str,
+    /// Beside the title.
+    pub y: &'a str,
+    /// Whether the vertical axis is logarithmic.
+    pub log: bool,
+}
+
+const COLOURS: [&str; 8] =
+    ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#000000", "#999999"];
+const LEFT: f64 = 56.0;
+const TOP: f64 = 62.0;
+const GAP: f64 = 34.0;
+
+/// Draws `panels` with the same axes in all of them.
+pub fn lines(labels: &Labels<'_>, panels: &[Panel]) -> String {
+    let columns = panels.len().clamp(1, 4);
+    let (width, height) = if panels.len() == 1 { (640.0, 320.0) } else { (230.0, 150.0) };
+    let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+    let right = points().map(|point| point.0).fold(1e-9, f64::max);
+    let highest = points().map(|point| point.1).fold(1e-9, f64::max);
+    let lowest = points().map(|point| point.1).filter(|y| *y > 0.0).fold(highest, f64::min);
+    let (bottom, top) = if labels.log {
+        (10_f64.powf(lowest.log10().floor()), 10_f64.powf(highest.log10().ceil()))
+    } else {
+        (0.0, round_up(highest))
+    };
+    let share = |y: f64| {
+        if labels.log { (y.max(bottom) / bottom).log10() / (top / bottom).log10().max(1e-9) } else { y / top }
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for series in panels.iter().flat_map(|panel| &panel.series) {
+        if !names.contains(&series.name.as_str()) {
+            names.push(&series.name);
+        }
+    }
+    let place = |number: usize| {
+        let at = |count: usize| f64::from(u32::try_from(count).expect("few panels"));
+        (LEFT + at(number % columns) * (width + GAP), TOP + at(number / columns) * (height + GAP + 8.0))
+    };
+    let last = place(panels.len().saturating_sub(1));
+    let wide = place(columns - 1).0 + width + 20.0;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide:.0} {:.0}\" font-family=\"sans-serif\" \
+         font-size=\"10\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"16\" \
+         font-size=\"13\">{}</text>\n",
+        last.1 + height + 40.0,
+        escape(&format!("{} ({})", labels.title, labels.y))
+    );
+    for (number, name) in names.iter().enumerate() {
+        let x = LEFT + 120.0 * f64::from(u32::try_from(number).expect("few series"));
+        let colour = COLOURS[number % COLOURS.len()];
+        let _ = writeln!(
+            text,
+            "<rect x=\"{x}\" y=\"25\" width=\"14\" height=\"8\" fill=\"{colour}\"/><text x=\"{}\" y=\"33\">{}</text>",
+            x + 18.0,
+            escape(name)
+        );
+    }
+    for (number, panel) in panels.iter().enumerate() {
+        let (left, up) = place(number);
+        let (x, y) = (|at: f64| left + at / right * width, |at: f64| up + height * (1.0 - share(at)));
+        let _ = writeln!(
+            text,
+            "<text x=\"{left}\" y=\"{:.0}\">{}</text><rect x=\"{left}\" y=\"{up}\" width=\"{width}\" height=\"{height}\" \
+             fill=\"none\" stroke=\"#888\"/>",
+            up - 4.0,
+            escape(&panel.title)
+        );
+        for tick in ticks(bottom, top, labels.log) {
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text><line x1=\"{left}\" x2=\"{:.0}\" \
+                 y1=\"{3:.1}\" y2=\"{3:.1}\" stroke=\"#eee\"/>",
+                left - 4.0,
+                y(tick) + 3.0,
+                left + width,
+                y(tick)
+            );
+        }
+        for tick in ticks(0.0, right, false) {
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{tick}</text>",
+                x(tick),
+                up + height + 12.0
+            );
+        }
+        for series in &panel.series {
+            let colour = names.iter().position(|name| *name == series.name).unwrap_or(0);
+            let path: Vec<String> =
+                series.points.iter().map(|(a, b)| format!("{:.1},{:.1}", x(*a), y(*b))).collect();
+            let _ = writeln!(
+                text,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>",
+                path.join(" "),
+                COLOURS[colour % COLOURS.len()]
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>\n</svg>",
+        wide / 2.0,
+        last.1 + height + 30.0,
+        escape(labels.x)
+    );
+    text
+}
+
+/// The next number of one digit and zeros, or 1.5 or 2.5 of them.
+fn round_up(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
+    steps.iter().map(|step| step * unit).find(|step| *step >= value).unwrap_or(10.0 * unit)
+}
+
+/// Where an axis is labelled.
+fn ticks(from: f64, to: f64, log: bool) -> Vec<f64> {
+    if log {
+        let powers = std::iter::successors(Some(from), |tick| Some(tick * 10.0));
+        return powers.take_while(|tick| *tick <= to * 1.01).map(tidy).collect();
+    }
+    let step = round_up((to - from) / 4.0);
+    let all = std::iter::successors(Some(from), |tick| Some(tick + step));
+    all.take_while(|tick| *tick <= to * 1.001).map(tidy).collect()
+}
+
+/// Without what floating point adds at the end.
+fn tidy(value: f64) -> f64 {
+    format!("{value:.6}").parse().unwrap_or(value)
+}

@@ -1,0 +1,176 @@
+//! Whose an object is, and what is believed of it: only the chain of controllers counts.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use world::{ApplicationKey, Objects, Policy, decision, seen, snapshot, units, wanted};
+
+/// A node of four cores with two GPUs, its pool, and the application `web` with two actors in the group `server`.
+const BASE: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10", nvidia.com/gpu: "2"}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {name: n0}, spec: {devices: [{id: gpu-0, type: GPU}, {id: gpu-1, type: GPU}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, instances: {max: 2}, resource: {devicePlugin: nvidia.com/gpu}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: web, namespace: ns, uid: web-uid}, spec: {actors: [
+  {name: server, replicas: 2, arrivals: 1/s, implementations: [
+    {kind: gpu, serviceTime: 1ms, template: {spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}}]}]}}
+"#;
+
+fn owner(kind: &str, uid: &str) -> String {
+    format!(
+        "ownerReferences: [{{apiVersion: cairn.dev/v1alpha1, kind: {kind}, name: {uid}, uid: {uid}, controller: true}}]"
+    )
+}
+
+/// An Instance `NAME` whose uid is `NAME-uid`, controlled by `owner` if there is one.
+fn instance(name: &str, owned: Option<&str>) -> String {
+    let owned = owned.map_or(String::new(), |uid| format!(", {}", owner("ActorApplication", uid)));
+    format!(
+        "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {{name: {name}, namespace: ns, uid: {name}-uid{owned}}}, \
+         spec: {{applicationName: web, actorGroup: server, actor: server-0, template: {{}}}}}}"
+    )
+}
+
+/// A running pod on `n0` with a GPU and a core, that says of itself that it is on `n0/gpus-0`.
+fn pod(name: &str, owned: Option<&str>) -> String {
+    let owned = owned.map_or(String::new(), |uid| format!(", {}", owner("Instance", uid)));
+    format!(
+        "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, uid: {name}-pod, labels: {{cairn.dev/instance: {name}, \
+         cairn.dev/application: web, cairn.dev/actor: server-0}}, annotations: {{cairn.dev/unit: n0/gpus-0}}{owned}}}, \
+         spec: {{nodeName: n0, containers: [{{name: c, resources: {{requests: {{cpu: \"1\"}}, limits: {{nvidia.com/gpu: \"1\"}}}}}}]}}, \
+         status: {{phase: Running}}}}"
+    )
+}
+
+fn objects(more: &str) -> Objects {
+    let mut objects = Objects::default();
+    objects.read("test", &format!("{BASE}{more}")).unwrap();
+    objects
+}
+
+/// What `web` sees: its Instances with their pods, what is surplus, which names are taken, what is left.
+fn shown(more: &str) -> String {
+    let objects = objects(more);
+    let units = units(&objects, &Policy::builtin("p"));
+    let seen = seen(&objects, &objects.applications[0], &units);
+    let mut text = String::new();
+    for (actor, instance) in &seen.instances {
+        let pod = instance.pod.as_ref();
+        let pod = pod.map(|pod| format!(" {} {}", pod.state, pod.unit.as_deref().unwrap_or("-")));
+        writeln!(text, "{actor}{}", pod.unwrap_or_default()).unwrap();
+    }
+    seen.surplus.iter().for_each(|instance| writeln!(text, "surplus {}", instance.id.name).unwrap());
+    seen.taken.iter().for_each(|(actor, taken)| writeln!(text, "taken {actor}: {taken:?}").unwrap());
+    let slots = seen.left.units.iter().map(|(id, unit)| format!("{id}:{}", unit.slots.unwrap()));
+    let node = &seen.left.nodes["n0"];
+    write!(
+        text,
+        "left {} pool {} cpu {} gpu {}",
+        slots.collect::<Vec<_>>().join(" "),
+        seen.left.pools["gpus"],
+        node["cpuMilli"],
+        node["nvidia.com/gpu"]
+    )
+    .unwrap();
+    text
+}
+
+/// What a plan may count on: units that are offered, and cores of the node.
+fn planned(more: &str) -> String {
+    let objects = objects(more);
+    let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
+    let world = snapshot(&objects, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let file = world.snapshot.file();
+    let units: Vec<&str> = file.units.iter().map(|unit| unit.id.as_str()).collect();
+    let placed = file.actors.iter().filter_map(|a| Some(format!("{} at {}", a.id, a.current.as_ref()?)));
+    let placed: Vec<String> = placed.collect();
+    format!("{}, {} cpuMilli; {}", units.join(" "), file.nodes[0].provides["cpuMilli"], placed.join(" "))
+}
+
+const ALL: &str = "left n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 4000 gpu 2";
+
+#[test]
+fn the_whole_chain_makes_it_ours() {
+    assert_eq!(shown(""), ALL);
+    let ours = instance("web-server-0", Some("web-uid"));
+    assert_eq!(shown(&ours), format!("server-0\n{ALL}"));
+    let both = ours + &pod("web-server-0", Some("web-server-0-uid"));
+    assert_eq!(shown(&both), "server-0 runs n0/gpus-0\nleft n0/gpus-0:0 n0/gpus-1:1 pool 1 cpu 3000 gpu 1");
+    assert_eq!(planned(&both), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "own pods leave a plan its room");
+}
+
+#[test]
+fn a_foreign_pod_of_our_name_is_foreign_load_whatever_it_says_of_itself() {
+    let taken = "taken server-0: ByAnother(\"Pod web-server-0, which is not of this application\")";
+    // A unit less for plans, a GPU and a core less on the node, no slot and none of the pool's bound: claims count nothing.
+    let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
+    let foreign = pod("web-server-0", None);
+    assert_eq!(shown(&foreign), format!("{taken}\n{left}"));
+    assert_eq!(planned(&foreign), "n0/gpus-0, 3000 cpuMilli; ");
+    let elsewhere = pod("anything", None);
+    assert_eq!(shown(&elsewhere), left, "a forged annotation takes no unit");
+    // Our Instance is there already: the pod of its name is still not its own.
+    let both = instance("web-server-0", Some("web-uid")) + &foreign;
+    assert_eq!(shown(&both), format!("server-0\n{taken}\n{left}"));
+    // Controlled by somebody else's Instance, or by ours under another name.
+    let theirs = instance("theirs", None) + &pod("web-server-0", Some("theirs-uid"));
+    assert_eq!(shown(&theirs), format!("{taken}\n{left}"));
+    let renamed = instance("web-server-0", Some("web-uid")) + &pod("other", Some("web-server-0-uid"));
+    assert_eq!(shown(&renamed), format!("server-0\n{left}"));
+}
+
+#[test]
+fn a_foreign_instance_of_our_name_takes_the_name() {
+    let taken = "taken server-0: ByAnother(\"Instance web-server-0, which is not of this application\")";
+    assert_eq!(shown(&instance("web-server-0", None)), format!("{taken}\n{ALL}"));
+    // One that nobody wants is nobody's business, and one of ours is surplus.
+    assert_eq!(shown(&instance("handmade", None)), ALL);
+    assert_eq!(shown(&instance("handmade", Some("web-uid"))), format!("surplus handmade\n{ALL}"));
+    let other =
+        BASE.split("---").last().unwrap().replace("name: web", "name: other").replace("web-uid", "other-uid");
+    let other = format!("\n---\n{other}{}", instance("web-server-0", Some("other-uid")));
+    let taken = "taken server-0: ByAnother(\"Instance web-server-0 of another application\")";
+    assert_eq!(shown(&other), format!("{taken}\n{ALL}"));
+}
+
+#[test]
+fn what_is_left_of_an_owner_that_is_gone_is_waited_for() {
+    let pods = pod("web-server-0", Some("gone-uid"));
+    let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner is gone,\")";
+    assert_eq!(shown(&pods), format!("{leaving}\nleft n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 3000 gpu 1"));
+    assert_eq!(planned(&pods), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "it goes: nobody moves for it");
+    let instances = instance("web-server-0", Some("gone-uid"));
+    let leaving = "taken server-0: Leaving(\"Instance web-server-0, whose owner is gone,\")";
+    assert_eq!(shown(&instances), format!("{leaving}\n{ALL}"));
+}
+
+#[test]
+fn a_decision_is_the_applications_own() {
+    let placement = |name: &str, owned: &str| {
+        format!(
+            "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: {name}, namespace: ns{owned}}}, spec: {{application: web, \
+             applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, \
+             assignments: [{{actor: server-0, unit: n0/gpus-1, node: n0, pool: gpus}}], unplaced: [{{actor: server-1, reasons: [full]}}]}}}}"
+        )
+    };
+    let of = |uid: &str| format!(", {}", owner("ActorApplication", uid));
+    let placed = "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ns/web/server-0 at n0/gpus-1";
+    let nothing = "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ";
+    assert_eq!(planned(&placement("web", &of("web-uid"))), placed);
+    assert_eq!(planned(&placement("web", &of("gone-uid"))), nothing);
+    assert_eq!(planned(&placement("web", "")), nothing);
+    assert_eq!(planned(&placement("evil", &of("web-uid"))), nothing, "another name");
+    let objects = objects(&placement("web", &of("web-uid")));
+    let decision = decision(&objects.placements[0]);
+    assert_eq!(decision.places["server-0"], "n0/gpus-1");
+    assert_eq!(decision.unplaced.iter().collect::<Vec<_>>(), ["server-1"]);
+    let wanted = wanted(&objects.applications[0], "p");
+    assert_eq!(
+        wanted.actors.iter().map(|actor| actor.name.as_str()).collect::<Vec<_>>(),
+        ["server-0", "server-1"]
+    );
+    assert_eq!(wanted.asks[0]["gpu"], [("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)].into());
+}

@@ -1,0 +1,125 @@
+//! What others made stays theirs, and what they claim counts for nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use crds::Instance;
+use e2e::SimulatedNode;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::stage::{Seen, Stage, application, cpus, gpus};
+
+/// A pod of somebody else that says all that a pod of ours would say, but for whose it is.
+fn foreign(name: &str, unit: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name,
+        "labels": {"cairn.dev/application": "stranger", "cairn.dev/instance": name, "cairn.dev/actor": "server-0"},
+        "annotations": {"cairn.dev/unit": unit}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]}})
+}
+
+/// The uid of an object that must still be there, and must not be going.
+async fn kept<K>(stage: &Stage, name: &str) -> String
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let object = stage.api::<K>().get(name).await.unwrap();
+    assert_eq!(object.meta().deletion_timestamp, None, "{name} is going");
+    object.uid().unwrap()
+}
+
+/// `server-0` waits and says for what, and `server-1` runs.
+fn one_waits(seen: &Seen, what: &str) -> anyhow::Result<()> {
+    let message = seen.message("NameTaken", "True")?;
+    ensure!(message.starts_with(&format!("server-0: its name is taken by {what} web-server-0")), "{message}");
+    let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    let running: Vec<_> = seen.pods.iter().filter(|pod| runs(pod)).map(|pod| pod.name_any()).collect();
+    ensure!(running == ["web-server-1"], "{running:?} run");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_of_somebody_else_that_has_our_name_is_left_alone() {
+    let stage = Stage::set("foreign-pod", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&foreign("web-server-0", "one/cpus-0")).await;
+    let before = kept::<Pod>(&stage, "web-server-0").await;
+    stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
+    stage.seen("web", |seen| one_waits(seen, "Pod")).await;
+    assert_eq!(kept::<Pod>(&stage, "web-server-0").await, before);
+
+    // When its owner takes it away, the actor comes.
+    stage.namespace.kubectl(["delete", "pod", "web-server-0"]).await.unwrap();
+    let seen = stage.settled("web", Seen::all_placed).await;
+    assert!(seen.condition("NameTaken").is_none(), "{:?}", seen.condition("NameTaken"));
+}
+
+#[tokio::test]
+async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
+    let stage = Stage::set("foreign-instance", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "web-server-0"},
+        "spec": {"applicationName": "web", "actorGroup": "server", "actor": "server-0", "template": {}}});
+    stage.apply(&instance).await;
+    let before = kept::<Instance>(&stage, "web-server-0").await;
+    stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
+    stage.seen("web", |seen| one_waits(seen, "Instance")).await;
+    assert_eq!(kept::<Instance>(&stage, "web-server-0").await, before);
+    assert_eq!(
+        stage.api::<Instance>().get("web-server-0").await.unwrap().status,
+        None,
+        "nor is it told anything"
+    );
+
+    stage.namespace.kubectl(["delete", "instance", "web-server-0"]).await.unwrap();
+    stage.settled("web", Seen::all_placed).await;
+}
+
+/// One GPU, and a pod that claims it without having asked for it.
+#[tokio::test]
+async fn a_forged_annotation_takes_no_unit() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
+    let stage = Stage::set("forged-annotation", [node], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.apply(&foreign("stranger-server-0", "one/gpus-0")).await;
+    stage.apply(&application("web", &[("server", 1, &[("gpu", "1ms")])])).await;
+    let seen = stage.settled("web", Seen::all_placed).await;
+    assert_eq!(seen.places(), BTreeMap::from([("server-0", "one/gpus-0")]));
+    kept::<Pod>(&stage, "stranger-server-0").await;
+}
+
+/// Somebody writes into a decision what cannot be: nothing of it is begun, nothing stops, and it is put right.
+#[tokio::test]
+async fn a_forged_placement_moves_nothing() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 2);
+    let stage = Stage::set("forged-placement", [node], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    stage.apply(&application("web", &[("server", 2, &[("gpu", "1ms")])])).await;
+    let before = stage.settled("web", Seen::all_placed).await;
+    let history = stage.watch_pods().await;
+    let places: BTreeMap<String, String> =
+        before.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
+    let forged = json!({"spec": {"assignments": [
+        {"actor": "server-0", "unit": places["server-0"], "node": "one", "pool": "gpus"},
+        {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
+    stage
+        .namespace
+        .kubectl(["patch", "placement", "web", "--type=merge", "-p", &forged.to_string()])
+        .await
+        .unwrap();
+    let written = before.decision.as_ref().unwrap().metadata.generation.unwrap();
+    let seen = stage
+        .settled("web", |seen| {
+            let generation = seen.decision.as_ref().and_then(|decision| decision.metadata.generation);
+            ensure!(generation >= Some(written + 2), "it is not put right yet: {generation:?}");
+            Ok(())
+        })
+        .await;
+    let after: BTreeMap<String, String> =
+        seen.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
+    assert_eq!(after, places);
+    let going = history.states().iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
+    assert_eq!(going, 0, "nothing was stopped");
+}

@@ -1,0 +1,99 @@
+//! Health that does not flicker: another one counts once it was seen several times in a row.
+//!
+//! What is published moves actors. One slow answer of a driver, or one good answer of a board that fails, must not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{Device, Health};
+
+/// After how many looks in a row a device counts as lost or degraded: with a look every 2 s, within 5 s.
+const WORSE: u32 = 2;
+/// After how many it counts as well again.
+const BETTER: u32 = 3;
+/// After how many nobody knows: a driver that is busy is silent for some seconds.
+const SILENT: u32 = 5;
+
+/// The health of each device as it is published.
+#[derive(Debug, Default)]
+pub struct Steady(BTreeMap<String, Held>);
+
+#[derive(Debug)]
+struct Held {
+    health: Health,
+    /// What was seen last, and in how many looks in a row something of its kind.
+    other: Health,
+    looks: u32,
+}
+
+impl Steady {
+    /// Takes in one look, and gives each device the health that counts; of a new one that is what was seen.
+    pub fn hold(&mut self, devices: &mut [Device]) {
+        let there: BTreeSet<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+        self.0.retain(|id, _| there.contains(id.as_str()));
+        for device in devices {
+            let seen = device.health;
+            let new = || Held { health: seen, other: seen, looks: 0 };
+            let held = self.0.entry(device.id.clone()).or_insert_with(new);
+            // lost or degraded: either is bad news about the same board
+            held.looks = if enough(seen) == enough(held.other) { held.looks.saturating_add(1) } else { 1 };
+            held.other = seen;
+            if held.looks >= enough(seen) {
+                held.health = seen;
+            }
+            device.health = held.health;
+        }
+    }
+}
+
+fn enough(seen: Health) -> u32 {
+    match seen {
+        Health::Ok => BETTER,
+        Health::Degraded | Health::Lost => WORSE,
+        Health::Unknown => SILENT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What counts after each look at one device: `o` is ok, `d` degraded, `l` lost, `?` unknown, `-` not there.
+    fn held(looks: &str) -> String {
+        let states =
+            [('o', Health::Ok), ('d', Health::Degraded), ('l', Health::Lost), ('?', Health::Unknown)];
+        let mut steady = Steady::default();
+        let mut look = |seen: char| {
+            let health = states.iter().find(|(letter, _)| *letter == seen).map(|(_, health)| *health);
+            let device = health.map(|health| Device { id: "gpu-0".into(), health, ..Device::default() });
+            let mut devices: Vec<_> = device.into_iter().collect();
+            steady.hold(&mut devices);
+            let now = devices.first().map(|device| device.health);
+            states.iter().find(|(_, health)| Some(*health) == now).map_or('-', |(letter, _)| *letter)
+        };
+        looks.chars().map(&mut look).collect()
+    }
+
+    #[test]
+    fn a_change_counts_once_it_was_seen_often_enough() {
+        for (seen, counts) in [
+            ("oooo", "oooo"),
+            // one bad look, one slow answer, four of them
+            ("olooo", "ooooo"),
+            ("o?ooo", "ooooo"),
+            ("o????oo", "ooooooo"),
+            // it is lost, and one good answer, or two, are not the end of that
+            ("olllll", "oollll"),
+            ("ollolool", "oollllll"),
+            ("olloooo", "oollloo"),
+            ("odddo", "ooddd"),
+            ("oldld", "oodld"),
+            // silence, and then an answer
+            ("o??????ooo", "ooooo????o"),
+            // what comes new, or comes back, is what it is seen as
+            ("l", "l"),
+            ("ol-lo", "oo-ll"),
+        ] {
+            assert_eq!(held(seen), counts, "{seen}");
+        }
+    }
+}

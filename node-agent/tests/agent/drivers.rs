@@ -1,0 +1,399 @@
+//! Drivers that are well, absent, forbidden, broken or hang, through the program itself, by libraries that stand in for them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use crate::tool::{machines_folder, program, stub};
+use crds::{Health, NodeTopology, NodeTopologySpec};
+use serde_json::Value;
+
+/// What the program prints of the machine with eight H100, whose driver is the stub in this condition.
+fn h100s(condition: &str, library: &Path, more: &[&str]) -> String {
+    let mut command = program();
+    command
+        .args(["topology", "--node-name", "h100s", "--topology-file"])
+        .arg(machines_folder().join("hgx-h100.xml"));
+    command.arg("--nvml-library").arg(library).args(more).env("CAIRN_STUB_NVML", condition);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{condition}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it writes text")
+}
+
+fn spec(yaml: &str) -> NodeTopologySpec {
+    serde_yaml::from_str::<NodeTopology>(yaml).expect("it is a manifest").spec
+}
+
+/// The lines about a GPU and what is in it, and about the collector.
+fn about(text: &str, gpu: &str) -> String {
+    let lines = text
+        .lines()
+        .filter(|line| line.trim().starts_with(gpu) || line.contains("mig-") || line.starts_with("(nvml"));
+    let lines = lines.filter(|line| !line.contains("PCIe"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+const SECOND: &str = "gpu-0000:18:00.0";
+
+#[test]
+fn what_hwloc_and_nvml_know_of_a_board_is_one_device() {
+    let spec = spec(&h100s("gpus=8", &stub("nvml"), &["-o", "yaml"]));
+    let gpus: Vec<_> = spec.devices.iter().filter(|device| device.type_ == "GPU").collect();
+    assert_eq!(gpus.len(), 8);
+    let second = gpus.iter().find(|gpu| gpu.id == SECOND).unwrap();
+    assert_eq!(second.uuid.as_deref(), Some("GPU-00000000-0000-4000-8000-000000000001"));
+    assert_eq!(second.driver.as_deref(), Some("nvidia 580.65.06"));
+    assert_eq!((second.numa_node, second.health), (Some(0), Health::Ok));
+    assert_eq!(second.compute_resources.len(), 1, "CUDA and NVML count the same thing");
+    assert_eq!(second.compute_resources[0].count, 132);
+    assert_eq!(second.memory_spaces.len(), 1);
+    assert_eq!(second.memory_spaces[0].size_bytes, 80 << 30);
+    // The stub's two links from each GPU to the next, instead of what hwloc's matrix says.
+    let links: Vec<_> = spec.links.iter().filter(|link| link.kind == "NVLink").collect();
+    assert_eq!(links.len(), 7);
+    assert!(links.iter().all(|link| link.bandwidth_bytes_per_second == Some(50_000_000_000)));
+    assert_eq!(spec.links.iter().filter(|link| link.kind == "PCIe").count(), 8);
+}
+
+#[test]
+fn a_gpu_says_what_it_can_and_nothing_instead_of_what_it_cannot() {
+    let mut all = Vec::new();
+    for condition in [
+        "gpus=8",
+        "gpus=8 old",
+        "gpus=8 worn=1",
+        "gpus=8 mig=1",
+        "gpus=8 lost=1",
+        "gpus=8 gone=1",
+        "gpus=8 garbage",
+    ] {
+        let text = h100s(condition, &stub("nvml"), &["--counters"]);
+        all.push(format!("== {condition}\n{}", about(&text, SECOND)));
+        // Whatever is wrong with one, the others are there and speak.
+        if condition != "gpus=8 garbage" {
+            assert!(text.contains("gpu-0000:20:00.0 memory_used_bytes 3221225472"), "{condition}: {text}");
+        }
+    }
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn a_driver_that_does_not_start_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("libnvidia-ml.so.1");
+    let empty = folder.path().join("empty.so");
+    fs::write(&empty, "").unwrap();
+    let mut all = String::new();
+    for (condition, library) in [
+        ("no-driver", &stub("nvml")),
+        ("denied", &stub("nvml")),
+        ("mismatch", &stub("nvml")),
+        ("", &nothing),
+        ("", &empty),
+    ] {
+        let text = h100s(condition, library, &["--counters"]);
+        let spoken = text.lines().filter(|line| line.starts_with("(nvml")).collect::<Vec<_>>().join("\n");
+        all.push_str(&spoken.replace(folder.path().to_str().unwrap(), "FOLDER"));
+        all.push('\n');
+        assert!(text.contains(SECOND), "what hwloc knows is there all the same: {text}");
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn a_driver_is_not_missed_where_there_is_nothing_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("libnvidia-ml.so.1");
+    for (machine, library, condition) in
+        [("fpga-u250.xml", &nothing, ""), ("fpga-u250.xml", &stub("nvml"), "no-driver")]
+    {
+        let mut command = program();
+        command.args(["topology", "--topology-file"]).arg(machines_folder().join(machine));
+        command.arg("--nvml-library").arg(library).env("CAIRN_STUB_NVML", condition);
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(text.contains("(nvml absent: there is no NVIDIA GPU)"), "{text}");
+    }
+}
+
+/// An old driver lacks functions: each is missed only where it is needed.
+#[test]
+fn a_function_that_is_missing_costs_what_it_would_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libnvidia-ml.so.1");
+    let mut bytes = fs::read(stub("nvml")).unwrap();
+    // A name that nobody looks for has the same place in the file, and in the table of names that is searched.
+    for name in ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMemoryInfo_v2"] {
+        let mut places = 0;
+        for at in 0..bytes.len() - name.len() {
+            if &bytes[at..at + name.len()] == name.as_bytes() {
+                bytes[at] = b'x';
+                places += 1;
+            }
+        }
+        assert!(places > 0, "{name} is in the library");
+    }
+    fs::write(&library, bytes).unwrap();
+    let text = h100s("gpus=8", &library, &["--counters"]);
+    insta::assert_snapshot!(about(&text, SECOND));
+}
+
+#[test]
+fn a_driver_that_hangs_holds_up_nobody_else() {
+    let text = h100s("gpus=8 hang", &stub("nvml"), &["--counters"]);
+    assert!(text.contains("(nvml error: it does not answer within 2s: the driver hangs"), "{text}");
+    assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{text}");
+}
+
+#[test]
+fn a_driver_that_crashes_takes_nobody_along() {
+    for moment in ["start", "memory", "events"] {
+        let text = h100s(&format!("gpus=8 crash={moment}"), &stub("nvml"), &["--counters"]);
+        let words = "(nvml error: a library crashed: the process that looked ended by signal: 11 (SIGSEGV)";
+        let what_to_do =
+            "(see `dmesg`, and whether `nvidia-smi -q` ends well); it is tried again within 120s";
+        assert!(text.contains(words) && text.contains(what_to_do), "{moment}: {text}");
+        assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{moment}: {text}");
+        assert!(!text.contains("memory_used_bytes"), "{moment}: {text}");
+    }
+}
+
+#[test]
+fn a_trial_of_the_driver_says_whether_it_can_be_loaded() {
+    let ask = |condition| {
+        let mut command = program();
+        command.arg("probe-nvml").env("CAIRN_STUB_NVML", condition);
+        let (well, answer) =
+            probe(command, &serde_json::to_string(&Some(stub("nvml").into_os_string())).unwrap());
+        format!("{condition}: {}, {answer}", if well { "came through" } else { "is gone" })
+    };
+    let conditions = ["gpus=8", "mig=1 old", "lost=1", "garbage", "no-driver", "mismatch", "crash=events"];
+    insta::assert_snapshot!(conditions.map(ask).join("\n"));
+}
+
+/// The lines that a program prints, as they come.
+struct Lines {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Lines {
+    fn of(mut command: std::process::Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let out = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines() {
+                if line.is_err() || sender.send(line.unwrap_or_default()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a printed topology (from the name of the node to the next) that is as wanted.
+    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        let mut text = String::new();
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_mins(2));
+            let line = line.unwrap_or_else(|_| panic!("never came: {what}; last: {text}"));
+            if line == "h100s" {
+                text.clear();
+            }
+            text.push_str(&line);
+            text.push('\n');
+            if wanted(&text) {
+                return;
+            }
+        }
+    }
+}
+
+/// The machine with eight H100, printed whenever it changes, with the stub in a condition that changes.
+struct Watched {
+    folder: tempfile::TempDir,
+    lines: Lines,
+}
+
+impl Watched {
+    fn new(condition: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let file = folder.path().join("condition");
+        fs::write(&file, condition).expect("a file can be written");
+        let mut command = program();
+        command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
+        command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
+        command.env("CAIRN_STUB_NVML", format!("@{}", file.display()));
+        Self { folder, lines: Lines::of(command) }
+    }
+
+    fn set(&self, condition: &str) {
+        fs::write(self.folder.path().join("condition"), condition).expect("a file can be written");
+    }
+
+    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        self.lines.wait(what, wanted);
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_driver_that_crashed_is_tried_again_and_used_when_it_is_mended() {
+    let machine = Watched::new("gpus=8 crash=start");
+    machine.wait("it crashes", |text| text.contains("(nvml error: a library crashed"));
+    machine.set("gpus=8");
+    machine.wait("it is mended", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
+}
+
+#[test]
+fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_again() {
+    let machine = Watched::new("gpus=8");
+    let speaks = format!("{SECOND} energy_joules");
+    let end = "gpu-0000:48:00.0 memory_used_bytes";
+    let end_of_board = "gpu-0000:48:00.0  GPU";
+    machine.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
+    let xids = format!("{SECOND} errors xid");
+    machine.set("gpus=8 xids=2");
+    machine.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
+    for trouble in ["gpus=8 lost=1", "gpus=8 gone=1"] {
+        machine.set(trouble);
+        machine.wait(trouble, |text| {
+            let is_lost = text.lines().any(|line| line.contains(SECOND) && line.ends_with("(lost)"));
+            is_lost && text.contains(end) && !text.contains(&speaks)
+        });
+        machine.set("gpus=8");
+        machine.wait("it is back", |text| {
+            !text.contains("(lost)") && text.contains(&speaks) && text.contains(end)
+        });
+    }
+    machine.set("gpus=8 hang");
+    machine.wait("it is slow, and that is no news of the GPUs", |text| {
+        text.contains("(nvml error") && text.contains(end_of_board) && !text.contains("(unknown)")
+    });
+    machine.wait("it hangs", |text| text.contains("(nvml error") && text.contains("(unknown)"));
+    machine.set("gpus=8");
+    machine
+        .wait("it wakes", |text| !text.contains("(unknown)") && text.contains(&speaks) && text.contains(end));
+}
+
+/// What the probe says of the stub of OpenCL in this condition.
+fn opencl(condition: &str) -> (bool, Value) {
+    opencl_of(&stub("opencl"), condition)
+}
+
+fn opencl_of(library: &Path, condition: &str) -> (bool, Value) {
+    let mut command = program();
+    command.arg("probe-opencl").env("OPENCL_DYLIB_PATH", library).env("CAIRN_STUB_OPENCL", condition);
+    command.env("LD_LIBRARY_PATH", library.parent().expect("a file is in a folder"));
+    probe(command, "null")
+}
+
+/// Whether a process that looks came through, and what it answered to this question.
+fn probe(mut command: std::process::Command, question: &str) -> (bool, Value) {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), question.as_bytes())
+        .expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.success(), serde_json::from_slice(&output.stdout).unwrap_or_default())
+}
+
+#[test]
+fn a_card_that_only_opencl_knows_is_found() {
+    let (_, found) = opencl("");
+    let card = &found["found"][0];
+    assert_eq!(found["found"].as_array().unwrap().len(), 1, "the processor is none: {found}");
+    assert_eq!((&card["id"], &card["vendor"]), (&"accelerator-opencl0d0".into(), &"xilinx".into()));
+    assert_eq!(card["memorySpaces"][0]["sizeBytes"], 64_u64 << 30);
+    let (_, found) = opencl("board=0000:3b:00.0");
+    assert_eq!(found["found"][0]["pciBusId"], "0000:3b:00.0");
+}
+
+#[test]
+fn opencl_may_be_absent_crash_or_talk_nonsense() {
+    // A file that is no library hides the machine's own, if it has one.
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("libOpenCL.so.1");
+    fs::write(&nothing, "").unwrap();
+    let what_to_do = "for those, mount libOpenCL.so.1, /etc/OpenCL/vendors and the libraries that it names";
+    for (library, condition, state, words) in [
+        (&nothing, "", "absent", "OpenCL is not installed: "),
+        (&stub("opencl"), "none", "absent", "no driver for OpenCL is installed: "),
+        (&stub("opencl"), "refuse", "failed", "OpenCL does not list its platforms"),
+    ] {
+        let (well, answer) = opencl_of(library, condition);
+        let said = answer[state].as_str().unwrap_or_else(|| panic!("{condition} is not {state}: {answer}"));
+        assert!(well && said.starts_with(words), "{said}");
+        assert!(state != "absent" || said.contains(what_to_do), "{said}");
+    }
+    let (well, answer) = opencl("crash");
+    assert!(!well && answer.is_null(), "the process is gone: {answer}");
+    let (well, answer) = opencl("garbage");
+    assert!(well && answer["found"].is_array(), "{answer}");
+
+    // The agent says so, and everything else is there.
+    for (condition, words) in [
+        ("none", "(opencl absent: no driver for OpenCL is installed: "),
+        ("crash", "(opencl error: a library crashed: the process that looked ended by signal: 6"),
+        ("hang", "(opencl error: there was no answer within 10s: a driver hangs)"),
+    ] {
+        let mut command = program();
+        command.arg("topology").env("OPENCL_DYLIB_PATH", stub("opencl")).env("CAIRN_STUB_OPENCL", condition);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("numa-0") && text.contains(words), "{text}");
+    }
+}
+
+/// A copy of a machine's `/sys` with an FPGA that the kernel manages.
+#[test]
+fn a_machine_under_another_root_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let write = |file: &str, text: &str| {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for cpu in 0..2 {
+        let cpu = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        write(&format!("{cpu}/core_cpus"), "3");
+        write(&format!("{cpu}/package_cpus"), "3");
+        write(&format!("{cpu}/physical_package_id"), "0");
+        write(&format!("{cpu}/core_id"), "0");
+    }
+    write("sys/devices/system/cpu/online", "0-1");
+    write("sys/devices/system/cpu/possible", "0-1");
+    write("proc/meminfo", "MemTotal:        8388608 kB\n");
+    let manager = "sys/devices/soc/f8007000.devcfg/fpga_manager/fpga0";
+    write(&format!("{manager}/name"), "Xilinx Zynq FPGA Manager\n");
+    write(&format!("{manager}/state"), "operating\n");
+    fs::create_dir_all(root.join("sys/class/fpga_manager")).unwrap();
+    std::os::unix::fs::symlink(root.join(manager), root.join("sys/class/fpga_manager/fpga0")).unwrap();
+    let output = program().args(["topology", "-o", "yaml"]).env("HWLOC_FSROOT", root).output().unwrap();
+    let spec = spec(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(spec.summary(), "1 FPGA, 1 NUMA Domain");
+    let fpga = spec.devices.iter().find(|device| device.id == "fpga-fpga0").unwrap();
+    assert_eq!(fpga.model.as_deref(), Some("Xilinx Zynq FPGA Manager"));
+    let units = &spec.devices.iter().find(|device| device.id == "numa-0").unwrap().compute_resources;
+    assert_eq!(
+        units.iter().map(|it| (it.type_.as_str(), it.count)).collect::<Vec<_>>(),
+        [("Core", 1), ("Processing Unit", 2)]
+    );
+}

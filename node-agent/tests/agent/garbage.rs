@@ -1,0 +1,157 @@
+//! Ten thousand descriptions of machines that are not quite right: whatever hwloc does with them, the agent is well.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+    sync::Arc,
+    thread,
+};
+
+use crate::tool::{machines_folder, program};
+use crds::NodeTopologySpec;
+use serde_json::{Value, json};
+
+const INPUTS: usize = 10_000;
+
+/// Good descriptions, small ones, with something changed; the same ones in every run.
+fn inputs() -> Vec<String> {
+    let small = [
+        "arm",
+        "fpga-f1",
+        "dangling",
+        "grace-hopper",
+        "without-cores",
+        "virtual-machine",
+        "xeon-max",
+        "t4-4",
+    ];
+    let good = small.map(|name| {
+        fs::read_to_string(machines_folder().join(format!("{name}.xml"))).expect("the machine is there")
+    });
+    let pieces = [
+        "<object type=\"PU\"/>",
+        "<",
+        ">",
+        "\"",
+        "-1",
+        "4294967295",
+        "0xffffffff",
+        "0x0",
+        "</object>",
+        "NUMANode",
+        "OSDev",
+        "<info name=\"PCIBusID\" value=\"\"/>",
+        "0xf...f",
+        "99999999999999999999",
+        "type=\"Machine\"",
+        "&amp;",
+        "\u{fffd}",
+    ];
+    let mut dice = fastrand::Rng::with_seed(11);
+    let mut change = |text: &str| {
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..=dice.usize(..3) {
+            let at = dice.usize(..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+            let piece = pieces[dice.usize(..pieces.len())].bytes();
+            match dice.u8(..6) {
+                0 => bytes[at] = dice.u8(32..127),
+                1 => bytes.truncate(at.max(1)),
+                2 => drop(bytes.splice(at..at, piece)),
+                3 => drop(bytes.splice(at..(at + piece.len()).min(bytes.len()), piece)),
+                4 => drop(bytes.drain(at..(at + dice.usize(1..200)).min(bytes.len()))),
+                // A line that is there twice, or in another place.
+                _ => {
+                    let start = bytes[..at].iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+                    let end =
+                        bytes[at..].iter().position(|it| *it == b'\n').map_or(bytes.len(), |it| at + it + 1);
+                    let line = bytes[start..end].to_vec();
+                    let to = dice.usize(..=bytes.len());
+                    drop(bytes.splice(to..to, line));
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(b'<');
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (0..INPUTS).map(|index| change(&good[index % good.len()])).collect()
+}
+
+/// Puts the inputs from `first` on to one process that looks, and gives what it answered before it ended.
+fn ask(inputs: &Arc<Vec<String>>, first: usize) -> Vec<Value> {
+    let mut command = program();
+    command.arg("probe-hwloc").env("HWLOC_HIDE_ERRORS", "2");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("the program starts");
+    let mut to = child.stdin.take().expect("it is piped");
+    let inputs = Arc::clone(inputs);
+    let writer = thread::spawn(move || {
+        for input in &inputs[first..] {
+            // It ends when hwloc crashes: what is left goes to the next.
+            let question = json!({"Xml": input}).to_string();
+            if to.write_all(question.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let lines = out.lines().map_while(Result::ok);
+    let answers = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+    child.wait().expect("it ends");
+    writer.join().expect("it does not panic");
+    answers
+}
+
+#[test]
+fn ten_thousand_changed_machines_are_seen_refused_or_survived() {
+    let inputs = Arc::new(inputs());
+    let (mut done, mut seen, mut refused, mut crashed) = (0, 0, 0, 0);
+    while done < inputs.len() {
+        let answers = ask(&inputs, done);
+        for answer in &answers {
+            if let Some(found) = answer.get("found") {
+                let spec: NodeTopologySpec = serde_json::from_value(found.clone()).unwrap();
+                assert!(spec.devices.iter().all(|device| !device.id.is_empty()));
+                seen += 1;
+            } else {
+                let words = answer["failed"].as_str().unwrap_or_default();
+                assert!(!words.is_empty(), "{answer}");
+                // hwloc may refuse and may crash; code in Rust, ours or a library's, may not panic
+                assert!(!words.contains("panicked at"), "{words}");
+                refused += 1;
+            }
+        }
+        done += answers.len();
+        if done < inputs.len() {
+            crashed += 1;
+            done += 1;
+        }
+    }
+    println!("{seen} seen, {refused} refused, {crashed} ended the process that looked");
+    assert!(seen > 200 && refused > 500, "both happen: {seen} {refused}");
+}
+
+/// hwloc asserts what it should check, such as that the memory of a place comes in the order of its numbers.
+#[test]
+fn what_ends_the_process_that_looks_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("machine.xml");
+    let xml = fs::read_to_string(machines_folder().join("power9.xml")).unwrap();
+    let mut lines: Vec<_> = xml.lines().collect();
+    let node = |index: &str| {
+        xml.lines().position(|line| line.contains(&format!("NUMANode\" os_index=\"{index}\""))).unwrap()
+    };
+    let (first, second) = (node("252"), node("253"));
+    assert_eq!(second - first, 3, "each has three lines, one after the other");
+    lines[first..first + 6].rotate_left(3);
+    fs::write(&path, lines.join("\n")).unwrap();
+    let output = program().args(["topology", "--topology-file"]).arg(&path).output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "it ends by itself: {words}");
+    assert!(
+        words.contains("machine.xml: a library crashed: the process that looked ended by signal: 6"),
+        "{words}"
+    );
+}
