@@ -152,13 +152,15 @@ $(DONE)/trouble: | bench-programs
 	$(done)
 
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
+# The first word of an experiment's line is its paper, and the folder of its results.
 reproduce: tools ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
 	@mkdir -p $(DONE)
 	@cargo build --locked -p simulator --bins
-	@for experiment in $$($(BIN)/cairn-sim experiment --list | awk '{ print $$1 }'); do \
+	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
+		folder=$(RESULTS)/$$(printf %s "$$paper" | tr A-Z a-z | tr -cd a-z-); \
 		if [ -e $(DONE)/experiment-$$experiment ]; then echo "$$experiment: done at $(COMMIT)"; continue; fi; \
 		printf '\n== %s\n' $$experiment; \
-		$(BIN)/cairn-sim experiment $$experiment || exit 1; \
+		$(BIN)/cairn-sim experiment $$experiment --out $$folder </dev/null || exit 1; \
 		date -u +%FT%TZ > $(DONE)/experiment-$$experiment; \
 	done
 

@@ -1,12 +1,16 @@
 //! Strategies from elsewhere.
 
+mod annealing;
 mod external;
 mod kway;
 mod matching;
 mod metis;
+mod metis_apolike;
 mod partition;
 mod repair;
 
+pub use annealing::Annealing;
 pub use external::External;
 pub use kway::KWay;
 pub use metis::Metis;
+pub use metis_apolike::MetisApolike;

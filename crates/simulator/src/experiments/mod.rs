@@ -3,8 +3,11 @@
 //! A new experiment is one module and one line in [`ALL`].
 
 mod annealing;
+mod apo;
 mod cedr;
 mod chart;
+pub mod contest;
+mod plot;
 mod semi_static;
 mod setting;
 mod statistics;
@@ -13,6 +16,46 @@ pub use setting::{Experiment, Failure, Setting};
 
 /// Every experiment, in the order in which they are listed to people.
 pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "table-1",
+        summary: "APO: non-connected, ring and chain after one decision",
+        run: apo::table_1,
+    },
+    Experiment {
+        name: "figure-4",
+        summary: "APO: the surveillance example as the paper tells it",
+        run: apo::figure_4,
+    },
+    Experiment {
+        name: "surveillance",
+        summary: "APO: surveillance as in the authors' files",
+        run: apo::surveillance,
+    },
+    Experiment {
+        name: "figure-5",
+        summary: "APO: 64 actors, a hotspot that comes and goes",
+        run: apo::figure_5,
+    },
+    Experiment {
+        name: "moving-hotspot",
+        summary: "APO, beyond it: a hotspot that is elsewhere each time; moves free and charged",
+        run: apo::moving_hotspot,
+    },
+    Experiment {
+        name: "energy",
+        summary: "APO, beyond it: tasks and watts without and with a cap on power",
+        run: apo::energy,
+    },
+    Experiment {
+        name: "partial-kinds",
+        summary: "APO, beyond it: actors that run on some kinds only",
+        run: apo::partial_kinds,
+    },
+    Experiment {
+        name: "gamma",
+        summary: "APO, section III-C: the weights of the annoyance in the three worlds",
+        run: apo::gamma,
+    },
     Experiment { name: "cedr-sweep", summary: "CEDR, Figures 3, 4, 6: 3,480 runs", run: cedr::sweep },
     Experiment {
         name: "cedr-slices",

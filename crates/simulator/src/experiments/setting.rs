@@ -12,7 +12,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 pub struct Experiment {
     /// The name on the command line and the stem of the files that it writes.
     pub name: &'static str,
-    /// One line for people who choose.
+    /// One line for people who choose; its first word is the paper, and names the folder of the results.
     pub summary: &'static str,
     /// Runs it.
     pub run: fn(&Setting) -> Result<(), Failure>,

@@ -2,14 +2,18 @@
 //!
 //! Every sub-command is in a file of its own.
 
+mod best_static;
 mod dag;
 mod experiment;
+mod progress;
+mod run;
+mod trace;
 
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 /// Replay traces and task graphs in simulated worlds, and repeat the papers' experiments.
 #[derive(Parser)]
@@ -21,6 +25,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Replay a trace under a strategy.
+    Run(run::Arguments),
+    /// Find the best assignment that never changes: all are tried, up to renaming of equal units.
+    BestStatic(best_static::Arguments),
+    /// Generate a trace.
+    Trace(trace::Arguments),
     /// Repeat an experiment of a paper.
     Experiment(experiment::Arguments),
     /// Schedule and map task graphs.
@@ -28,10 +38,20 @@ enum Command {
     Dag(dag::Arguments),
 }
 
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// One JSON object.
+    Json,
+    /// A table for people.
+    Table,
+}
+
 /// What goes wrong in a command; people read it.
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
+    portfolio::run_child_if_asked();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.
@@ -42,6 +62,9 @@ fn main() -> ExitCode {
         }
     };
     let ended = match &arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::BestStatic(arguments) => best_static::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Experiment(arguments) => experiment::run(arguments),
         Command::Dag(arguments) => dag::run(arguments),
     };
@@ -72,4 +95,9 @@ fn print(text: &str) -> Result<(), Failure> {
         Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => Err(source.into()),
         _ => Ok(()),
     }
+}
+
+/// Numbers as `--assignment` takes them.
+fn list(numbers: &[usize]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -1,0 +1,267 @@
+//! The strategies `metis-apolike` and its kin: METIS as the APO paper uses it (section IV).
+
+use std::collections::BTreeMap;
+
+use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+
+use super::matching::cheapest;
+use super::partition::{Method, Web, cut};
+use super::repair::repair;
+
+/// One way of using METIS for a placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetisApolike {
+    /// Three cuts in sequence, over annoyance, overload and communication, the last with a vertex for each pair of an actor
+    /// and a unit that it may be on; before each, weights of edges within a part of the cut before are raised. Parts are
+    /// matched to units by best assignment, and the answer is mended: the paper's idea without the defects of its program.
+    Fair,
+    /// The same as published: edges of the third graph weigh what their messages cost, parts go to units in the order of
+    /// their sizes, and nothing is mended but places where an actor cannot run.
+    Published,
+    /// One cut of the message graph into parts of equal work, which go to units in order.
+    Homogeneous,
+    /// One cut into parts whose shares are the capacities, which go to units in order.
+    Capacities,
+}
+
+/// By so much weigh edges more whose ends were in one part of the cut before.
+const KEPT: i64 = 10;
+
+impl Strategy for MetisApolike {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fair => "metis-apolike",
+            Self::Published => "metis-apolike-published",
+            Self::Homogeneous => "metis-homogeneous",
+            Self::Capacities => "metis-capacities",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self {
+            Self::Fair => {
+                "METIS over annoyance, overload and communication in sequence, matched and mended; a baseline"
+            }
+            Self::Published => "the same as the APO paper's authors published it; a baseline",
+            Self::Homogeneous => "METIS into equal parts, in order; a baseline",
+            Self::Capacities => "METIS into parts as large as capacities, in order; a baseline",
+        }
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let graphs = Graphs::new(snapshot);
+        let places = if snapshot.units() == 0 || graphs.actors.is_empty() {
+            vec![None; snapshot.actors()]
+        } else {
+            self.places(&graphs, budget.seed).map_err(SolveError::Solver)?
+        };
+        let lawful = snapshot.violations(&places).is_empty() && !places.contains(&None);
+        let assignment = if lawful && *self != Self::Fair {
+            places
+        } else {
+            let by_cost = |of: &Assignment| snapshot.cost(of).vector(snapshot);
+            let [one, other] = repair(snapshot, &places, &Budget { effort: None, ..*budget })?;
+            if by_cost(&other) < by_cost(&one) { other } else { one }
+        };
+        Ok(Answer {
+            assignment,
+            bound: BTreeMap::new(),
+            optimal: false,
+            effort: 1,
+            stage: Stage::Whole,
+            stopped_by: StoppedBy::Effort,
+        })
+    }
+}
+
+/// What the cuts are about: the actors that can be placed.
+struct Graphs<'a> {
+    snapshot: &'a Snapshot,
+    actors: Vec<usize>,
+    /// By vertex: work, the mean over the units that the actor may be on.
+    work: Vec<i64>,
+    /// By vertex: others and messages.
+    messages: Vec<Vec<(usize, i64)>>,
+    /// By vertex: others and annoyance.
+    annoyance: Vec<Vec<(usize, i64)>>,
+}
+
+impl<'a> Graphs<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let actors: Vec<usize> = (0..snapshot.actors())
+            .filter(|&actor| !snapshot.is_fixed(actor) && !snapshot.candidates(actor).is_empty())
+            .collect();
+        let vertex_of = |actor: usize| actors.binary_search(&actor).ok();
+        let work = actors.iter().map(|&actor| {
+            let candidates = snapshot.candidates(actor);
+            let works =
+                candidates.iter().filter_map(|unit| Some(snapshot.implementation(actor, *unit)?.work));
+            (works.sum::<i64>() / i64::try_from(candidates.len()).expect("units are few")).max(1)
+        });
+        let mut messages = vec![Vec::new(); actors.len()];
+        let mut annoyance = vec![Vec::new(); actors.len()];
+        for (vertex, &actor) in actors.iter().enumerate() {
+            for edge in snapshot.edges(actor) {
+                let Some(peer) = vertex_of(edge.peer.at()) else { continue };
+                if edge.rate > 0 {
+                    messages[vertex].push((peer, edge.rate));
+                }
+                if edge.annoyance > 0 {
+                    annoyance[vertex].push((peer, edge.annoyance));
+                }
+            }
+        }
+        Self { work: work.collect(), snapshot, messages, annoyance, actors }
+    }
+
+    fn capacities(&self) -> Vec<i64> {
+        (0..self.snapshot.units()).map(|unit| self.snapshot.capacity(unit)).collect()
+    }
+
+    /// Cuts the actors; edges within a part of the cut before weigh more.
+    fn cut(
+        &self,
+        edges: &[Vec<(usize, i64)>],
+        before: Option<&[usize]>,
+        shares: &[i64],
+        seed: u64,
+    ) -> Result<Vec<usize>, String> {
+        let mut web =
+            Web { weights: self.work.iter().map(|work| vec![*work]).collect(), edges: edges.to_vec() };
+        if let Some(before) = before {
+            for (vertex, edges) in web.edges.iter_mut().enumerate() {
+                for (peer, weight) in edges {
+                    *weight *= if before[vertex] == before[*peer] { KEPT } else { 1 };
+                }
+            }
+        }
+        cut(&web, &[shares.to_vec()], Method::KWay, seed)
+    }
+
+    /// Cuts pairs of an actor and a unit; returns by vertex and part how many of the actor's pairs are there.
+    fn cut_pairs(
+        &self,
+        before: &[usize],
+        literal: bool,
+        shares: &[i64],
+        seed: u64,
+    ) -> Result<Vec<Vec<i64>>, String> {
+        let snapshot = self.snapshot;
+        let mut first = Vec::with_capacity(self.actors.len());
+        let mut pairs = Vec::new();
+        for (vertex, &actor) in self.actors.iter().enumerate() {
+            first.push(pairs.len());
+            pairs.extend(snapshot.candidates(actor).iter().map(|unit| (vertex, *unit)));
+        }
+        let dearest = (0..snapshot.units())
+            .flat_map(|a| (0..a).map(move |b| snapshot.exchange_cost(a, b)))
+            .max()
+            .unwrap_or(0);
+        let mut web = Web { weights: Vec::with_capacity(pairs.len()), edges: vec![Vec::new(); pairs.len()] };
+        for (number, &(vertex, unit)) in pairs.iter().enumerate() {
+            let work = snapshot.implementation(self.actors[vertex], unit).map_or(0, |needs| needs.work);
+            web.weights.push(vec![work.max(1)]);
+            for &(peer, rate) in &self.messages[vertex] {
+                let kept = if before[vertex] == before[peer] { KEPT } else { 1 };
+                for (offset, &other) in snapshot.candidates(self.actors[peer]).iter().enumerate() {
+                    let cost = snapshot.exchange_cost(unit, other);
+                    let weight = rate * kept * if literal { cost } else { dearest + 1 - cost };
+                    if weight > 0 {
+                        web.edges[number].push((first[peer] + offset, weight));
+                    }
+                }
+            }
+        }
+        let parts = cut(&web, &[shares.to_vec()], Method::KWay, seed)?;
+        let mut votes = vec![vec![0; shares.len()]; self.actors.len()];
+        for (&(vertex, _), part) in pairs.iter().zip(parts) {
+            votes[vertex][part] += 1;
+        }
+        Ok(votes)
+    }
+
+    /// Places every vertex of a part on the part's unit.
+    fn placed(&self, part: &[usize], unit_of: &[usize]) -> Assignment {
+        let snapshot = self.snapshot;
+        let mut places: Assignment = (0..snapshot.actors())
+            .map(|actor| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor)))
+            .collect();
+        for (vertex, &actor) in self.actors.iter().enumerate() {
+            let unit = unit_of[part[vertex]];
+            places[actor] = snapshot.candidates(actor).binary_search(&unit).is_ok().then_some(unit);
+        }
+        places
+    }
+
+    /// The unit of each part: that of the least sum of excess, of places where nothing can run, and of messages.
+    fn matched(&self, part: &[usize]) -> Vec<usize> {
+        const CANNOT_RUN: i64 = 1 << 40;
+        let units = self.snapshot.units();
+        let mut costs = vec![vec![0i64; units]; units];
+        for (vertex, &actor) in self.actors.iter().enumerate() {
+            for (unit, cost) in costs[part[vertex]].iter_mut().enumerate() {
+                *cost += self.snapshot.implementation(actor, unit).map_or(CANNOT_RUN, |needs| needs.work);
+            }
+        }
+        for row in &mut costs {
+            for (unit, cost) in row.iter_mut().enumerate() {
+                *cost = (*cost - self.snapshot.capacity(unit)).max(0);
+            }
+        }
+        cheapest(&costs)
+    }
+}
+
+impl MetisApolike {
+    fn places(self, graphs: &Graphs, seed: u64) -> Result<Assignment, String> {
+        let capacities = graphs.capacities();
+        let in_order: Vec<usize> = (0..capacities.len()).collect();
+        match self {
+            Self::Homogeneous => {
+                let part = graphs.cut(&graphs.messages, None, &vec![1; capacities.len()], seed)?;
+                Ok(graphs.placed(&part, &in_order))
+            }
+            Self::Capacities => {
+                let part = graphs.cut(&graphs.messages, None, &capacities, seed)?;
+                Ok(graphs.placed(&part, &in_order))
+            }
+            Self::Fair | Self::Published => {
+                let literal = self == Self::Published;
+                let annoyed = graphs.cut(&graphs.annoyance, None, &capacities, seed)?;
+                let loaded = graphs.cut(&graphs.messages, Some(&annoyed), &capacities, seed)?;
+                let votes = graphs.cut_pairs(&loaded, literal, &capacities, seed)?;
+                let part: Vec<usize> = votes
+                    .iter()
+                    .zip(&loaded)
+                    // On a tie, where the cut before had it.
+                    .map(|(votes, before)| {
+                        let most = votes.iter().max().copied().unwrap_or(0);
+                        let first = votes.iter().position(|count| *count == most).unwrap_or(0);
+                        if votes[*before] == most { *before } else { first }
+                    })
+                    .collect();
+                let unit_of =
+                    if literal { by_size(graphs, &part, &capacities) } else { graphs.matched(&part) };
+                Ok(graphs.placed(&part, &unit_of))
+            }
+        }
+    }
+}
+
+/// The largest part on the unit of the largest capacity, and so on.
+fn by_size(graphs: &Graphs, part: &[usize], capacities: &[i64]) -> Vec<usize> {
+    let mut sizes = vec![0i64; capacities.len()];
+    for (vertex, part) in part.iter().enumerate() {
+        sizes[*part] += graphs.work[vertex];
+    }
+    let sorted = |by: &[i64]| {
+        let mut order: Vec<usize> = (0..by.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(by[*at]));
+        order
+    };
+    let mut unit_of = vec![0; capacities.len()];
+    for (part, unit) in sorted(&sizes).into_iter().zip(sorted(capacities)) {
+        unit_of[part] = unit;
+    }
+    unit_of
+}

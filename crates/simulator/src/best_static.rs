@@ -1,0 +1,212 @@
+//! The best assignment that never changes: every one is tried, up to renaming of equal units.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::config::{Paradigm, Platform};
+use crate::mean::mean;
+use crate::run::world_of;
+use crate::trace::Trace;
+use crate::world::WorldError;
+
+/// More assignments than this are not tried.
+pub const MOST: usize = 4_000_000;
+
+/// What the assignments are worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// How many were tried.
+    pub count: usize,
+    /// The best one, the first in lexicographic order among equals, and its mean throughput in tasks per millisecond.
+    pub best: (Vec<usize>, f64),
+    /// The worst one.
+    pub worst: (Vec<usize>, f64),
+    /// The mean over all assignments.
+    pub mean: f64,
+}
+
+/// Why there is no best assignment.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TriedError {
+    /// There are too many.
+    #[error(
+        "{actors} actors on {units} units have more than {MOST} assignments; fewer actors or units can be tried"
+    )]
+    TooMany {
+        /// Actors of the trace.
+        actors: usize,
+        /// Units of the platform.
+        units: usize,
+    },
+    /// No actor can be placed.
+    #[error("an actor runs on no kind of unit that there is")]
+    Nowhere,
+    /// A world cannot go on.
+    #[error(transparent)]
+    World(#[from] WorldError),
+}
+
+/// For each unit the first one that is equal to it: of one kind, speed and place, with the same factors to all others.
+pub fn equals(platform: &Platform) -> Vec<usize> {
+    let same = |a: usize, b: usize| {
+        let describe = |unit: usize| {
+            let place = (&platform.kinds[unit], &platform.node[unit], &platform.numa[unit]);
+            (place, platform.speed[unit].to_bits(), platform.watts[unit].0.to_bits())
+        };
+        let others = (0..platform.units()).filter(|unit| *unit != a && *unit != b);
+        let mut factors = others.map(|unit| (platform.factor[a][unit], platform.factor[b][unit]));
+        describe(a) == describe(b) && factors.all(|(of_a, of_b)| of_a.total_cmp(&of_b).is_eq())
+    };
+    (0..platform.units()).map(|unit| (0..=unit).find(|first| same(*first, unit)).unwrap_or(unit)).collect()
+}
+
+/// Every assignment in lexicographic order in which equal units are used in their order.
+fn all(allowed: &[Vec<usize>], equal: &[usize]) -> Option<Vec<Vec<u16>>> {
+    let mut found = Vec::new();
+    let mut partial: Vec<u16> = Vec::new();
+    extend(allowed, equal, &mut partial, &mut found).then_some(found)
+}
+
+fn extend(
+    allowed: &[Vec<usize>],
+    equal: &[usize],
+    partial: &mut Vec<u16>,
+    found: &mut Vec<Vec<u16>>,
+) -> bool {
+    let Some(here) = allowed.get(partial.len()) else {
+        found.push(partial.clone());
+        return found.len() <= MOST;
+    };
+    for &unit in here {
+        let used = |other: usize| partial.iter().any(|at| usize::from(*at) == other);
+        let before = (0..unit).rev().find(|other| equal[*other] == equal[unit]);
+        if before.is_some_and(|before| !used(before)) {
+            continue;
+        }
+        partial.push(u16::try_from(unit).expect("units are few"));
+        let more = extend(allowed, equal, partial, found);
+        partial.pop();
+        if !more {
+            return false;
+        }
+    }
+    true
+}
+
+/// Tries every assignment over the first `windows` windows on all cores; `done` is told how many are ready.
+///
+/// `allowed` are the units of each actor, ascending.
+///
+/// # Errors
+/// When there are too many, none at all, or a world cannot go on.
+pub fn best_static(
+    platform: &Platform,
+    trace: &Trace,
+    paradigm: Paradigm,
+    allowed: &[Vec<usize>],
+    windows: u64,
+    done: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Tried, TriedError> {
+    let too_many = || TriedError::TooMany { actors: trace.actors(), units: platform.units() };
+    let assignments = all(allowed, &equals(platform)).ok_or_else(too_many)?;
+    let values = in_parallel(assignments.len(), done, &|number| {
+        let start: Vec<usize> = assignments[number].iter().map(|unit| usize::from(*unit)).collect();
+        throughput(platform, trace, paradigm, &start, windows)
+    })?;
+    let pick = |better: &dyn Fn(f64, f64) -> bool| {
+        let mut best: Option<usize> = None;
+        for (number, value) in values.iter().enumerate() {
+            if best.is_none_or(|best| better(*value, values[best])) {
+                best = Some(number);
+            }
+        }
+        best.map(|best| (assignments[best].iter().map(|unit| usize::from(*unit)).collect(), values[best]))
+    };
+    Ok(Tried {
+        count: values.len(),
+        best: pick(&|new, old| new > old).ok_or(TriedError::Nowhere)?,
+        worst: pick(&|new, old| new < old).ok_or(TriedError::Nowhere)?,
+        mean: mean(&values).ok_or(TriedError::Nowhere)?,
+    })
+}
+
+/// The mean throughput of the first windows of one assignment; 0 where the trace ends in the first window.
+fn throughput(
+    platform: &Platform,
+    trace: &Trace,
+    paradigm: Paradigm,
+    start: &[usize],
+    windows: u64,
+) -> Result<f64, WorldError> {
+    let mut world = world_of(paradigm, platform, trace, start);
+    let mut values = Vec::new();
+    for _ in 0..windows {
+        match world.window()? {
+            Some(counted) => values.push(counted.throughput()),
+            None => break,
+        }
+    }
+    Ok(mean(&values).unwrap_or(0.0))
+}
+
+/// Does `count` pieces of work on all cores; the results are in the order of the pieces.
+///
+/// # Errors
+/// The first error of a piece that was met.
+pub fn in_parallel<T: Send, E: Send>(
+    count: usize,
+    done: &(dyn Fn(usize, usize) + Sync),
+    work: &(dyn Fn(usize) -> Result<T, E> + Sync),
+) -> Result<Vec<T>, E> {
+    let at_once = (count / 64).clamp(1, 8);
+    let (next, ready) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results: Mutex<Vec<(usize, Result<T, E>)>> = Mutex::new(Vec::with_capacity(count));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get).min(count.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let first = next.fetch_add(at_once, Ordering::Relaxed);
+                    if first >= count {
+                        break;
+                    }
+                    let last = (first + at_once).min(count);
+                    let mut own: Vec<_> = (first..last).map(|number| (number, work(number))).collect();
+                    let failed = own.iter().any(|(_, result)| result.is_err());
+                    results.lock().expect("nobody panics while holding it").append(&mut own);
+                    done(ready.fetch_add(last - first, Ordering::Relaxed) + last - first, count);
+                    if failed {
+                        next.store(count, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("nobody panics while holding it");
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, in_parallel};
+
+    #[test]
+    fn equal_units_are_used_in_their_order() {
+        let everywhere = vec![vec![0, 1, 2, 3]; 8];
+        assert_eq!(all(&everywhere, &[0, 0, 2, 3]).unwrap().len(), 32_896);
+        let few = all(&[vec![0, 1], vec![0, 1]], &[0, 0]).unwrap();
+        assert_eq!(few, [[0, 0], [0, 1]]);
+    }
+
+    #[test]
+    fn results_are_in_the_order_of_the_pieces() {
+        let squares = in_parallel(100, &|_, _| {}, &|number| Ok::<_, ()>(number * number)).unwrap();
+        assert!(squares.iter().enumerate().all(|(number, square)| number * number == *square));
+        assert_eq!(
+            in_parallel(100, &|_, _| {}, &|number| if number == 50 { Err("no") } else { Ok(()) }),
+            Err("no")
+        );
+    }
+}

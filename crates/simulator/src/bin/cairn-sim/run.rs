@@ -1,0 +1,134 @@
+//! `cairn-sim run`: replay a trace under a strategy.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use simulator::config::{Config, Start};
+use simulator::planner::{Facts, Gate, Measure};
+use simulator::run::{Case, Report, allowed};
+use simulator::strategies::{NONE, planner, strategies};
+use simulator::{trace, world};
+
+use crate::{Failure, Output, print};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The configuration of the world.
+    #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
+    config: Option<PathBuf>,
+    /// The trace.
+    #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
+    trace: Option<PathBuf>,
+    /// Who decides; `none` never moves anything.
+    #[arg(long, value_name = "NAME", default_value = NONE)]
+    strategy: String,
+    /// Print the strategies with one line each.
+    #[arg(long)]
+    list_strategies: bool,
+    /// The unit of each actor at the start, instead of the configuration's.
+    #[arg(long, value_name = "0,1,2,…", value_delimiter = ',')]
+    assignment: Option<Vec<usize>>,
+    /// At most so many windows.
+    #[arg(long, value_name = "N")]
+    windows: Option<u64>,
+    /// Decides between equals.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Pieces of work of each decision; by default what the strategy does by itself.
+    #[arg(long, value_name = "N")]
+    effort: Option<u64>,
+    /// Order the criteria by their relevance in what was counted.
+    #[arg(long)]
+    adaptive: bool,
+    /// Measure work in tasks, as the authors of the APO paper do, not in time.
+    #[arg(long)]
+    count_tasks: bool,
+    /// Leave plans whose gain is a smaller part of what staying costs.
+    #[arg(long, value_name = "PART", default_value_t = 0.0)]
+    least_gain: f64,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.list_strategies {
+        let mut text = format!("{NONE:20} never moves anything\n");
+        for strategy in strategies() {
+            writeln!(text, "{:20} {}", strategy.name(), strategy.summary())?;
+        }
+        return print(&text);
+    }
+    let (Some(config), Some(path)) = (&arguments.config, &arguments.trace) else {
+        return Err("name a configuration with --config and a trace with --trace".into());
+    };
+    let (mut config, platform) = Config::read(config)?;
+    if let Some(assignment) = &arguments.assignment {
+        config.start = Start::Assignment(assignment.clone());
+    }
+    let trace = trace::read_file(path)?;
+    let allowed = allowed(&config, &platform, trace.actors())?;
+    let start = world::start(&config.start, &allowed, &platform)?;
+    let facts = Facts {
+        measure: if arguments.count_tasks { Measure::Tasks } else { Measure::Time },
+        gamma: config.gamma.clone(),
+        objectives: simulator::planner::levels(arguments.adaptive),
+    };
+    let gate = Gate { least_gain: arguments.least_gain };
+    let mut planner = planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate)?;
+    let case = Case {
+        config: &config,
+        platform: &platform,
+        trace: &trace,
+        start: &start,
+        allowed: &allowed,
+        windows: arguments.windows,
+    };
+    let report = match &mut planner {
+        Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}),
+        None => case.run(None, &mut |_| {}),
+    }?;
+    match arguments.output {
+        Output::Json => print(&format!("{}\n", serde_json::to_string(&report)?)),
+        Output::Table => print(&table(&report)?),
+    }
+}
+
+fn table(report: &Report) -> Result<String, Failure> {
+    let mut text = format!(
+        "{:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6}\n",
+        "window",
+        "tasks/ms",
+        "committed",
+        "undone",
+        "same unit",
+        "same kind",
+        "farther",
+        "anti",
+        "null",
+        "moves"
+    );
+    for (number, window) in report.windows.iter().enumerate() {
+        let messages = &window.messages;
+        let farther = messages.other_kind + messages.other_numa + messages.other_node;
+        writeln!(
+            text,
+            "{:>6} {:>10.3} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6}",
+            number + 1,
+            window.throughput,
+            window.committed,
+            window.rolled_back,
+            messages.same_unit,
+            messages.same_kind,
+            farther,
+            messages.anti,
+            messages.null,
+            window.moves
+        )?;
+    }
+    let mean =
+        report.mean.map_or_else(|| "no window was finished".to_owned(), |mean| format!("{mean} tasks/ms"));
+    writeln!(text, "mean: {mean}\nassignment: {}", crate::list(&report.assignment))?;
+    Ok(text)
+}

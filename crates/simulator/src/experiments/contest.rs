@@ -1,0 +1,281 @@
+//! Several strategies in one world, over several seeds, and tables of what came of it.
+
+use std::fmt::Write as _;
+
+use super::setting::{Failure, Setting};
+use crate::best_static::in_parallel;
+use crate::config::{Config, Platform};
+use crate::mean::mean;
+use crate::planner::{Facts, Gate, Measure, levels};
+use crate::run::{Case, Report, allowed};
+use crate::strategies::{NONE, planner};
+use crate::trace::{Kind, Trace};
+use crate::world;
+
+/// A strategy and what it is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Contestant {
+    /// How tables call it.
+    pub label: &'static str,
+    /// The strategy.
+    pub strategy: &'static str,
+    /// What work is measured in.
+    pub measure: Measure,
+    /// Whether the order of criteria is left to the facts.
+    pub adaptive: bool,
+    /// The least gain of a plan.
+    pub least_gain: f64,
+    /// Pieces of work of a decision.
+    pub effort: Option<u64>,
+}
+
+/// Pieces of work of our own decisions: a second or two for 64 actors.
+const EFFORT: u64 = 2000;
+
+const fn ours(label: &'static str, measure: Measure, adaptive: bool, least_gain: f64) -> Contestant {
+    Contestant { label, strategy: "asp", measure, adaptive, least_gain, effort: Some(EFFORT) }
+}
+
+const fn other(strategy: &'static str) -> Contestant {
+    Contestant {
+        label: strategy,
+        strategy,
+        measure: Measure::Time,
+        adaptive: false,
+        least_gain: 0.0,
+        effort: None,
+    }
+}
+
+/// Everybody: ours first.
+pub const ALL: &[Contestant] = &[
+    ours("asp", Measure::Time, false, 0.0),
+    ours("asp, gain of 5 %", Measure::Time, false, 0.05),
+    ours("asp, adaptive", Measure::Time, true, 0.0),
+    ours("asp on the paper's facts", Measure::Tasks, false, 0.0),
+    ours("asp on the paper's facts, adaptive", Measure::Tasks, true, 0.0),
+    other("metis"),
+    other("metis-apolike"),
+    other("metis-apolike-published"),
+    other("metis-capacities"),
+    other("metis-homogeneous"),
+    other("annealing-next-state"),
+    other("annealing-standard"),
+    other("round-robin"),
+    other("random"),
+    Contestant { label: "stays at the start", ..other(NONE) },
+];
+
+/// A world in which strategies compete.
+pub struct Contest {
+    /// Its configuration.
+    pub config: Config,
+    /// Its numbers.
+    pub platform: Platform,
+    /// What runs, by seed of the trace.
+    pub trace: Trace,
+    /// At most so many windows.
+    pub windows: Option<u64>,
+    start: Vec<usize>,
+    allowed: Vec<Vec<usize>>,
+}
+
+/// What came of one contestant.
+pub struct Result {
+    /// Who.
+    pub label: &'static str,
+    /// By seed.
+    pub reports: Vec<Report>,
+}
+
+impl Contest {
+    /// From the text of a configuration and a generated trace.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub fn new(config: &str, kind: Kind, windows: Option<u64>) -> std::result::Result<Self, Failure> {
+        let (config, platform) =
+            Config::parse(config).map_err(|(field, problem)| format!("{field}: {problem}"))?;
+        let trace = Trace::collect(kind.rows()?)?;
+        let allowed = allowed(&config, &platform, trace.actors())?;
+        let start = world::start(&config.start, &allowed, &platform)?;
+        Ok(Self { config, platform, trace, windows, start, allowed })
+    }
+
+    fn case<'a>(&'a self, start: &'a [usize], windows: Option<u64>) -> Case<'a> {
+        Case {
+            config: &self.config,
+            platform: &self.platform,
+            trace: &self.trace,
+            start,
+            allowed: &self.allowed,
+            windows,
+        }
+    }
+
+    /// Everybody's runs, with seeds from 1.
+    ///
+    /// # Errors
+    /// The first run that fails.
+    pub fn compete(
+        &self,
+        setting: &Setting,
+        contestants: &[Contestant],
+    ) -> std::result::Result<Vec<Result>, Failure> {
+        let seeds = usize::try_from(setting.seeds)?;
+        let runs = in_parallel(contestants.len() * seeds, &|done, all| setting.tell(done, all), &|piece| {
+            let (contestant, seed) = (&contestants[piece / seeds], (piece % seeds + 1) as u64);
+            self.one(contestant, seed).map_err(|failure| format!("{}: {failure}", contestant.label))
+        })?;
+        let mut runs = runs.into_iter();
+        Ok(contestants
+            .iter()
+            .map(|contestant| Result {
+                label: contestant.label,
+                reports: runs.by_ref().take(seeds).collect(),
+            })
+            .collect())
+    }
+
+    fn one(&self, contestant: &Contestant, seed: u64) -> std::result::Result<Report, Failure> {
+        let facts = Facts {
+            measure: contestant.measure,
+            gamma: self.config.gamma.clone(),
+            objectives: levels(contestant.adaptive),
+        };
+        let gate = Gate { least_gain: contestant.least_gain };
+        let mut planner = planner(contestant.strategy, facts, contestant.effort, seed, gate)?;
+        let case = self.case(&self.start, self.windows);
+        Ok(match &mut planner {
+            Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {})?,
+            None => case.run(None, &mut |_| {})?,
+        })
+    }
+
+    /// The best assignment that never changes as far as hill climbing, by the mean of the first `windows`, finds it: from where each of
+    /// `from` ends, single moves and exchanges of two actors are tried as long as one is better.
+    ///
+    /// # Errors
+    /// When a world cannot go on.
+    pub fn best_static_found(
+        &self,
+        from: &[Result],
+        windows: Option<u64>,
+    ) -> std::result::Result<(Vec<usize>, f64), Failure> {
+        let worth = |start: &[usize]| -> std::result::Result<f64, Failure> {
+            Ok(self.case(start, windows).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
+        };
+        let mut starts: Vec<&Vec<usize>> =
+            from.iter().filter_map(|result| Some(&result.reports.first()?.assignment)).collect();
+        starts.sort();
+        starts.dedup();
+        let mut best = (self.start.clone(), worth(&self.start)?);
+        for start in starts {
+            let value = worth(start)?;
+            if value > best.1 {
+                best = (start.clone(), value);
+            }
+        }
+        loop {
+            let neighbours = self.neighbours(&best.0);
+            let values = in_parallel(neighbours.len(), &|_, _| {}, &|number| worth(&neighbours[number]))?;
+            let first = (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b]).then(b.cmp(a)));
+            match first {
+                Some(first) if values[first] > best.1 => best = (neighbours[first].clone(), values[first]),
+                _ => return Ok(best),
+            }
+        }
+    }
+
+    fn neighbours(&self, of: &[usize]) -> Vec<Vec<usize>> {
+        let mut found = Vec::new();
+        for actor in 0..of.len() {
+            for &unit in self.allowed[actor].iter().filter(|unit| **unit != of[actor]) {
+                let mut moved = of.to_vec();
+                moved[actor] = unit;
+                found.push(moved);
+            }
+            for other in (0..actor).filter(|other| of[*other] != of[actor]) {
+                if self.allowed[actor].contains(&of[other]) && self.allowed[other].contains(&of[actor]) {
+                    let mut swapped = of.to_vec();
+                    swapped.swap(actor, other);
+                    found.push(swapped);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The mean of numbers and the half-width of its 95 % interval (normal approximation); 0 of one number.
+pub fn interval(numbers: &[f64]) -> (f64, f64) {
+    let centre = mean(numbers).unwrap_or(0.0);
+    if numbers.len() < 2 {
+        return (centre, 0.0);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "few numbers")]
+    let count = numbers.len() as f64;
+    let variance = numbers.iter().map(|number| (number - centre).powi(2)).sum::<f64>() / (count - 1.0);
+    (centre, 1.96 * (variance / count).sqrt())
+}
+
+/// One number per run.
+pub type Of<'a> = &'a dyn Fn(&Report) -> f64;
+
+/// The throughput of the last window that was finished.
+pub fn last(report: &Report) -> f64 {
+    report.windows.last().map_or(0.0, |window| window.throughput)
+}
+
+/// The mean throughput of the run.
+pub fn overall(report: &Report) -> f64 {
+    report.mean.unwrap_or(0.0)
+}
+
+/// A Markdown table: who, the value relative to `reference`, the value with its interval, the mean of all windows, moves,
+/// and the largest loss after a decision.
+pub fn table(results: &[Result], reference: f64, what: &str, of: Of, every: u64) -> String {
+    let mut text = format!(
+        "| strategy | ratio | {what}, tasks/ms | mean of the run | moves | worst decision |\n|---|---:|---:|---:|---:|---:|\n"
+    );
+    for result in results {
+        let values: Vec<f64> = result.reports.iter().map(of).collect();
+        let (centre, half) = interval(&values);
+        let overall: Vec<f64> = result.reports.iter().map(overall).collect();
+        let moves: Vec<f64> = result.reports.iter().map(moves).collect();
+        let worst = result.reports.iter().filter_map(|report| worst_decision(report, every));
+        let worst =
+            worst.min_by(f64::total_cmp).map_or_else(|| "–".to_owned(), |part| format!("{part:+.1} %"));
+        writeln!(
+            text,
+            "| {} | {:.3} | {centre:.2} ± {half:.2} | {:.2} | {:.1} | {worst} |",
+            result.label,
+            centre / reference,
+            interval(&overall).0,
+            interval(&moves).0,
+        )
+        .expect("text takes everything");
+    }
+    text
+}
+
+fn moves(report: &Report) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let moves = report.windows.iter().map(|window| window.moves).sum::<u64>() as f64;
+    moves
+}
+
+/// The decision after which the following windows, up to the next one, were worse by most than as many before it: in per
+/// cent, above 0 where all were better.
+fn worst_decision(report: &Report, every: u64) -> Option<f64> {
+    let throughputs = report.throughputs();
+    let length = usize::try_from(every).ok()?;
+    let changes = report.replanned.iter().filter_map(|after| {
+        let at = usize::try_from(*after).ok()?;
+        // The first windows of a run are no measure: everything starts at once.
+        let before = mean(throughputs.get(at.saturating_sub(length).max(1)..at)?)?;
+        let after = mean(throughputs.get(at..(at + length).min(throughputs.len()))?)?;
+        Some((after / before - 1.0) * 100.0)
+    });
+    changes.min_by(f64::total_cmp)
+}

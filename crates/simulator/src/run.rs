@@ -1,0 +1,262 @@
+//! A run: a world, window by window, and a planner that is asked now and then.
+
+use serde::Serialize;
+
+use crate::config::{Config, Distance, Paradigm, Platform};
+use crate::mean::mean;
+use crate::planner::{Observed, Planner, PlannerError};
+use crate::trace::Trace;
+use crate::world::{Blocking, Counted, Optimistic, Windows, WorldError};
+
+/// The world of this paradigm.
+pub fn world_of<'a>(
+    paradigm: Paradigm,
+    platform: &'a Platform,
+    trace: &'a Trace,
+    start: &[usize],
+) -> Box<dyn Windows + 'a> {
+    match paradigm {
+        Paradigm::Optimistic => Box::new(Optimistic::new(platform, trace, start)),
+        Paradigm::Conservative => Box::new(Blocking::new(platform, trace, start, true)),
+        Paradigm::ForkJoin => Box::new(Blocking::new(platform, trace, start, false)),
+    }
+}
+
+/// What is told of a window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// Committed tasks per millisecond.
+    pub throughput: f64,
+    /// Tasks that became final.
+    pub committed: u64,
+    /// Tasks that ran, also those undone later.
+    pub executed: u64,
+    /// Tasks that were undone.
+    pub rolled_back: u64,
+    /// Committed tasks that were undone all the same.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub undone_committed: u64,
+    /// What was sent.
+    pub messages: Messages,
+    /// Actors that came to another unit.
+    pub moves: u64,
+    /// Mean power, in watts.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub watts: f64,
+}
+
+/// Messages of a window by distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Messages {
+    /// Within a unit.
+    pub same_unit: u64,
+    /// To another unit of the kind.
+    pub same_kind: u64,
+    /// To a unit of another kind.
+    pub other_kind: u64,
+    /// To another NUMA domain.
+    pub other_numa: u64,
+    /// To another node.
+    pub other_node: u64,
+    /// Messages that take others back.
+    pub anti: u64,
+    /// Messages that only say that nothing earlier comes.
+    pub null: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_nothing(number: &f64) -> bool {
+    *number <= 0.0
+}
+
+impl Window {
+    fn of(counted: &Counted, platform: &Platform, hosts: &[usize]) -> Self {
+        let sent = |distance: Distance| counted.sent[distance as usize];
+        Self {
+            throughput: counted.throughput(),
+            committed: counted.committed,
+            executed: counted.executed.iter().sum(),
+            rolled_back: counted.rolled_back,
+            undone_committed: counted.undone_committed,
+            messages: Messages {
+                same_unit: sent(Distance::SameUnit),
+                same_kind: sent(Distance::SameKind),
+                other_kind: sent(Distance::OtherKind),
+                other_numa: sent(Distance::OtherNuma),
+                other_node: sent(Distance::OtherNode),
+                anti: counted.anti_messages,
+                null: counted.null_messages,
+            },
+            moves: counted.moves,
+            watts: watts(counted, platform, hosts),
+        }
+    }
+}
+
+/// Mean power of a window: idle power of the units that host an actor, and what their work adds.
+fn watts(counted: &Counted, platform: &Platform, hosts: &[usize]) -> f64 {
+    let of_unit = |unit: usize| {
+        let (full, idle) = platform.watts[unit];
+        let busy = counted.busy[unit] / counted.milliseconds;
+        busy * full + if hosts.contains(&unit) { idle } else { 0.0 }
+    };
+    (0..platform.units()).map(of_unit).sum()
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Window by window.
+    pub windows: Vec<Window>,
+    /// The mean of the windows' throughputs, rounded once; absent without a window.
+    pub mean: Option<f64>,
+    /// Where every actor is at the end.
+    pub assignment: Vec<usize>,
+    /// After which windows the planner changed something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replanned: Vec<u64>,
+}
+
+impl Report {
+    /// The throughput of each window.
+    pub fn throughputs(&self) -> Vec<f64> {
+        self.windows.iter().map(|window| window.throughput).collect()
+    }
+}
+
+/// Why a run has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The world cannot go on.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// The planner failed.
+    #[error("no plan after window {window}")]
+    Planner {
+        /// After which window.
+        window: u64,
+        /// Why.
+        #[source]
+        source: PlannerError,
+    },
+    /// Several entries leave an actor no kind.
+    #[error("actors[{entry}].runsOn: nothing is left of the kinds of actor {actor}; name it once")]
+    Nowhere {
+        /// Which entry.
+        entry: usize,
+        /// Whose kinds.
+        actor: usize,
+    },
+    /// The configuration speaks of an actor that the trace has not.
+    #[error("actors[{entry}]: there is no actor {actor}; the trace has {actors}")]
+    NoActor {
+        /// Which entry.
+        entry: usize,
+        /// What it names.
+        actor: usize,
+        /// How many there are.
+        actors: usize,
+    },
+}
+
+/// The units of each actor, ascending: those of its kinds.
+///
+/// # Errors
+/// When the configuration names an actor that the trace has not.
+pub fn allowed(config: &Config, platform: &Platform, actors: usize) -> Result<Vec<Vec<usize>>, RunError> {
+    let mut allowed = vec![(0..platform.units()).collect::<Vec<usize>>(); actors];
+    for (entry, of) in config.actors.iter().enumerate() {
+        for &actor in &of.actors {
+            let units = allowed.get_mut(actor).ok_or(RunError::NoActor { entry, actor, actors })?;
+            units.retain(|unit| of.runs_on.contains(&platform.kinds[*unit]));
+            if units.is_empty() {
+                return Err(RunError::Nowhere { entry, actor });
+            }
+        }
+    }
+    Ok(allowed)
+}
+
+/// A world, and what is asked of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Its numbers.
+    pub platform: &'a Platform,
+    /// What runs.
+    pub trace: &'a Trace,
+    /// The unit of each actor at the start.
+    pub start: &'a [usize],
+    /// By actor, where it may be.
+    pub allowed: &'a [Vec<usize>],
+    /// At most so many windows.
+    pub windows: Option<u64>,
+}
+
+impl Case<'_> {
+    /// Runs it to the end of the trace; `told` hears of every window.
+    ///
+    /// # Errors
+    /// When the world cannot go on, or the planner fails.
+    pub fn run(
+        &self,
+        mut planner: Option<&mut dyn Planner>,
+        told: &mut dyn FnMut(&Window),
+    ) -> Result<Report, RunError> {
+        let (config, platform) = (self.config, self.platform);
+        let mut world = world_of(config.world, platform, self.trace, self.start);
+        let mut period = Counted::new(self.start.len(), platform.units());
+        let mut total = period.clone();
+        let mut report = Report {
+            windows: Vec::new(),
+            mean: None,
+            assignment: self.start.to_vec(),
+            replanned: Vec::new(),
+        };
+        let mut number = 0;
+        while self.windows.is_none_or(|most| number < most) {
+            let Some(counted) = world.window()? else { break };
+            number += 1;
+            period.absorb(counted);
+            total.absorb(counted);
+            let window = Window::of(counted, platform, &report.assignment);
+            told(&window);
+            report.windows.push(window);
+            if !number.is_multiple_of(config.replan_every_windows) {
+                continue;
+            }
+            if let Some(planner) = planner.as_deref_mut() {
+                let observed = Observed {
+                    config,
+                    platform,
+                    allowed: self.allowed,
+                    assignment: &report.assignment,
+                    windows: number,
+                    period: &period,
+                    total: &total,
+                };
+                let decided = planner.plan(&observed);
+                let decided = decided.map_err(|source| RunError::Planner { window: number, source })?;
+                if let Some(assignment) = decided
+                    && assignment != report.assignment
+                {
+                    let delay = if config.charge_planning { config.planning_milliseconds } else { 0.0 };
+                    world.reassign(&assignment, delay);
+                    report.assignment = assignment;
+                    report.replanned.push(number);
+                }
+            }
+            period.clear();
+        }
+        report.mean = mean(&report.throughputs());
+        Ok(report)
+    }
+}

@@ -1,0 +1,364 @@
+//! Generators of traces: the same parameters and seed give the same rows.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::rows::Row;
+
+/// What is generated.
+///
+/// In the first three, every actor runs a task at every whole time from 1 and sends the next one to itself; it also
+/// sends one to its right neighbour for a tenth later whenever the time is a multiple of the period (scenarios A and B of the
+/// APO paper, section IV-A, and the authors' chain).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Nobody sends to anybody else: scenario A.
+    NonConnected {
+        /// How many actors.
+        actors: u32,
+        /// The first time that is not generated any more.
+        end: u32,
+    },
+    /// To the neighbour every 10: scenario B.
+    Ring {
+        /// How many actors.
+        actors: u32,
+        /// The first time that is not generated any more.
+        end: u32,
+    },
+    /// To the neighbour every 2.
+    Chain {
+        /// How many actors.
+        actors: u32,
+        /// The first time that is not generated any more.
+        end: u32,
+    },
+    /// To a random other actor with a given probability.
+    Phold(Phold),
+    /// The motivating example of the APO paper.
+    Surveillance(Surveillance),
+    /// Uniform and hot phases in turn.
+    Hotspot(Hotspot),
+}
+
+/// A parameter that makes no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{field} is {value}; {wanted}")]
+pub struct KindError {
+    field: &'static str,
+    value: String,
+    wanted: &'static str,
+}
+
+/// Every actor runs a task at every whole time and sends itself the next one; with a probability it also sends one to a
+/// uniformly random other actor, for a tenth later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phold {
+    /// How many actors.
+    pub actors: u32,
+    /// The first time that is not generated any more.
+    pub end: u32,
+    /// How likely an actor sends at each time.
+    pub probability: f64,
+    /// Decides who sends to whom.
+    pub seed: u64,
+}
+
+/// The motivating example (APO paper, section II-C): two actors crop, five classify, one localizes.
+///
+/// At each whole time both croppers cut five tiles; each tile is a task of a classifier, and its answer one of the
+/// localizer. In uniform phases every classifier gets one tile of each cropper; in hot ones four of five tiles go to the
+/// phase's hot classifier and the fifth to a random one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Surveillance {
+    /// The number of frames.
+    pub end: u32,
+    /// The length of a phase in frames; uniform and hot phases take turns.
+    pub phase: u32,
+    /// Decides where single tiles go.
+    pub seed: u64,
+}
+
+/// Tasks that each schedule one task, at a random actor, after an exponentially distributed time of mean 1.
+///
+/// In balanced phases every actor is equally likely; in imbalanced ones only the hot actors are (APO paper, section
+/// IV-C). Every actor runs one last task at the end, so that no cold one ends the run early.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hotspot {
+    /// How many actors.
+    pub actors: u32,
+    /// The end of the trace.
+    pub end: f64,
+    /// The length of a balanced phase; the first one.
+    pub balanced: f64,
+    /// The length of an imbalanced phase.
+    pub imbalanced: f64,
+    /// The part of the actors that is hot, above 0 and at most 1.
+    pub hot: f64,
+    /// Tasks per actor and unit of logical time.
+    pub rate: f64,
+    /// Whether each imbalanced phase has hot actors of its own; otherwise they stay the same.
+    pub moving: bool,
+    /// Decides who sends to whom, and when.
+    pub seed: u64,
+}
+
+impl Kind {
+    /// The rows, times ascending.
+    ///
+    /// # Errors
+    /// When there is no actor, or a parameter is out of its range.
+    pub fn rows(self) -> Result<Box<dyn Iterator<Item = Row>>, KindError> {
+        self.check()?;
+        Ok(match self {
+            Self::NonConnected { actors, end } => Box::new(periodic(actors, end, None)),
+            Self::Ring { actors, end } => Box::new(periodic(actors, end, Some(10))),
+            Self::Chain { actors, end } => Box::new(periodic(actors, end, Some(2))),
+            Self::Phold(phold) => Box::new(phold.rows()),
+            Self::Surveillance(surveillance) => Box::new(surveillance.rows()),
+            Self::Hotspot(hotspot) => Box::new(hotspot.rows()),
+        })
+    }
+
+    fn check(self) -> Result<(), KindError> {
+        let wrong =
+            |field, value: &dyn ToString, wanted| Err(KindError { field, value: value.to_string(), wanted });
+        let (actors, end) = match self {
+            Self::NonConnected { actors, end }
+            | Self::Ring { actors, end }
+            | Self::Chain { actors, end }
+            | Self::Phold(Phold { actors, end, .. }) => (actors, f64::from(end)),
+            Self::Surveillance(Surveillance { end, .. }) => (8, f64::from(end)),
+            Self::Hotspot(Hotspot { actors, end, .. }) => (actors, end),
+        };
+        if actors == 0 || actors > 1_000_000 {
+            return wrong("actors", &actors, "give a number from 1 to 1000000");
+        }
+        if !end.is_finite() || end < 2.0 {
+            return wrong("end", &end, "give a time of at least 2");
+        }
+        match self {
+            Self::Phold(Phold { probability, .. }) if !(0.0..=1.0).contains(&probability) => {
+                wrong("probability", &probability, "give a number from 0 to 1")
+            }
+            Self::Phold(Phold { actors: 1, .. }) => wrong("actors", &1, "a random other actor needs two"),
+            Self::Surveillance(Surveillance { phase: 0, .. }) => wrong("phase", &0, "give at least 1"),
+            Self::Hotspot(of) => {
+                for (field, value) in
+                    [("balanced", of.balanced), ("imbalanced", of.imbalanced), ("rate", of.rate)]
+                {
+                    if !(value.is_finite() && value > 0.0) {
+                        return wrong(field, &value, "give a number above 0");
+                    }
+                }
+                if !(of.hot > 0.0 && of.hot <= 1.0) {
+                    return wrong("hot", &of.hot, "give a part above 0 and at most 1");
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn periodic(actors: u32, end: u32, period: Option<u32>) -> impl Iterator<Item = Row> {
+    let rows_of = move |time: u32, actor: u32| {
+        let at = f64::from(time);
+        let next = Row { at, from: actor, time: f64::from(time + 1), to: actor };
+        let neighbour = Row { at, from: actor, time: at + 0.1, to: (actor + 1) % actors };
+        let sends = period.is_some_and(|period| time.is_multiple_of(period));
+        std::iter::once(next).chain(sends.then_some(neighbour))
+    };
+    (1..end).flat_map(move |time| (0..actors).flat_map(move |actor| rows_of(time, actor)))
+}
+
+impl Phold {
+    fn rows(self) -> impl Iterator<Item = Row> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let each = (1..self.end).flat_map(move |time| (0..self.actors).map(move |actor| (time, actor)));
+        each.flat_map(move |(time, actor)| {
+            let at = f64::from(time);
+            let other = (random.f64() < self.probability).then(|| {
+                let to = random.u32(0..self.actors - 1);
+                Row { at, from: actor, time: at + 0.1, to: to + u32::from(to >= actor) }
+            });
+            std::iter::once(Row { at, from: actor, time: f64::from(time + 1), to: actor }).chain(other)
+        })
+    }
+}
+
+const CROPPERS: u32 = 2;
+const CLASSIFIERS: u32 = 5;
+const LOCALIZER: u32 = CROPPERS + CLASSIFIERS;
+
+impl Surveillance {
+    fn rows(self) -> impl Iterator<Item = Row> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let last = f64::from(self.end);
+        let frames = (1..self.end).flat_map(move |frame| self.frame(frame, &mut random));
+        frames.chain((0..=LOCALIZER).map(move |actor| Row {
+            at: last,
+            from: actor,
+            time: last + 1.0,
+            to: actor,
+        }))
+    }
+
+    fn frame(&self, frame: u32, random: &mut fastrand::Rng) -> Vec<Row> {
+        let phase = frame / self.phase;
+        let hot = (phase % 2 == 1).then_some(phase / 2 % CLASSIFIERS);
+        let mut rows = Vec::new();
+        for tile in 0..CROPPERS * CLASSIFIERS {
+            let (cropper, of_cropper) = (tile % CROPPERS, tile / CROPPERS);
+            let goal = match hot {
+                None => of_cropper,
+                Some(hot) if of_cropper > 0 => hot,
+                Some(_) => random.u32(0..CLASSIFIERS),
+            };
+            let cut = f64::from(frame) + f64::from(tile) / 40.0;
+            let (classified, localized) = (cut + 0.25, cut + 0.5);
+            let goal = CROPPERS + goal;
+            rows.push(Row { at: cut, from: cropper, time: classified, to: goal });
+            rows.push(Row { at: classified, from: goal, time: localized, to: LOCALIZER });
+            rows.push(Row { at: localized, from: LOCALIZER, time: localized + 0.25, to: LOCALIZER });
+        }
+        rows.sort_by(|a, b| a.at.total_cmp(&b.at).then(a.from.cmp(&b.from)));
+        rows
+    }
+}
+
+impl Hotspot {
+    fn rows(self) -> impl Iterator<Item = Row> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut pending = BinaryHeap::new();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "rounded, positive, small"
+        )]
+        let tasks = (f64::from(self.actors) * self.rate).round().max(1.0) as u64;
+        for number in 0..tasks {
+            let actor = u32::try_from(number % u64::from(self.actors)).expect("less than the actors");
+            pending.push(Reverse((Time(exponential(&mut random)), number, actor)));
+        }
+        let end = self.end;
+        let last =
+            (0..self.actors).map(move |actor| Row { at: end, from: actor, time: end + 1.0, to: actor });
+        std::iter::from_fn(move || {
+            let Reverse((Time(at), number, from)) = pending.pop()?;
+            if at >= end {
+                return None;
+            }
+            let time = at + exponential(&mut random);
+            let to = self.destination(at, &mut random);
+            pending.push(Reverse((Time(time), number, to)));
+            Some(Row { at, from, time, to })
+        })
+        .chain(last)
+    }
+
+    /// Who gets what is sent at this time.
+    fn destination(&self, at: f64, random: &mut fastrand::Rng) -> u32 {
+        let cycle = self.balanced + self.imbalanced;
+        if at % cycle < self.balanced {
+            return random.u32(0..self.actors);
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the actors")]
+        let hot = ((f64::from(self.actors) * self.hot) as u32).max(1);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a phase")]
+        let phase = (at / cycle) as u64;
+        let first = if self.moving { phase * u64::from(hot) } else { 0 };
+        let number = first + u64::from(random.u32(0..hot));
+        u32::try_from(number % u64::from(self.actors)).expect("less than the actors")
+    }
+}
+
+/// A time between tasks: exponential, mean 1.
+fn exponential(random: &mut fastrand::Rng) -> f64 {
+    -(1.0 - random.f64()).ln()
+}
+
+/// A finite time, ordered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Time(f64);
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::{Row, Trace};
+    use super::{Hotspot, Kind, Phold, Surveillance};
+
+    fn small() -> [Kind; 6] {
+        [
+            Kind::NonConnected { actors: 3, end: 30 },
+            Kind::Ring { actors: 3, end: 30 },
+            Kind::Chain { actors: 3, end: 30 },
+            Kind::Phold(Phold { actors: 3, end: 30, probability: 0.3, seed: 1 }),
+            Kind::Surveillance(Surveillance { end: 60, phase: 10, seed: 1 }),
+            Kind::Hotspot(Hotspot {
+                actors: 20,
+                end: 40.0,
+                balanced: 10.0,
+                imbalanced: 10.0,
+                hot: 0.1,
+                rate: 4.0,
+                moving: false,
+                seed: 1,
+            }),
+        ]
+    }
+
+    #[test]
+    fn every_kind_is_a_trace_and_the_same_again() {
+        for kind in small() {
+            let rows: Vec<Row> = kind.rows().unwrap().collect();
+            assert_eq!(kind.rows().unwrap().collect::<Vec<_>>(), rows);
+            Trace::collect(rows).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_ring_sends_to_the_right_every_tenth_time() {
+        let rows: Vec<Row> = Kind::Ring { actors: 8, end: 11 }.rows().unwrap().collect();
+        assert_eq!(rows.len(), 10 * 8 + 8);
+        assert_eq!(rows[0], Row { at: 1.0, from: 0, time: 2.0, to: 0 });
+        assert_eq!(rows[rows.len() - 1], Row { at: 10.0, from: 7, time: 10.1, to: 0 });
+    }
+
+    #[test]
+    fn in_an_imbalanced_phase_only_hot_actors_are_sent_to() {
+        let [.., kind] = small();
+        let rows = kind.rows().unwrap().filter(|row| row.at < 40.0);
+        let (hot, balanced): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.at % 20.0 >= 10.0);
+        assert!(hot.iter().all(|row| row.to < 2));
+        assert!(balanced.iter().any(|row| row.to >= 2));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let cases = [
+            (Kind::Ring { actors: 0, end: 5 }, "actors is 0; give a number from 1 to 1000000"),
+            (Kind::Ring { actors: 2, end: 1 }, "end is 1; give a time of at least 2"),
+            (
+                Kind::Phold(Phold { actors: 2, end: 5, probability: 1.5, seed: 0 }),
+                "probability is 1.5; give a number from 0 to 1",
+            ),
+        ];
+        for (kind, expected) in cases {
+            assert_eq!(kind.rows().err().unwrap().to_string(), expected);
+        }
+    }
+}

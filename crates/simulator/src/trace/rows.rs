@@ -1,0 +1,178 @@
+//! Rows, and a whole trace in memory.
+
+/// The first line of a trace file.
+pub const HEADER: &str = "src_ts,src_id,dst_ts,dst_id";
+
+/// One row: at logical time `at` the actor `from` runs a task that sends one for logical time `time` to actor `to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Logical time of the task.
+    pub at: f64,
+    /// The actor that runs it.
+    pub from: u32,
+    /// Logical time of the task that it sends.
+    pub time: f64,
+    /// The actor that gets it.
+    pub to: u32,
+}
+
+/// What an actor sends, without its own number: 24 bytes a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sent {
+    /// Logical time of the task that sends.
+    pub at: f64,
+    /// Logical time of the task that is sent.
+    pub time: f64,
+    /// Who gets it.
+    pub to: u32,
+}
+
+/// A whole trace, by actor, each actor's rows in the order of their times.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    rows: Vec<Vec<Sent>>,
+}
+
+impl Trace {
+    /// Puts rows under their actors; rows of equal time keep their order.
+    ///
+    /// # Errors
+    /// The first row that goes back in its actor's time, arrives before it is sent, has a time that is no number of
+    /// at least 0, or names an actor that is the source of no row.
+    pub fn collect(rows: impl IntoIterator<Item = Row>) -> Result<Self, String> {
+        let mut builder = Builder::default();
+        for (index, row) in rows.into_iter().enumerate() {
+            builder.add(row, index + 1).map_err(|problem| format!("row {}: {problem}", index + 1))?;
+        }
+        builder.finish().map_err(|(row, problem)| format!("row {row}: {problem}"))
+    }
+
+    /// How many actors there are.
+    pub fn actors(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum()
+    }
+
+    /// The rows of one actor, times ascending.
+    pub fn of(&self, actor: usize) -> &[Sent] {
+        &self.rows[actor]
+    }
+}
+
+/// An actor's number is not larger than this: a trace is kept by actor, and one misprint must not fill the memory.
+const LARGEST_ACTOR: u32 = 999_999;
+
+/// Collects rows and checks each against those before it.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    rows: Vec<Vec<Sent>>,
+    /// By actor: the line that first names it.
+    named: Vec<usize>,
+}
+
+impl Builder {
+    pub(super) fn add(&mut self, row: Row, line: usize) -> Result<(), String> {
+        for (what, time) in [("src_ts", row.at), ("dst_ts", row.time)] {
+            if !time.is_finite() || time < 0.0 {
+                return Err(format!("{what} is {time}; logical times are numbers of at least 0"));
+            }
+        }
+        if row.time < row.at {
+            return Err(format!(
+                "dst_ts {} is before src_ts {}; a task is sent into its future",
+                row.time, row.at
+            ));
+        }
+        for actor in [row.from, row.to] {
+            if actor > LARGEST_ACTOR {
+                return Err(format!("actor {actor}; actors are numbered from 0 without gaps"));
+            }
+            let needed = actor as usize + 1;
+            if self.rows.len() < needed {
+                self.rows.resize(needed, Vec::new());
+                self.named.resize(needed, 0);
+            }
+            if self.named[actor as usize] == 0 {
+                self.named[actor as usize] = line;
+            }
+        }
+        let rows = &mut self.rows[row.from as usize];
+        if let Some(last) = rows.last()
+            && row.at < last.at
+        {
+            return Err(format!(
+                "src_ts {} of actor {} comes after {}; sort the rows of each actor by src_ts",
+                row.at, row.from, last.at
+            ));
+        }
+        rows.push(Sent { at: row.at, time: row.time, to: row.to });
+        Ok(())
+    }
+
+    /// The trace, or the line that names an actor which never runs, and what to do.
+    pub(super) fn finish(mut self) -> Result<Trace, (usize, String)> {
+        if self.rows.is_empty() {
+            return Err((1, format!("there is no row; write rows below the header {HEADER}")));
+        }
+        let idle = (0..self.rows.len()).find(|&actor| self.rows[actor].is_empty());
+        if let Some(actor) = idle {
+            let line = self.named[actor].max(1);
+            let problem = if self.named[actor] == 0 {
+                format!("actor {actor} is left out; actors are numbered from 0 without gaps")
+            } else {
+                format!(
+                    "actor {actor} is unknown: it is the src_id of no row; give it rows of its own or correct dst_id"
+                )
+            };
+            return Err((line, problem));
+        }
+        for rows in &mut self.rows {
+            rows.shrink_to_fit();
+        }
+        Ok(Trace { rows: self.rows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Trace};
+
+    type Plain = (f64, u32, f64, u32);
+
+    fn collect(rows: &[Plain]) -> Result<Trace, String> {
+        Trace::collect(rows.iter().map(|&(at, from, time, to)| Row { at, from, time, to }))
+    }
+
+    #[test]
+    fn rows_are_kept_by_actor_in_their_order() {
+        let trace =
+            collect(&[(1.0, 0, 2.0, 0), (1.0, 1, 2.0, 1), (1.0, 0, 1.1, 1), (2.0, 0, 3.0, 0)]).unwrap();
+        assert_eq!((trace.actors(), trace.rows()), (2, 4));
+        assert_eq!(trace.of(0).iter().map(|row| row.time).collect::<Vec<_>>(), [2.0, 1.1, 3.0]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_row() {
+        let cases: [(&[Plain], &str); 6] = [
+            (&[], "row 1: there is no row; write rows below the header src_ts,src_id,dst_ts,dst_id"),
+            (
+                &[(2.0, 0, 3.0, 0), (1.0, 0, 2.0, 0)],
+                "row 2: src_ts 1 of actor 0 comes after 2; sort the rows of each actor by src_ts",
+            ),
+            (&[(1.0, 0, 0.5, 0)], "row 1: dst_ts 0.5 is before src_ts 1; a task is sent into its future"),
+            (&[(-1.0, 0, 0.5, 0)], "row 1: src_ts is -1; logical times are numbers of at least 0"),
+            (
+                &[(1.0, 0, 2.0, 0), (2.0, 0, 3.0, 1)],
+                "row 2: actor 1 is unknown: it is the src_id of no row; give it rows of its own or correct dst_id",
+            ),
+            (&[(1.0, 2, 2.0, 2)], "row 1: actor 0 is left out; actors are numbered from 0 without gaps"),
+        ];
+        for (rows, expected) in cases {
+            assert_eq!(collect(rows).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The worlds in which nothing is undone: a task waits until nothing that it depends on can be missing.
+//!
+//! In the conservative world an actor knows of its channels only what messages say. After each execution a null message
+//! goes to every actor that it ever sends to and did not send to now: "nothing from me before my next timestamp plus the
+//! lookahead of the channel", which is the least distance into the future of any task on it (Chandy and Misra, 1979). A
+//! message carries the same promise. In the fork/join world an actor knows what it waits for, and no null messages are
+//! needed. In both, a message costs its sender time as in the optimistic world, null or not.
+
+use super::channels::{Channels, number, number as index, units_by_rank};
+use super::counters::Counted;
+use super::event::{Agenda, Event, What};
+use super::windows::{Windows, WorldError};
+use crate::config::Platform;
+use crate::trace::Trace;
+
+/// Messages to an actor that has moved come so much later, in milliseconds.
+const FORWARDING: f64 = 0.1;
+
+#[derive(Debug)]
+struct Actor {
+    /// Rows that ran.
+    taken: usize,
+    /// Where it is.
+    unit: usize,
+    /// By message that it will get: whether it is here.
+    arrived: Vec<bool>,
+    /// The first message that is not here.
+    missing: usize,
+    /// On its way to another unit.
+    moving: bool,
+}
+
+#[derive(Debug, Default)]
+struct Unit {
+    actors: Vec<u32>,
+    /// Since when it does nothing; `None` while it works.
+    idle: Option<f64>,
+    flagged: bool,
+}
+
+/// What a message in flight says.
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
+    /// Which of the receiver's messages it is; `None` for a null message.
+    place: Option<u32>,
+    /// Nothing earlier than this comes after it.
+    promise: f64,
+}
+
+/// A run of a trace in which tasks wait.
+#[derive(Debug)]
+pub struct Blocking<'a> {
+    platform: &'a Platform,
+    trace: &'a Trace,
+    channels: Channels,
+    /// Whether null messages are needed.
+    conservative: bool,
+    actors: Vec<Actor>,
+    /// By actor: the logical time of its next row.
+    next: Vec<f64>,
+    /// By receiver: who sends to it, and until when it is known that nothing comes.
+    clocks: Vec<Vec<(u32, f64)>>,
+    units: Vec<Unit>,
+    by_rank: Vec<usize>,
+    agenda: Agenda,
+    /// What messages say, by number; free numbers are used again.
+    parcels: Vec<Parcel>,
+    free: Vec<u32>,
+    /// Events that are no windows.
+    pending: usize,
+    wanted: Vec<usize>,
+    now: f64,
+    ended: bool,
+    counted: Counted,
+}
+
+impl<'a> Blocking<'a> {
+    /// Every actor on its unit, at time 0.
+    pub fn new(platform: &'a Platform, trace: &'a Trace, start: &[usize], conservative: bool) -> Self {
+        let channels = Channels::of(trace);
+        let next: Vec<f64> = (0..start.len()).map(|actor| trace.of(actor)[0].at).collect();
+        let mut clocks: Vec<Vec<(u32, f64)>> = vec![Vec::new(); start.len()];
+        for (sender, outbound) in channels.outbound.iter().enumerate() {
+            for &(to, lookahead) in outbound {
+                clocks[to as usize].push((number(sender), next[sender] + lookahead));
+            }
+        }
+        let actors = start.iter().enumerate().map(|(actor, &unit)| Actor {
+            taken: 0,
+            unit,
+            arrived: vec![false; channels.inbound[actor].len()],
+            missing: 0,
+            moving: false,
+        });
+        let mut world = Self {
+            platform,
+            trace,
+            conservative,
+            actors: actors.collect(),
+            next,
+            clocks,
+            units: (0..platform.units()).map(|_| Unit { idle: Some(0.0), ..Unit::default() }).collect(),
+            by_rank: units_by_rank(platform),
+            agenda: Agenda::default(),
+            parcels: Vec::new(),
+            free: Vec::new(),
+            pending: 0,
+            wanted: start.to_vec(),
+            now: 0.0,
+            ended: false,
+            counted: Counted::new(start.len(), platform.units()),
+            channels,
+        };
+        for (actor, &unit) in start.iter().enumerate() {
+            world.units[unit].actors.push(number(actor));
+        }
+        for unit in 0..platform.units() {
+            world.put(Event::at(0.0, platform.rank[unit], What::Begin));
+        }
+        world.agenda.push(Event::at(platform.window, 0, What::Window));
+        world
+    }
+
+    fn put(&mut self, event: Event) {
+        self.pending += 1;
+        self.agenda.push(event);
+    }
+
+    /// Whether everything that the actor's next task depends on is here.
+    fn may_run(&self, actor: usize) -> bool {
+        let at = self.next[actor];
+        let inbound = &self.channels.inbound[actor];
+        let all_here = inbound.get(self.actors[actor].missing).is_none_or(|missing| missing.time > at);
+        all_here && (!self.conservative || self.clocks[actor].iter().all(|(_, clock)| *clock >= at))
+    }
+
+    /// The actor of the unit with the smallest next timestamp that may run, the first of them on a tie.
+    fn choose(&self, unit: usize) -> Option<usize> {
+        let actors = self.units[unit].actors.iter().map(|actor| *actor as usize);
+        let able = actors.filter(|actor| self.may_run(*actor));
+        able.min_by(|a, b| self.next[*a].total_cmp(&self.next[*b]).then(a.cmp(b)))
+    }
+
+    /// An idle unit looks for something to do; `cause` is the message that came, by receiver and sender.
+    fn begin(&mut self, unit: usize, now: f64, cause: Option<(usize, usize)>) {
+        let Some(since) = self.units[unit].idle else { return };
+        let Some(actor) = self.choose(unit) else { return };
+        if let Some((receiver, sender)) = cause {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and short")]
+            let microseconds = ((now - since) * 1000.0).round() as u32;
+            self.counted.waited.add(receiver, sender, microseconds);
+        }
+        self.units[unit].idle = None;
+        self.execute(unit, actor, now);
+    }
+
+    fn execute(&mut self, unit: usize, actor: usize, now: f64) {
+        let rows = self.trace.of(actor);
+        let at = self.next[actor];
+        let mut time = now + self.platform.task[unit];
+        let first = self.actors[actor].taken;
+        let last = first + rows[first..].iter().take_while(|row| row.at <= at).count();
+        self.actors[actor].taken = last;
+        self.counted.executed[actor] += (last - first) as u64;
+        self.counted.executed_on[unit] += (last - first) as u64;
+        self.counted.committed += (last - first) as u64;
+        self.counted.committed_by[actor] += (last - first) as u64;
+        if last == rows.len() {
+            self.ended = true;
+            return;
+        }
+        self.next[actor] = rows[last].at;
+        let mut told: Vec<u32> = Vec::new();
+        for (row, sent) in rows.iter().enumerate().take(last).skip(first) {
+            let goal = self.actors[sent.to as usize].unit;
+            time += self.platform.latency[unit][goal];
+            self.counted.send(self.platform.distance[unit][goal]);
+            if sent.to as usize == actor {
+                self.counted.messages.add(actor, actor, 1);
+                continue;
+            }
+            told.push(sent.to);
+            let place = self.channels.place[actor][row];
+            self.post(actor, sent.to, Some(place), time);
+        }
+        if self.conservative {
+            for number in 0..self.channels.outbound[actor].len() {
+                let (to, _) = self.channels.outbound[actor][number];
+                if !told.contains(&to) {
+                    time += self.platform.latency[unit][self.actors[to as usize].unit];
+                    self.counted.null_messages += 1;
+                    self.post(actor, to, None, time);
+                }
+            }
+        }
+        self.counted.busy[unit] += time - now;
+        self.put(Event::at(time, self.platform.rank[unit], What::End));
+    }
+
+    /// Sends a message that arrives at `time`, with the sender's promise.
+    fn post(&mut self, from: usize, to: u32, place: Option<u32>, time: f64) {
+        let outbound = &self.channels.outbound[from];
+        let channel = outbound.binary_search_by_key(&to, |(receiver, _)| *receiver);
+        let lookahead = channel.map_or(0.0, |channel| outbound[channel].1);
+        let parcel = Parcel { place, promise: self.next[from] + lookahead };
+        let number = if let Some(free) = self.free.pop() {
+            self.parcels[free as usize] = parcel;
+            free
+        } else {
+            self.parcels.push(parcel);
+            number(self.parcels.len() - 1)
+        };
+        let rank = self.platform.rank[self.actors[to as usize].unit];
+        // The number of the parcel takes the place of the logical time: it orders what else is equal.
+        self.put(Event::receive(time, rank, f64::from(number), to, index(from)));
+    }
+
+    fn receive(&mut self, event: Event) {
+        let (actor, sender) = (event.actor as usize, event.sender as usize);
+        let unit = self.actors[actor].unit;
+        let rank = self.platform.rank[unit];
+        if rank != event.place() {
+            let later = event.time() + FORWARDING;
+            self.put(Event::receive(later, rank, event.logical(), event.actor, event.sender));
+            return;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was made from a u32")]
+        let number = event.logical() as u32;
+        let parcel = self.parcels[number as usize];
+        self.free.push(number);
+        let clocks = &mut self.clocks[actor];
+        if let Ok(channel) = clocks.binary_search_by_key(&event.sender, |(from, _)| *from) {
+            clocks[channel].1 = clocks[channel].1.max(parcel.promise);
+        }
+        if let Some(place) = parcel.place {
+            self.counted.messages.add(actor, sender, 1);
+            let state = &mut self.actors[actor];
+            state.arrived[place as usize] = true;
+            while state.arrived.get(state.missing) == Some(&true) {
+                state.missing += 1;
+            }
+        } else {
+            self.counted.nulls.add(actor, sender, 1);
+        }
+        if !self.actors[actor].moving {
+            self.begin(unit, event.time(), Some((actor, sender)));
+        }
+    }
+
+    fn end(&mut self, unit: usize, now: f64) {
+        self.units[unit].idle = Some(now);
+        if self.units[unit].flagged {
+            self.leave(unit, now);
+        }
+        self.begin(unit, now, None);
+    }
+
+    /// Every actor of an idle unit whose place is elsewhere now goes there.
+    fn leave(&mut self, unit: usize, now: f64) {
+        self.units[unit].flagged = false;
+        let (stay, leave): (Vec<u32>, Vec<u32>) =
+            self.units[unit].actors.iter().partition(|actor| self.wanted[**actor as usize] == unit);
+        self.units[unit].actors = stay;
+        for actor in leave {
+            self.actors[actor as usize].moving = true;
+            let goal = self.platform.rank[self.wanted[actor as usize]];
+            self.put(Event::bind(now + self.platform.migration, goal, actor));
+        }
+    }
+
+    fn bind(&mut self, event: Event) {
+        let unit = self.by_rank[event.place() as usize];
+        let state = &mut self.actors[event.actor as usize];
+        (state.unit, state.moving) = (unit, false);
+        self.counted.moves += 1;
+        self.units[unit].actors.push(event.actor);
+        if self.wanted[event.actor as usize] != unit {
+            self.units[unit].flagged = true;
+            if self.units[unit].idle.is_some() {
+                self.leave(unit, event.time());
+            }
+        }
+        self.begin(unit, event.time(), None);
+    }
+
+    fn reassign_now(&mut self, now: f64) {
+        for unit in 0..self.units.len() {
+            self.units[unit].flagged = true;
+            if self.units[unit].idle.is_some() {
+                self.leave(unit, now);
+                self.begin(unit, now, None);
+            }
+        }
+    }
+
+    fn stuck(&self) -> WorldError {
+        let first = (0..self.actors.len()).min_by(|a, b| self.next[*a].total_cmp(&self.next[*b]));
+        let problem = first.map_or_else(String::new, |actor| {
+            let missing = self.channels.inbound[actor].get(self.actors[actor].missing);
+            let from = missing.map_or_else(String::new, |missing| format!(" from actor {}", missing.sender));
+            format!("actor {actor} waits at logical time {} for a message{from}", self.next[actor])
+        });
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, for people")]
+        let milliseconds = self.now as u64;
+        WorldError::Stuck { milliseconds, problem }
+    }
+}
+
+impl Windows for Blocking<'_> {
+    fn window(&mut self) -> Result<Option<&Counted>, WorldError> {
+        self.counted.clear();
+        while let Some(event) = self.agenda.pop() {
+            self.now = event.time();
+            if event.what() == What::Window {
+                if self.pending == 0 {
+                    return Err(self.stuck());
+                }
+                self.agenda.push(Event::at(self.now + self.platform.window, 0, What::Window));
+                self.counted.milliseconds = self.platform.window;
+                return Ok(Some(&self.counted));
+            }
+            self.pending -= 1;
+            match event.what() {
+                What::Window => {}
+                What::Reassign => self.reassign_now(self.now),
+                What::Bind => self.bind(event),
+                What::Receive => self.receive(event),
+                What::End => self.end(self.by_rank[event.place() as usize], self.now),
+                What::Begin => self.begin(self.by_rank[event.place() as usize], self.now, None),
+            }
+            if self.ended {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn reassign(&mut self, wanted: &[usize], delay: f64) {
+        self.wanted.copy_from_slice(wanted);
+        self.put(Event::at(self.now + delay, 0, What::Reassign));
+    }
+
+    fn assignment(&self) -> Vec<usize> {
+        self.wanted.clone()
+    }
+}

@@ -1,0 +1,166 @@
+//! What a world counts in a window: what an operator would see of it.
+
+use crate::config::{DISTANCES, Distance};
+
+/// Counters by ordered pair of actors: who suffers, and who causes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pairs {
+    actors: usize,
+    counts: Vec<u32>,
+}
+
+impl Pairs {
+    /// Nothing counted yet.
+    pub fn new(actors: usize) -> Self {
+        Self { actors, counts: vec![0; actors * actors] }
+    }
+
+    /// Counts `amount` more.
+    #[inline]
+    pub fn add(&mut self, at: usize, from: usize, amount: u32) {
+        let count = &mut self.counts[at * self.actors + from];
+        *count = count.saturating_add(amount);
+    }
+
+    /// How many were counted.
+    pub fn get(&self, at: usize, from: usize) -> u32 {
+        self.counts[at * self.actors + from]
+    }
+
+    /// Adds all of `other`.
+    pub fn absorb(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.counts.fill(0);
+    }
+}
+
+/// The counters of a time: a window, or all windows since the last plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// Milliseconds counted.
+    pub milliseconds: f64,
+    /// Tasks that became final.
+    pub committed: u64,
+    /// By actor: the same.
+    pub committed_by: Vec<u64>,
+    /// By actor: tasks that ran, also those undone later.
+    pub executed: Vec<u64>,
+    /// By unit: the same.
+    pub executed_on: Vec<u64>,
+    /// By unit: milliseconds at work.
+    pub busy: Vec<f64>,
+    /// Tasks that were undone.
+    pub rolled_back: u64,
+    /// Committed tasks that were undone all the same: messages in flight reached below global virtual time.
+    pub undone_committed: u64,
+    /// By [`Distance`]: tasks sent.
+    pub sent: [u64; DISTANCES],
+    /// Messages that take others back.
+    pub anti_messages: u64,
+    /// Messages that only say that nothing earlier comes.
+    pub null_messages: u64,
+    /// Actors that came to another unit.
+    pub moves: u64,
+    /// By receiver and sender: messages that arrived.
+    pub messages: Pairs,
+    /// By receiver and sender: messages that arrived too late (ρ of the APO paper, section III-C).
+    pub late: Pairs,
+    /// By receiver and sender: null messages (η).
+    pub nulls: Pairs,
+    /// By who waits and whom for: microseconds in which a unit did nothing (ι).
+    pub waited: Pairs,
+}
+
+impl Counted {
+    /// Nothing counted yet.
+    pub fn new(actors: usize, units: usize) -> Self {
+        Self {
+            milliseconds: 0.0,
+            committed: 0,
+            committed_by: vec![0; actors],
+            executed: vec![0; actors],
+            executed_on: vec![0; units],
+            busy: vec![0.0; units],
+            rolled_back: 0,
+            undone_committed: 0,
+            sent: [0; DISTANCES],
+            anti_messages: 0,
+            null_messages: 0,
+            moves: 0,
+            messages: Pairs::new(actors),
+            late: Pairs::new(actors),
+            nulls: Pairs::new(actors),
+            waited: Pairs::new(actors),
+        }
+    }
+
+    /// Adds all that `other` counted.
+    pub fn absorb(&mut self, other: &Self) {
+        self.milliseconds += other.milliseconds;
+        for (sum, more) in [
+            (&mut self.committed, other.committed),
+            (&mut self.rolled_back, other.rolled_back),
+            (&mut self.undone_committed, other.undone_committed),
+            (&mut self.anti_messages, other.anti_messages),
+            (&mut self.null_messages, other.null_messages),
+            (&mut self.moves, other.moves),
+        ] {
+            *sum += more;
+        }
+        for (sums, more) in [
+            (&mut self.committed_by[..], &other.committed_by[..]),
+            (&mut self.executed[..], &other.executed[..]),
+            (&mut self.executed_on[..], &other.executed_on[..]),
+            (&mut self.sent[..], &other.sent[..]),
+        ] {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        self.busy.iter_mut().zip(&other.busy).for_each(|(sum, more)| *sum += more);
+        self.messages.absorb(&other.messages);
+        self.late.absorb(&other.late);
+        self.nulls.absorb(&other.nulls);
+        self.waited.absorb(&other.waited);
+    }
+
+    /// Counts from nothing again.
+    pub fn clear(&mut self) {
+        let zero = |counts: &mut Vec<u64>| counts.fill(0);
+        zero(&mut self.committed_by);
+        zero(&mut self.executed);
+        zero(&mut self.executed_on);
+        self.busy.fill(0.0);
+        self.sent = [0; DISTANCES];
+        self.milliseconds = 0.0;
+        for count in [
+            &mut self.committed,
+            &mut self.rolled_back,
+            &mut self.undone_committed,
+            &mut self.anti_messages,
+            &mut self.null_messages,
+            &mut self.moves,
+        ] {
+            *count = 0;
+        }
+        for pairs in [&mut self.messages, &mut self.late, &mut self.nulls, &mut self.waited] {
+            pairs.clear();
+        }
+    }
+
+    /// Counts a task that is sent so far.
+    #[inline]
+    pub(super) fn send(&mut self, distance: Distance) {
+        self.sent[distance as usize] += 1;
+    }
+
+    /// Committed tasks per millisecond.
+    pub fn throughput(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let committed = self.committed as f64;
+        committed / self.milliseconds
+    }
+}

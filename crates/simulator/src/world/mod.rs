@@ -1,0 +1,14 @@
+//! The worlds: what runs a trace on a platform, window by window.
+
+mod blocking;
+mod channels;
+pub mod counters;
+mod event;
+mod optimistic;
+mod queue;
+mod windows;
+
+pub use blocking::Blocking;
+pub use counters::{Counted, Pairs};
+pub use optimistic::Optimistic;
+pub use windows::{Windows, WorldError, start};

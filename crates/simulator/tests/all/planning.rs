@@ -1,0 +1,114 @@
+//! Worlds with a planner.
+
+use simulator::config::Config;
+use simulator::planner::{Facts, Gate};
+use simulator::run::{Case, Report, allowed};
+use simulator::strategies::planner;
+use simulator::trace::{Hotspot, Kind, Phold, Trace};
+use simulator::world;
+
+const UNITS: &str = "
+units: [{kind: cpu, count: 2, speed: 1}, {kind: fpga, count: 1, speed: 2}, {kind: gpu, count: 1, speed: 4}]
+taskMilliseconds: 0.1
+undoMilliseconds: 0.01
+communicationMilliseconds: 0.02
+exchangeFactors: {cpu: {cpu: 1, fpga: 10, gpu: 5}, fpga: {fpga: 1, gpu: 20}, gpu: {gpu: 1}}
+sameUnitFactor: 0.5
+windowMilliseconds: 50
+replanEveryWindows: 2
+";
+
+fn hotspot() -> Kind {
+    Kind::Hotspot(Hotspot {
+        actors: 8,
+        end: 200.0,
+        balanced: 50.0,
+        imbalanced: 50.0,
+        hot: 0.25,
+        rate: 8.0,
+        moving: true,
+        seed: 1,
+    })
+}
+
+fn run(config: &str, strategy: &str) -> Report {
+    run_trace(config, hotspot(), strategy)
+}
+
+fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
+    let (config, platform) = Config::parse(config).unwrap();
+    let trace = Trace::collect(kind.rows().unwrap()).unwrap();
+    let allowed = allowed(&config, &platform, trace.actors()).unwrap();
+    let start = world::start(&config.start, &allowed, &platform).unwrap();
+    let case = Case {
+        config: &config,
+        platform: &platform,
+        trace: &trace,
+        start: &start,
+        allowed: &allowed,
+        windows: None,
+    };
+    let mut planner = planner(strategy, Facts::default(), Some(50), 1, Gate::OPEN).unwrap();
+    match &mut planner {
+        Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}).unwrap(),
+        None => case.run(None, &mut |_| {}).unwrap(),
+    }
+}
+
+/// `asp` starts this program again as its solver, which a program of tests cannot be.
+const STRATEGIES: [&str; 9] = [
+    "local",
+    "greedy",
+    "round-robin",
+    "random",
+    "metis",
+    "metis-apolike",
+    "metis-apolike-published",
+    "annealing-next-state",
+    "annealing-standard",
+];
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for strategy in STRATEGIES {
+        let report = run(UNITS, strategy);
+        assert_eq!(run(UNITS, strategy), report, "{strategy}");
+        assert!(report.windows.len() > 3, "{strategy}");
+    }
+}
+
+#[test]
+fn planning_pays_where_units_are_unequal() {
+    // Few messages: what counts is that fast units have more to do.
+    let kind = Kind::Phold(Phold { actors: 8, end: 2000, probability: 0.01, seed: 1 });
+    let stays = run_trace(UNITS, kind, "none").mean.unwrap();
+    let planned = run_trace(UNITS, kind, "local");
+    assert!(planned.mean.unwrap() > 1.1 * stays, "{} over {stays}", planned.mean.unwrap());
+    assert!(planned.windows.iter().any(|window| window.moves > 0));
+}
+
+#[test]
+fn nobody_runs_where_it_cannot() {
+    let config = format!("{UNITS}actors: [{{actors: [0, 1, 2], runsOn: [cpu, fpga]}}]\n");
+    for strategy in STRATEGIES {
+        let report = run(&config, strategy);
+        assert!(report.assignment[..3].iter().all(|unit| *unit < 3), "{strategy}: {:?}", report.assignment);
+    }
+}
+
+#[test]
+fn every_paradigm_can_be_planned() {
+    for world in ["conservative", "forkJoin"] {
+        let report = run(&format!("{UNITS}world: {world}\n"), "local");
+        assert!(report.mean.unwrap() > 0.0, "{world}");
+        assert!(report.windows.iter().all(|window| window.rolled_back == 0), "{world}");
+        let nulls: u64 = report.windows.iter().map(|window| window.messages.null).sum();
+        assert_eq!(nulls > 0, world == "conservative");
+    }
+}
+
+#[test]
+fn an_unknown_strategy_is_named_with_those_that_there_are() {
+    let error = planner("best", Facts::default(), None, 1, Gate::OPEN).err().unwrap();
+    assert!(error.starts_with("there is no strategy best; there are none, asp, "), "{error}");
+}
