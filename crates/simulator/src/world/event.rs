@@ -170,7 +170,9 @@ mod tests {
             Event::at(1.0, 0, What::Window),
             Event::at(0.5, 9, What::Begin),
         ];
-        events.iter().for_each(|event| agenda.push(*event));
+        for event in &events {
+            agenda.push(*event);
+        }
         let mut expected = events;
         expected.sort();
         assert_eq!(std::iter::from_fn(|| agenda.pop()).collect::<Vec<_>>(), expected);
