@@ -130,7 +130,7 @@ fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
         "policy throughput is not among the files: the built-in values are used"
     );
     let instead = File::new("fast.yaml", "strategy: local\nwindow: 10s\n");
-    let how = ["-f", file.path(), "--policy", instead.path(), "--effort", "40"];
+    let how = ["-f", file.path(), "--policy", instead.path()];
     let given = plan(&[&how[..], &only[..]].concat()).json();
     assert_eq!(given["strategy"], "local");
     let drawn = File::new("policy.yaml", &policy.replace("greedy", "random"));
