@@ -33,12 +33,12 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build clean tools node-tools
+.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build clean tools tree node-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: tools ## place the video-surveillance application on a real control plane, and watch it move (DEMO_HOLD=1 keeps it)
+demo: tree ## place the video-surveillance application on a real control plane, and watch it move (DEMO_HOLD=1 keeps it)
 	$(call say,building operator and agent (about 15 minutes the first time; seconds afterwards))
 	@cargo build --locked --workspace --bins
 	$(call say,building the control plane (about 12 minutes the first time; nothing afterwards))
@@ -46,7 +46,7 @@ demo: tools ## place the video-surveillance application on a real control plane,
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tools node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
+test: tree node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
@@ -67,7 +67,7 @@ test: tools node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and 
 	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
-	@cargo test --locked --workspace
+	@cargo test --locked --workspace --no-fail-fast
 
 # Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
 # where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.
@@ -87,7 +87,7 @@ bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; g
 done = @date -u +'%FT%TZ on $(shell nproc) cores' > $@
 
 # Always, as the programs that are there may be those of another commit.
-bench-programs: tools
+bench-programs: tree
 	@mkdir -p $(DONE)
 	@cargo build --locked --workspace --bins --lib
 	@$(BIN)/cairn-e2e binaries >/dev/null
@@ -153,7 +153,7 @@ $(DONE)/trouble: | bench-programs
 
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
 # The first word of an experiment's line is its paper, and the folder of its results.
-reproduce: tools ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
+reproduce: tree ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
 	@mkdir -p $(DONE)
 	@cargo build --locked -p simulator --bins
 	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
@@ -170,11 +170,11 @@ advisories: $(DENY) ## fetch the advisories of RustSec into the cache, and check
 fmt: ## format the code
 	@cargo fmt --all
 
-lint: tools ## format and lints only
+lint: tree ## format and lints only
 	@cargo fmt --all --check
 	@cargo clippy --locked --workspace --all-targets -- -D warnings
 
-build: tools ## build every program
+build: tree ## build every program
 	@cargo build --locked --workspace --bins
 	@echo "built in $(BIN): cairn-operator, cairn-node-agent, kubectl-cairn, cairn-e2e"
 
@@ -194,6 +194,14 @@ tools:
 	fi
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust, https://rustup.rs (rust-toolchain.toml names the version)" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
+
+# Programs and tests know the tree that they were compiled in. cargo compares times, not places, so what another clone
+# left may pass for this one's where this one's files are older; what was compiled of our own crates goes first.
+tree: tools
+	@if [ "$$(cat $(CARGO_TARGET_DIR)/tree 2>/dev/null)" != "$(CURDIR)" ]; then \
+		if [ -e $(CARGO_TARGET_DIR)/debug ]; then echo "compiling our own crates again, as those in the cache may be of another clone"; cargo clean --quiet --locked --workspace; fi; \
+		mkdir -p $(CARGO_TARGET_DIR) && echo "$(CURDIR)" > $(CARGO_TARGET_DIR)/tree; \
+	fi
 
 node-tools: tools
 	@missing=; for need in $(NEEDED_BY_NODES); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
