@@ -137,6 +137,9 @@ impl Scene {
         let settled = wait::until(LIMIT, async || {
             let (_, text) = http_get(port, "/metrics").await?;
             ensure!(lost(&text) == 0, "a GPU is lost");
+            // one that was away for fewer looks than make it lost has no measurements until the next look
+            let measured = series(&text).get("cairn_device_energy_joules_total").copied().unwrap_or_default();
+            ensure!(measured == GPUS, "{measured} of {GPUS} GPUs are measured");
             let there: BTreeSet<_> = self.pods.iter().map(|(name, _)| name.as_str()).collect();
             ensure!(pods_of(&text, "cairn_pod_device_info") == there, "the agent knows of other pods");
             if text.contains("cairn_agent_collector_state{collector=\"perf_software\",state=\"ok\"} 1") {

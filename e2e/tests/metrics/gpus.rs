@@ -35,7 +35,7 @@ impl Gpus {
         let settings = [
             "--set=operator.replicas=0",
             "--set=agent.nodeSelector.nowhere=here",
-            "--set=admissionPolicies.install=false", // the pod below would say that it is an actor's
+            crate::ANYBODY,
             "--set=agent.podResources=Enabled",
             "--set=agent.perf.enabled=true",
         ];
