@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use jiff::Timestamp;
 use placement::file::Levels;
 use world::ApplicationKey;
 
 const EXAMPLES: &str = "\
 Examples:
+  kubectl cairn status                                   how all applications are
+  kubectl cairn status surveillance -n vision            one of them: actors, slots, what is wrong, what to do
+  kubectl cairn doctor                                   how Cairn itself is
   kubectl cairn plan                                     what the operator would change now, and why
   kubectl cairn plan -f cluster.yaml -f app.yaml         the same on manifests, without a cluster
   kubectl cairn plan --snapshot world.json -o json       replay a decision
@@ -52,6 +56,15 @@ Examples:
 
 Exit status: 0 the policy is sound; 1 it is not, or anything else went wrong.";
 
+const WELL: &str = "\
+Exit status: 0 all is well; 2 something is wrong, it is printed; 1 anything else.";
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  kubectl-cairn completion bash > /etc/bash_completion.d/kubectl-cairn
+
+  kubectl-cairn completion zsh > \"${fpath[1]}/_kubectl-cairn\"";
+
 /// Says where the actors of Cairn's applications would be placed, and why. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-cairn", bin_name = "kubectl cairn", version, after_help = EXAMPLES)]
@@ -75,6 +88,55 @@ pub enum Command {
     CheckPolicy(Box<CheckArguments>),
     /// Show the devices of a node and the links between them
     Topology(TopologyArguments),
+    /// Say how an application is: actors, slots with their devices, what is wrong, what to do
+    #[command(after_help = WELL)]
+    Status(StatusArguments),
+    /// Say how Cairn itself is: operator, agents, devices, pools, policies, rights
+    #[command(after_help = WELL)]
+    Doctor(DoctorArguments),
+    /// Print what a shell needs to complete these commands
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completion {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+/// How `status` is asked.
+#[derive(Args, Debug)]
+pub struct StatusArguments {
+    /// Which application (default: a line for each)
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub name: Option<String>,
+    /// Its namespace (default: that of the kubeconfig's context; without a name: all namespaces)
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Manifests instead of a cluster, as `kubectl get -o yaml` dumps them; a folder stands for the manifests in it, - for
+    /// standard input
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// How `doctor` is asked.
+#[derive(Args, Debug)]
+pub struct DoctorArguments {
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// Where the node agents keep their Leases
+    #[arg(long, value_name = "NAME", default_value = "cairn-agents", help_heading = "The cluster")]
+    pub agents_namespace: String,
+    /// The policy of applications that name none
+    #[arg(long, value_name = "NAME", default_value = "throughput")]
+    pub default_policy: String,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// How `plan` is asked.

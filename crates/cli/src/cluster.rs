@@ -51,7 +51,7 @@ pub fn topologies(arguments: &ClusterArguments, node: &str) -> Result<Vec<Arc<No
 }
 
 /// One thread is enough to wait for a few answers; commands on files never start one.
-fn wait_for<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+pub fn wait_for<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let failed = |source: std::io::Error| CliError::Cluster {
         what: "start waiting for the cluster".to_owned(),
@@ -60,7 +60,8 @@ fn wait_for<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
     runtime.map_err(failed)?.block_on(work)
 }
 
-async fn client(arguments: &ClusterArguments) -> Result<Client, CliError> {
+/// A connection to the cluster of the arguments.
+pub async fn client(arguments: &ClusterArguments) -> Result<Client, CliError> {
     let failed = |what: &str, source: Box<dyn std::error::Error + Send + Sync>| CliError::Cluster {
         what: what.to_owned(),
         source,

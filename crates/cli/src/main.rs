@@ -6,6 +6,7 @@ mod arguments;
 mod check_policy;
 mod cluster;
 mod decide;
+mod doctor;
 mod error;
 mod explain;
 mod explained;
@@ -13,6 +14,7 @@ mod plan;
 mod policy;
 mod read;
 mod report;
+mod status;
 mod style;
 mod summary;
 mod table;
@@ -21,7 +23,7 @@ mod topology;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::arguments::{Arguments, Command};
 use crate::error::CliError;
@@ -33,6 +35,8 @@ enum Outcome {
     Done,
     /// Something has no place; the reasons are printed.
     Unplaced,
+    /// Something is wrong; what is printed.
+    Wrong,
 }
 
 fn main() -> ExitCode {
@@ -51,15 +55,26 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::CheckPolicy(arguments) => check_policy::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completion { shell } => completion(shell),
     };
     match ended {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Unplaced) => ExitCode::from(2),
+        Ok(Outcome::Unplaced | Outcome::Wrong) => ExitCode::from(2),
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the script by which a shell completes the commands.
+fn completion(shell: clap_complete::Shell) -> Result<Outcome, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "kubectl-cairn", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(Outcome::Done)
 }
 
 /// Prints an error with its causes.

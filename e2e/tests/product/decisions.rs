@@ -64,6 +64,40 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
 }
 
 #[tokio::test]
+async fn how_an_application_and_cairn_are_can_be_asked_for() {
+    let cluster = Cluster::shared();
+    let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 1)];
+    let stage = Stage::set("status", nodes, [cpus(), gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("cpu", "3ms")])])).await;
+    let namespace = stage.namespace.to_string();
+    let says = async |arguments: &[&str], part: &str| {
+        e2e::wait_for(&format!("`{part}` is said"), crate::stage::SOON, async || {
+            let mut asked = cluster.kubectl_cairn()?;
+            asked.args(arguments);
+            // what is wrong with a cluster without pods of ours is an answer, too
+            let said = asked.output().await?;
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            ensure!(said.contains(part), "{said}");
+            anyhow::Ok(said)
+        })
+        .await
+    };
+    let screen = says(&["status", "app", "-n", &namespace], "2 of 2 actors placed, 2 running").await;
+    for part in ["a-0", "one/", "proven to be the best"] {
+        assert!(screen.contains(part), "{screen}");
+    }
+    let doctor = says(&["doctor"], "leads, renewed").await;
+    for part in [
+        "1 units, 1 can be used",
+        "the operator may do what it must",
+        "others cannot write what Cairn believes",
+    ] {
+        assert!(doctor.contains(part), "{doctor}");
+    }
+}
+
+#[tokio::test]
 async fn the_topology_of_a_node_can_be_asked_for() {
     let cluster = Cluster::shared();
     let stage =

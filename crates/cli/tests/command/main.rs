@@ -5,6 +5,7 @@ mod check_policy;
 mod cluster;
 mod manifests;
 mod snapshots;
+mod status;
 mod usage;
 
 use std::io::Write as _;

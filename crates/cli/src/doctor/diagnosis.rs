@@ -1,0 +1,281 @@
+//! What is well and what is wrong, from what was found. Pure: the time is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::Health;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use policy::Program;
+use world::{ApplicationKey, Policy};
+
+use super::found::{AGENT, Finding, Found, Level, OPERATOR};
+
+/// The admission policies that the chart brings.
+const ADMISSION: [&str; 4] = ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-pods"];
+/// How many names a sentence lists.
+const LISTED: usize = 5;
+
+/// How everything is, part by part.
+pub fn diagnose(found: &Found, default_policy: &str, now: Timestamp) -> Vec<Finding> {
+    let mut findings = vec![operator(found, now)];
+    findings.extend(agents(found, now));
+    findings.extend(devices(found));
+    findings.extend(pools(found, default_policy));
+    findings.extend(policies(found, default_policy));
+    findings.push(rights(found));
+    findings.push(admission(found));
+    findings
+}
+
+fn finding(area: &'static str, level: Level, text: impl Into<String>, to_do: Option<&str>) -> Finding {
+    Finding { area, level, text: text.into(), to_do: to_do.map(str::to_owned) }
+}
+
+fn unknown(area: &'static str, why: &str) -> Finding {
+    finding(area, Level::Unknown, format!("could not be looked at: {why}"), None)
+}
+
+/// The first few names, and how many more.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// How long ago a Lease was renewed, in seconds, and whether that is longer than it lasts.
+fn age(lease: &Lease, now: Timestamp) -> Option<(i64, bool)> {
+    let spec = lease.spec.as_ref()?;
+    let age = now.as_second() - spec.renew_time.as_ref()?.0.as_second();
+    Some((age, age > i64::from(spec.lease_duration_seconds.unwrap_or(60))))
+}
+
+fn operator(found: &Found, now: Timestamp) -> Finding {
+    let area = "operator";
+    let logs = format!("kubectl describe deployment {OPERATOR}, and its log");
+    match &found.operator {
+        Err(why) => return unknown(area, why),
+        Ok(None) => {
+            let to_do = "helm install cairn charts/cairn, or say where it is with --operator-namespace";
+            return finding(area, Level::Wrong, format!("there is no Deployment {OPERATOR}"), Some(to_do));
+        }
+        Ok(Some(_)) => {}
+    }
+    let lease = match &found.leader {
+        Err(why) => return unknown(area, why),
+        Ok(lease) => lease.as_ref(),
+    };
+    let held = lease.and_then(|lease| {
+        let holder = lease.spec.as_ref()?.holder_identity.clone().filter(|holder| !holder.is_empty())?;
+        Some((holder, age(lease, now)?))
+    });
+    match held {
+        Some((holder, (age, false))) => {
+            finding(area, Level::Well, format!("{holder} leads, renewed {age} s ago"), None)
+        }
+        Some((holder, (age, true))) => {
+            let text = format!("nobody leads: {holder} renewed its lease {age} s ago");
+            finding(area, Level::Wrong, text, Some(&logs))
+        }
+        None => finding(area, Level::Wrong, "nobody leads: the lease has no holder", Some(&logs)),
+    }
+}
+
+fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
+    let area = "agents";
+    let mut findings = Vec::new();
+    if let Ok(None) = &found.agent {
+        let text = format!("there is no DaemonSet {AGENT}");
+        findings.push(finding(area, Level::Wrong, text, Some("helm upgrade --install cairn charts/cairn")));
+    }
+    let nodes: BTreeSet<String> = found.objects.nodes.iter().map(|node| node.name_any()).collect();
+    let described: BTreeSet<String> = found.objects.topologies.iter().map(|it| it.name_any()).collect();
+    let without: Vec<String> = nodes.difference(&described).cloned().collect();
+    if !without.is_empty() {
+        let text = format!("no topology of {}", listed(&without));
+        let to_do = "see whether an agent runs there; without one, only pools of whole nodes have units";
+        findings.push(finding(area, Level::Warning, text, Some(to_do)));
+    }
+    let leases = match &found.agents {
+        Err(why) => {
+            findings.push(unknown(area, why));
+            return findings;
+        }
+        Ok(leases) => leases,
+    };
+    let ages: BTreeMap<String, Option<(i64, bool)>> = (leases.iter())
+        .filter_map(|lease| {
+            Some((lease.name_any().strip_prefix("cairn-agent-")?.to_owned(), age(lease, now)))
+        })
+        .collect();
+    let is_silent = |node: &&String| !matches!(ages.get(*node), Some(Some((_, false))));
+    let silent: Vec<String> = described.intersection(&nodes).filter(is_silent).cloned().collect();
+    if !silent.is_empty() {
+        let text = format!("silent for longer than their lease: {}", listed(&silent));
+        let to_do = format!("kubectl get pods -l app.kubernetes.io/name={AGENT} -A -o wide, and their logs");
+        findings.push(finding(area, Level::Wrong, text, Some(&to_do)));
+    }
+    let alive = described.intersection(&nodes).count() - silent.len();
+    if alive > 0 {
+        findings.push(finding(
+            area,
+            Level::Well,
+            format!("{alive} of {} nodes looked at lately", nodes.len()),
+            None,
+        ));
+    }
+    findings
+}
+
+fn devices(found: &Found) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for topology in &found.objects.topologies {
+        let ill = topology.spec.devices.iter().filter(|device| device.health != Health::Ok);
+        let ill: Vec<String> = ill.map(|device| format!("{} {}", device.id, device.health)).collect();
+        if !ill.is_empty() {
+            let text = format!("{}: {}", topology.name_any(), listed(&ill));
+            let to_do =
+                format!("kubectl cairn topology {}; the node's driver and its log", topology.name_any());
+            findings.push(finding("devices", Level::Warning, text, Some(&to_do)));
+        }
+    }
+    findings
+}
+
+fn pools(found: &Found, default_policy: &str) -> Vec<Finding> {
+    let area = "pools";
+    let objects = &found.objects;
+    let mut findings = Vec::new();
+    for (pool, (report, allocated)) in world::pools(objects, &Policy::builtin(default_policy)) {
+        let counts = format!(
+            "{pool}: {} units, {} can be used, {allocated} host actors",
+            report.units, report.healthy
+        );
+        if report.units == 0 && report.problems.is_empty() {
+            let to_do = "see that its nodeSelector and devices match: kubectl cairn topology NODE";
+            findings.push(finding(area, Level::Warning, counts.clone(), Some(to_do)));
+        } else if report.problems.is_empty() {
+            findings.push(finding(area, Level::Well, counts.clone(), None));
+        }
+        for (type_, problem) in &report.problems {
+            let text = format!("{counts}; {type_}: {problem}");
+            findings.push(finding(
+                area,
+                Level::Warning,
+                text,
+                Some(&format!("kubectl describe devicepool {pool}")),
+            ));
+        }
+    }
+    let offered: BTreeSet<&str> = objects.pools.iter().map(|pool| pool.spec.kind.as_str()).collect();
+    for application in &objects.applications {
+        let asked = |group: &crds::ActorGroup| {
+            let kinds: Vec<String> = group.implementations.iter().map(|it| it.kind.clone()).collect();
+            (!kinds.iter().any(|kind| offered.contains(kind.as_str()))).then(|| (group.name.clone(), kinds))
+        };
+        for (group, kinds) in application.spec.actors.iter().filter_map(asked) {
+            let text = format!(
+                "{}: {group} runs on {} only, which no pool offers",
+                ApplicationKey::of(application),
+                kinds.join(", ")
+            );
+            findings.push(finding(
+                area,
+                Level::Wrong,
+                text,
+                Some("apply a DevicePool of this kind, or add an implementation"),
+            ));
+        }
+    }
+    findings
+}
+
+fn policies(found: &Found, default_policy: &str) -> Vec<Finding> {
+    let area = "policies";
+    let objects = &found.objects;
+    let mut findings = Vec::new();
+    let mut sound = Vec::new();
+    for config_map in &objects.policies {
+        let name = config_map.name_any();
+        let problem = match Policy::read(config_map) {
+            Err(error) => Some(error.to_string()),
+            Ok(policy) => policy.program.and_then(|text| match Program::parse(&text) {
+                Err(faults) => Some(format!(
+                    "policy {name}: program.lp {}",
+                    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+                )),
+                Ok(_) => None,
+            }),
+        };
+        match problem {
+            Some(problem) => findings.push(finding(
+                area,
+                Level::Wrong,
+                problem,
+                Some("correct it, and try it with kubectl cairn check-policy"),
+            )),
+            None => sound.push(name),
+        }
+    }
+    let known: BTreeSet<String> = objects.policies.iter().map(|policy| policy.name_any()).collect();
+    let asked = objects
+        .applications
+        .iter()
+        .map(|it| (ApplicationKey::of(it), it.spec.policy.as_deref().unwrap_or(default_policy)));
+    for (application, name) in asked.filter(|(_, name)| !known.contains(*name)) {
+        let text = format!("{application} names {name}, which is not there");
+        findings.push(finding(
+            area,
+            Level::Wrong,
+            text,
+            Some("name one that is there, or apply it in the operator's namespace"),
+        ));
+    }
+    if !sound.is_empty() {
+        sound.sort_unstable();
+        findings.push(finding(area, Level::Well, listed(&sound), None));
+    } else if findings.is_empty() {
+        let to_do = "apply those in policies/, or see --operator-namespace";
+        findings.push(finding(area, Level::Warning, "there is none", Some(to_do)));
+    }
+    findings
+}
+
+fn rights(found: &Found) -> Finding {
+    match &found.lacking {
+        Err(why) => unknown("rights", why),
+        Ok(lacking) if lacking.is_empty() => {
+            finding("rights", Level::Well, "the operator may do what it must", None)
+        }
+        Ok(lacking) => {
+            let text = format!("the operator may not {}", lacking.join(", "));
+            finding(
+                "rights",
+                Level::Wrong,
+                text,
+                Some("helm upgrade --install cairn charts/cairn; somebody took them away"),
+            )
+        }
+    }
+}
+
+fn admission(found: &Found) -> Finding {
+    let area = "admission";
+    match &found.admission {
+        Err(why) => unknown(area, why),
+        Ok(there) => {
+            let missing = ADMISSION.iter().filter(|name| !there.iter().any(|it| it == *name));
+            let missing: Vec<String> = missing.map(|name| (*name).to_owned()).collect();
+            if missing.is_empty() {
+                return finding(area, Level::Well, "others cannot write what Cairn believes", None);
+            }
+            let text = format!("without {}, others can write what Cairn believes", missing.join(", "));
+            finding(area, Level::Warning, text, Some("helm upgrade with admissionPolicies.install=true"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What a diagnosis says: a cluster in a few lines of YAML, and a line for each finding that is not well.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use serde_json::json;
+use world::Objects;
+
+use super::*;
+
+const NOW: &str = "2026-01-01T00:10:00Z";
+
+/// A cluster in which all is well: one node, its agent, a pool, a policy, an application.
+const CLUSTER: &str = r"
+{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: '8', memory: 16Gi, pods: '100'}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {name: a}, spec: {devices: [{id: numa-0, type: NUMA Domain}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu, unit: Node, sharing: {maxInstances: 8}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: throughput, labels: {cairn.dev/policy: 'true'}}, data: {policy.yaml: 'window: 30s'}}
+---
+apiVersion: cairn.dev/v1alpha1
+kind: ActorApplication
+metadata: {name: web, namespace: shop}
+spec:
+  actors:
+  - {name: server, replicas: 1, stateBytes: 0, implementations: [{kind: cpu, serviceTime: 1ms, template: {spec: {containers: []}}}]}
+";
+
+fn lease(name: &str, holder: &str, renewed: &str) -> Lease {
+    let mut lease: Lease = serde_json::from_value(json!({"metadata": {"name": name},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 60}}))
+    .unwrap();
+    lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(renewed.parse().unwrap()));
+    lease
+}
+
+/// The cluster with some words in place of others.
+fn found(change: &[(&str, &str)]) -> Found {
+    let mut text = CLUSTER.to_owned();
+    for (before, after) in change {
+        assert!(text.contains(before), "{before}");
+        text = text.replace(before, after);
+    }
+    let mut objects = Objects::default();
+    objects.read("cluster.yaml", &text).unwrap();
+    let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"selector": {}, "template": {}}});
+    Found {
+        objects,
+        operator: Ok(Some(serde_json::from_value(named(OPERATOR)).unwrap())),
+        agent: Ok(Some(serde_json::from_value(named(AGENT)).unwrap())),
+        leader: Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:09:55Z"))),
+        agents: Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:09:40Z")]),
+        admission: Ok(ADMISSION.map(str::to_owned).to_vec()),
+        lacking: Ok(Vec::new()),
+    }
+}
+
+/// The findings above a level, a line each.
+fn said(found: &Found, from: Level) -> String {
+    let findings = diagnose(found, "throughput", NOW.parse().unwrap());
+    let lines = findings.iter().filter(|finding| finding.level >= from);
+    lines.map(|it| format!("{:?} {}: {}\n", it.level, it.area, it.text)).collect()
+}
+
+#[test]
+fn a_healthy_cluster_is_said_to_be_well_part_by_part() {
+    insta::assert_snapshot!(said(&found(&[]), Level::Well), @"
+    Well operator: cairn-operator-7f leads, renewed 5 s ago
+    Well agents: 1 of 1 nodes looked at lately
+    Well pools: cpus: 1 units, 1 can be used, 0 host actors
+    Well policies: throughput
+    Well rights: the operator may do what it must
+    Well admission: others cannot write what Cairn believes
+    ");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let of = |change: &[(&str, &str)]| said(&found(change), Level::Unknown);
+    insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Wrong pools: shop/web: server runs on npu only, which no pool offers");
+    insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Wrong policies: policy throughput: policy.yaml, window: `long` is no duration, as in 20ms or 1.5s");
+    insta::assert_snapshot!(of(&[("policy.yaml: 'window: 30s'", "program.lp: 'a :- b'")]), @"Wrong policies: policy throughput: program.lp line 1 column 7: the end of the text where `.` is expected at the end of the rule");
+    insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Wrong policies: shop/web names throughput, which is not there");
+    insta::assert_snapshot!(of(&[("type: NUMA Domain", "type: NUMA Domain, health: lost")]), @"Warning devices: a: numa-0 lost");
+    insta::assert_snapshot!(of(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]), @"Warning agents: no topology of a");
+}
+
+#[test]
+fn who_is_silent_is_told_from_who_was_never_there() {
+    let mut cluster = found(&[]);
+    cluster.leader = Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:01:00Z")));
+    cluster.agents = Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:01:00Z")]);
+    cluster.lacking = Ok(vec!["create pods".to_owned()]);
+    cluster.admission = Ok(vec!["cairn-pods".to_owned()]);
+    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    Wrong operator: nobody leads: cairn-operator-7f renewed its lease 540 s ago
+    Wrong agents: silent for longer than their lease: a
+    Wrong rights: the operator may not create pods
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, others can write what Cairn believes
+    ");
+    cluster.operator = Ok(None);
+    cluster.agent = Ok(None);
+    cluster.agents = Err("forbidden".to_owned());
+    cluster.lacking = Err("forbidden".to_owned());
+    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    Wrong operator: there is no Deployment cairn-operator
+    Wrong agents: there is no DaemonSet cairn-node-agent
+    Unknown agents: could not be looked at: forbidden
+    Unknown rights: could not be looked at: forbidden
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, others can write what Cairn believes
+    ");
+}

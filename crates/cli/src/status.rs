@@ -1,0 +1,75 @@
+//! `status`: an application on one screen, or all of them in a table.
+
+mod page;
+mod state;
+
+use kube::ResourceExt;
+use world::{ApplicationKey, Objects};
+
+use self::state::Status;
+use crate::arguments::{Output, StatusArguments};
+use crate::error::CliError;
+use crate::style::Style;
+use crate::{Outcome, cluster, plan, print, read};
+
+/// Finds the application, or all of them, and says how they are.
+pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
+    let objects = if arguments.files.is_empty() {
+        cluster::objects(&arguments.cluster)?
+    } else {
+        read::manifests(&arguments.files)?.0
+    };
+    let style = Style::of_stdout();
+    let (shown, text) = match &arguments.name {
+        None => {
+            let shown: Vec<Status> = (objects.applications.iter())
+                .filter(|found| arguments.namespace.is_none() || found.namespace() == arguments.namespace)
+                .map(|found| Status::of(found, &objects))
+                .collect();
+            let text = match arguments.output {
+                Output::Table => page::overview(&shown, style),
+                Output::Yaml => plan::yaml(&shown),
+                Output::Json => plan::json(&shown),
+            };
+            (shown, text)
+        }
+        Some(name) => {
+            let key = key(name, arguments)?;
+            let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
+            let status = Status::of(found.ok_or_else(|| unknown(&key, &objects))?, &objects);
+            let text = match arguments.output {
+                Output::Table => page::screen(&status, style),
+                Output::Yaml => plan::yaml(&status),
+                Output::Json => plan::json(&status),
+            };
+            (vec![status], text)
+        }
+    };
+    print(&text)?;
+    let is_well = shown.iter().all(|status| status.wrong.is_empty());
+    Ok(if is_well { Outcome::Done } else { Outcome::Wrong })
+}
+
+fn key(name: &str, arguments: &StatusArguments) -> Result<ApplicationKey, CliError> {
+    if name.contains('/') {
+        return name.parse().map_err(CliError::Usage);
+    }
+    let namespace = match &arguments.namespace {
+        Some(namespace) => namespace.clone(),
+        None if arguments.files.is_empty() => cluster::namespace(&arguments.cluster)?,
+        None => "default".to_owned(),
+    };
+    Ok(ApplicationKey { namespace, name: name.to_owned() })
+}
+
+fn unknown(key: &ApplicationKey, objects: &Objects) -> CliError {
+    let mut known: Vec<String> =
+        objects.applications.iter().map(|found| ApplicationKey::of(found).to_string()).collect();
+    known.sort_unstable();
+    let known = if known.is_empty() {
+        "there is none at all".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
+    };
+    CliError::Usage(format!("there is no application {key}; {known}"))
+}

@@ -1,0 +1,121 @@
+//! The words and columns of `status`, for people.
+
+use crate::style::{Style, Tone};
+use crate::summary::{joined, section};
+use crate::table::Table;
+
+use super::state::Status;
+
+/// One application on one screen.
+pub fn screen(status: &Status, style: Style) -> String {
+    let (phase, tone) = phase(status);
+    let counts = format!("{} of {} actors placed, {} running", status.placed, status.wanted, status.running);
+    let mut words = vec![counts];
+    words.extend(status.last_moved.iter().map(|time| format!("last moved {time}")));
+    let title = format!(
+        "{}  {}  {}\n",
+        style.paint(Tone::Heading, &status.application),
+        style.paint(tone, phase),
+        style.paint(Tone::Faint, &words.join(" · "))
+    );
+    joined(vec![
+        title,
+        actors(status, style),
+        slots(status, style),
+        section("What is wrong", Tone::Bad, &status.wrong, style),
+        section("What to do", Tone::Change, &status.to_do, style),
+        verdict(status),
+    ])
+}
+
+/// All applications, a line each, and what is wrong with those that are not well.
+pub fn overview(all: &[Status], style: Style) -> String {
+    if all.is_empty() {
+        return "There is no application; kubectl apply one, as in examples/surveillance.yaml\n".to_owned();
+    }
+    let mut table =
+        Table::new(&["APPLICATION", "PHASE", "ACTORS", "PLACED", "RUNNING", "OBJECTIVE", "WRONG"]);
+    for status in all {
+        let (phase, tone) = phase(status);
+        let wrong = match status.wrong.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} (and {} more)", rest.len()),
+        };
+        table.row([
+            (status.application.clone(), Tone::Plain),
+            (phase.to_owned(), tone),
+            (status.wanted.to_string(), Tone::Plain),
+            (status.placed.to_string(), Tone::Plain),
+            (status.running.to_string(), Tone::Plain),
+            (objective(status), Tone::Faint),
+            (wrong, Tone::Bad),
+        ]);
+    }
+    table.render(style)
+}
+
+fn phase(status: &Status) -> (&str, Tone) {
+    let tone = match status.phase.as_str() {
+        "Running" if status.wrong.is_empty() => Tone::Good,
+        "Degraded" | "Failed" => Tone::Bad,
+        _ => Tone::Change,
+    };
+    (&status.phase, tone)
+}
+
+fn actors(status: &Status, style: Style) -> String {
+    if status.actors.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["ACTOR", "UNIT", "KIND", "POD", "STATE"]);
+    for actor in &status.actors {
+        let plain = |text: &Option<String>| (text.clone().unwrap_or_default(), Tone::Plain);
+        let tone = match actor.state.as_str() {
+            "Running" => Tone::Good,
+            "no place" | "Failed" => Tone::Bad,
+            _ => Tone::Change,
+        };
+        let name = (actor.name.clone(), Tone::Plain);
+        table.row([
+            name,
+            plain(&actor.unit),
+            plain(&actor.kind),
+            plain(&actor.pod),
+            (actor.state.clone(), tone),
+        ]);
+    }
+    table.render(style)
+}
+
+fn slots(status: &Status, style: Style) -> String {
+    if status.slots.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["SLOT", "KIND", "DEVICES", "ACTORS", "OF OTHERS"]);
+    for slot in &status.slots {
+        let others = if slot.others == 0 { String::new() } else { slot.others.to_string() };
+        let cells =
+            [slot.unit.clone(), slot.kind.clone(), slot.devices.join(", "), slot.actors.join(", "), others];
+        table.row(cells.map(|cell| (cell, Tone::Plain)));
+    }
+    table.render(style)
+}
+
+fn verdict(status: &Status) -> String {
+    if status.levels.is_empty() {
+        return String::new();
+    }
+    let proof = match status.optimal {
+        Some(true) => ", proven to be the best",
+        _ => "",
+    };
+    format!("{}{proof}\n", objective(status))
+}
+
+/// The criteria that count, the most important first.
+fn objective(status: &Status) -> String {
+    let value = |criterion: &str| status.objective.get(criterion).copied().unwrap_or(0);
+    let value = |level: &String| format!("{level} {}", level.split('+').map(value).sum::<i64>());
+    status.levels.iter().map(value).collect::<Vec<_>>().join(" · ")
+}

@@ -1,0 +1,156 @@
+//! `status` on a dump of a cluster, and `completion`.
+
+use crate::{File, cairn};
+
+/// An application of three actors: one runs on a GPU, one is being moved, one has no place.
+const DUMP: &str = r#"
+apiVersion: cairn.dev/v1alpha1
+kind: ActorApplication
+metadata: {name: web, namespace: shop, uid: web-uid}
+spec:
+  actors:
+  - name: server
+    replicas: 3
+    stateBytes: 0
+    implementations: [{kind: gpu, serviceTime: 1ms, template: {spec: {containers: []}}}]
+status:
+  phase: Degraded
+  placement: web
+  actors: {wanted: 3, placed: 2, running: 1, placedOfWanted: 2/3}
+  objective: {overload: 0, communication: 40, migration: 2}
+  optimal: true
+  conditions:
+  - {type: Ready, status: 'False', reason: Unplaced, message: 1 of 3 actors run where they were placed, lastTransitionTime: '2026-01-01T00:00:00Z'}
+  - {type: Placed, status: 'False', reason: Unplaced, message: '1 actor has no place: server-2 (every gpu is taken)', lastTransitionTime: '2026-01-01T00:00:00Z'}
+  - {type: Accepted, status: 'True', reason: Valid, message: the manifest can be planned, lastTransitionTime: '2026-01-01T00:00:00Z'}
+  - {type: NameTaken, status: 'True', reason: NameTaken, message: 'server-1: the pod web-server-1 is not ours', lastTransitionTime: '2026-01-01T00:00:00Z'}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, resource: {devicePlugin: nvidia.com/gpu}}}
+---
+apiVersion: cairn.dev/v1alpha1
+kind: Placement
+metadata:
+  name: web
+  namespace: shop
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]
+spec:
+  application: web
+  applicationGeneration: 1
+  policy: throughput
+  snapshotDigest: d
+  levels: [overload, communication+migration]
+  strategy: asp
+  seed: 1
+  effort: 1
+  optimal: true
+  objective: {overload: 0, communication: 40, migration: 2}
+  assignments:
+  - {actor: server-0, unit: a/gpus-0, node: a, pool: gpus}
+  - {actor: server-1, unit: a/gpus-1, node: a, pool: gpus}
+  unplaced: [{actor: server-2, reasons: [every gpu is taken]}]
+status:
+  refusals: [{actor: server-1, node: b, reason: 'UnexpectedAdmissionError: no device', until: '2026-01-01T00:05:00Z'}]
+---
+apiVersion: cairn.dev/v1alpha1
+kind: Instance
+metadata:
+  name: web-server-0
+  namespace: shop
+  uid: i0
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]
+spec: {applicationName: web, actorGroup: server, actor: server-0, template: {kind: gpu, count: 1}}
+status:
+  phase: Running
+  unit: a/gpus-0
+  pod: web-server-0
+  devices: [{resource: nvidia.com/gpu, deviceIds: [GPU-7]}]
+---
+apiVersion: cairn.dev/v1alpha1
+kind: Instance
+metadata:
+  name: web-server-1
+  namespace: shop
+  uid: i1
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]
+spec: {applicationName: web, actorGroup: server, actor: server-1, template: {kind: gpu, count: 1}}
+status: {phase: Stopping, unit: b/gpus-0, pod: web-server-1}
+"#;
+
+#[test]
+fn one_application_is_one_screen() {
+    let dump = File::new("dump.yaml", DUMP);
+    insta::assert_snapshot!(cairn(&["status", "shop/web", "-f", dump.path()]).all(), @r"
+    exit 2
+    shop/web  Degraded  2 of 3 actors placed, 1 running
+
+    ACTOR     UNIT      KIND  POD           STATE
+    server-0  a/gpus-0  gpu   web-server-0  Running
+    server-1  a/gpus-1  gpu   web-server-1  moves, Stopping on b/gpus-0
+    server-2                                no place
+
+    SLOT      KIND  DEVICES               ACTORS
+    a/gpus-0  gpu   nvidia.com/gpu=GPU-7  server-0
+    a/gpus-1  gpu                         server-1
+
+    What is wrong
+      Placed: 1 actor has no place: server-2 (every gpu is taken)
+      NameTaken: server-1: the pod web-server-1 is not ours
+      server-1 was refused by b until 2026-01-01T00:05:00Z: UnexpectedAdmissionError: no device
+
+    What to do
+      delete or rename what has the name, or rename the application
+      why, and what is full: kubectl cairn explain actorapp web -n shop
+
+    overload 0 · communication+migration 42, proven to be the best
+    ");
+}
+
+#[test]
+fn all_applications_are_a_line_each() {
+    let well =
+        DUMP.split("---").next().unwrap().replace("name: web", "name: calm").replace("web-uid", "calm-uid");
+    let well = well.replace("phase: Degraded", "phase: Running").replace("'False'", "'True'");
+    let well = well
+        .replace("placed: 2, running: 1, placedOfWanted: 2/3", "placed: 3, running: 3, placedOfWanted: 3/3");
+    let well = well.lines().filter(|line| !line.contains("NameTaken")).collect::<Vec<_>>().join("\n");
+    let (dump, calm) = (File::new("dump.yaml", DUMP), File::new("calm.yaml", &well));
+    insta::assert_snapshot!(cairn(&["status", "-f", dump.path(), calm.path()]).all(), @r"
+    exit 2
+    APPLICATION  PHASE     ACTORS  PLACED  RUNNING  OBJECTIVE                                WRONG
+    shop/web     Degraded  3       2       1        overload 0 · communication+migration 42  Placed: 1 actor has no place: server-2 (every gpu is taken) (and 2 more)
+    shop/calm    Running   3       3       3
+    ");
+    assert_eq!(cairn(&["status", "-f", calm.path()]).code, Some(0));
+}
+
+#[test]
+fn programs_read_the_same() {
+    let dump = File::new("dump.yaml", DUMP);
+    let ran = cairn(&["status", "web", "-n", "shop", "-f", dump.path(), "-o", "json"]);
+    let status = ran.json();
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(status["slots"][0]["devices"][0], "nvidia.com/gpu=GPU-7");
+    assert_eq!(status["actors"].as_array().unwrap().len(), 3);
+    assert_eq!(status["wrong"].as_array().unwrap().len(), 3, "{status}");
+}
+
+#[test]
+fn one_that_is_not_there_is_told_with_those_that_are() {
+    let dump = File::new("dump.yaml", DUMP);
+    let ran = cairn(&["status", "web", "-f", dump.path()]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(1), "error: there is no application default/web; there are: shop/web\n")
+    );
+}
+
+#[test]
+fn shells_can_complete_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = cairn(&["completion", shell]);
+        assert_eq!(ran.code, Some(0));
+        for command in ["plan", "explain", "check-policy", "topology", "status", "doctor"] {
+            assert!(ran.out.contains(command), "{shell} does not know {command}");
+        }
+    }
+}
