@@ -33,7 +33,7 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build clean tools tree node-tools
+.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build images clean tools tree node-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -177,6 +177,10 @@ lint: tree ## format and lints only
 build: tree ## build every program
 	@cargo build --locked --workspace --bins
 	@echo "built in $(BIN): cairn-operator, cairn-node-agent, kubectl-cairn, cairn-e2e"
+
+images: tree ## write images of operator and node agent into images/, as OCI archives that run as nobody
+	@cargo build --locked --workspace --bins
+	@$(BIN)/cairn-e2e images
 
 clean: ## remove what was compiled of our own crates; what they depend on stays in the cache
 	@cargo clean --workspace

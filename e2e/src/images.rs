@@ -21,6 +21,8 @@ use sha2::{Digest, Sha256};
 pub struct Image {
     reference: String,
     entry_point: Vec<String>,
+    /// Who starts it where a pod does not say: `user:group` by number.
+    user: String,
     /// What lies where, by absolute path in the image.
     files: BTreeMap<PathBuf, Content>,
 }
@@ -41,8 +43,16 @@ impl Image {
         Self {
             reference: reference.to_owned(),
             entry_point: vec![entry_point.to_owned()],
+            user: "0:0".to_owned(),
             files: BTreeMap::new(),
         }
+    }
+
+    /// Started by this user and group where a pod does not say; by root if nobody is named.
+    #[must_use]
+    pub fn user(mut self, user: &str) -> Self {
+        user.clone_into(&mut self.user);
+        self
     }
 
     /// Adds a program of this machine at `place`, without its debug information, and the shared libraries that it is
@@ -86,7 +96,7 @@ impl Image {
         let config = json!({
             "architecture": architecture()?,
             "os": "linux",
-            "config": {"Entrypoint": self.entry_point},
+            "config": {"Entrypoint": self.entry_point, "User": self.user},
             // a layer that is not compressed is what its digest says
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
         });

@@ -70,6 +70,7 @@ pub mod product;
 pub mod prometheus;
 pub mod rbac;
 pub mod real_nodes;
+pub mod release;
 pub mod wait;
 pub mod workload;
 

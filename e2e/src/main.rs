@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, planning, real_nodes};
+use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, planning, real_nodes, release};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -27,6 +27,18 @@ enum Command {
         /// How many nodes with a kubelet and containerd it has; they need root.
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         real_nodes: usize,
+    },
+    /// Write the images of operator and node agent, made of the programs that were built, as OCI archives.
+    Images {
+        /// The folder for them.
+        #[arg(long, default_value = "images")]
+        out: PathBuf,
+        /// What comes before the program's name in an image's.
+        #[arg(long, default_value = "registry.local")]
+        registry: String,
+        /// What comes after it.
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        tag: String,
     },
     /// Show the product: install it, place an application, take a node away, and say what happened and why.
     Demo {
@@ -143,6 +155,10 @@ async fn run(command: Command) -> Result<()> {
             for (name, path) in binaries::ensure(real_nodes).await?.iter() {
                 println!("{name:<24} {}", path.display());
             }
+            Ok(())
+        }
+        Command::Images { out, registry, tag } => {
+            print!("{}", release::make(&out, &registry, &tag)?);
             Ok(())
         }
         Command::Up { real_nodes } => control_plane::up(real_nodes).await,

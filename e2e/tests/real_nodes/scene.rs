@@ -9,7 +9,7 @@ use e2e::{
     keeper,
     process::Launch,
     product::{AGENT, NAMESPACE, OPERATOR, tree},
-    wait_for,
+    release, wait_for,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -83,11 +83,7 @@ pub async fn product() -> &'static Product {
 
 async fn install() -> Product {
     let cluster = cluster().await;
-    let image = |name: &str| {
-        let program = format!("/{name}");
-        let image = Image::new(&format!("registry.local/{name}:e2e"), &program);
-        image.program(&keeper::built(name).unwrap(), &program).unwrap()
-    };
+    let image = |name: &str| release::image(name, "registry.local", "e2e").unwrap();
     let mut agent = image(AGENT);
     for (node, _) in DEVICES {
         agent = agent.text(&machine(node).to_string(), &format!("/machines/{node}.yaml"));

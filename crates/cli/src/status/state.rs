@@ -244,9 +244,9 @@ fn slots(
         }
     }
     let mut slots: Vec<Slot> = slots.into_values().collect();
-    slots.iter_mut().for_each(|slot| {
+    for slot in &mut slots {
         slot.devices.sort_unstable();
         slot.devices.dedup();
-    });
+    }
     slots
 }
