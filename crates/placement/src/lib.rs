@@ -19,11 +19,13 @@ mod objectives;
 mod plan;
 mod power;
 pub mod problem;
+pub mod room;
 mod rules;
 mod snapshot;
 mod state;
 mod strategy;
 mod sums;
+mod symmetry;
 pub mod weighted;
 
 pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
@@ -39,3 +41,4 @@ pub use rules::{Demand, GroundRule, Rules, Ruling};
 pub use snapshot::{Assignment, Snapshot};
 pub use state::{Counts, State};
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
+pub use symmetry::symmetry_classes;
