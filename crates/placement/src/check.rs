@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::criteria::latency::Paths;
+use crate::error::{LARGEST, SnapshotError};
 use crate::file::{Constraint, Places, SnapshotFile, VERSION};
+use crate::paths::Paths;
 use crate::problem::kind_cost;
 use crate::sums::check_sums;
 use crate::{Criterion, Objectives};
-
-/// The largest number, and the largest sum, that a snapshot may hold: 2^53, exact in every JSON reader.
-pub const LARGEST: u64 = 1 << 53;
 
 /// The most actors that one snapshot may have.
 pub const MOST_ACTORS: usize = 20_000;
@@ -19,22 +17,6 @@ pub const MOST_EDGES: usize = 200_000;
 
 /// How many actors of a cycle are named.
 const MOST_NAMED: usize = 8;
-
-/// Why a snapshot is refused: where in the file, what is wrong, what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {problem}")]
-pub struct SnapshotError {
-    /// Where, as in `units[0].capacity`; `.` is the whole file.
-    pub path: String,
-    /// What is wrong and what to do.
-    pub problem: String,
-}
-
-impl SnapshotError {
-    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { path: path.into(), problem: problem.into() }
-    }
-}
 
 /// Refuses names that do not exist, numbers out of range, contradictions.
 pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {

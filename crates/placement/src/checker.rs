@@ -4,10 +4,11 @@
 //! what their bookkeeping gets wrong is found here. Rules bind placed actors only, and nothing is held against actors
 //! that are `fixed`: at least one that is not must take part.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::file::{CapScope, Constraint, Places, Scope, SnapshotFile, Unit};
+use crate::file::{CapScope, Constraint, Scope, SnapshotFile};
+use crate::reading::{Reading, number};
 use crate::{Assignment, Snapshot};
 
 /// One thing that an assignment breaks.
@@ -45,87 +46,6 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.says)
     }
-}
-
-/// Names of the file resolved to positions in it.
-#[derive(Debug)]
-pub(crate) struct Reading {
-    /// By actor: where it runs now.
-    home: Vec<Option<usize>>,
-    /// By actor: the `pin`, `only` and `never` that name it, by position.
-    about: Vec<Vec<usize>>,
-    /// By `pin`, `only` and `never`: the units that it names.
-    named: BTreeMap<usize, BTreeSet<usize>>,
-    /// By `apart` and `together`: its actors, ascending.
-    related: BTreeMap<usize, BTreeSet<usize>>,
-    /// By unit: the resources that are reserved.
-    reserved: BTreeMap<usize, BTreeMap<String, i64>>,
-    /// Positions in the list of nodes.
-    listed: BTreeMap<String, usize>,
-}
-
-impl Reading {
-    pub fn new(file: &SnapshotFile) -> Self {
-        let actors: BTreeMap<&str, usize> =
-            file.actors.iter().enumerate().map(|(position, actor)| (actor.id.as_str(), position)).collect();
-        let units: BTreeMap<&str, usize> =
-            file.units.iter().enumerate().map(|(position, unit)| (unit.id.as_str(), position)).collect();
-        let mut reading = Self {
-            home: file.actors.iter().map(|actor| Some(units[actor.current.as_deref()?])).collect(),
-            about: vec![Vec::new(); file.actors.len()],
-            named: BTreeMap::new(),
-            related: BTreeMap::new(),
-            reserved: BTreeMap::new(),
-            listed: file
-                .nodes
-                .iter()
-                .enumerate()
-                .map(|(position, node)| (node.id.clone(), position))
-                .collect(),
-        };
-        for (position, constraint) in file.constraints.iter().enumerate() {
-            let (about, named) = match constraint {
-                Constraint::Apart { actors: of, .. } | Constraint::Together { actors: of, .. } => {
-                    let of = of.iter().map(|actor| actors[actor.as_str()]).collect();
-                    reading.related.insert(position, of);
-                    continue;
-                }
-                Constraint::Pin { actor, unit, .. } => {
-                    (std::slice::from_ref(actor), BTreeSet::from([units[unit.as_str()]]))
-                }
-                Constraint::Only { actors, places, .. } | Constraint::Never { actors, places, .. } => {
-                    (actors.as_slice(), inside(file, places))
-                }
-                Constraint::Reserve { unit, resource, quantity } => {
-                    let reserved = reading.reserved.entry(units[unit.as_str()]).or_default();
-                    *reserved.entry(resource.clone()).or_default() += number(*quantity);
-                    continue;
-                }
-                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => continue,
-            };
-            for actor in about {
-                reading.about[actors[actor.as_str()]].push(position);
-            }
-            reading.named.insert(position, named);
-        }
-        reading
-    }
-}
-
-/// Positions of the units that lie in some places.
-fn inside(file: &SnapshotFile, places: &Places) -> BTreeSet<usize> {
-    let lies = |unit: &Unit| match places {
-        Places::Units(units) => units.contains(&unit.id),
-        Places::Nodes(nodes) => nodes.contains(&unit.node),
-        Places::Zones(zones) => unit.zone.as_ref().is_some_and(|zone| zones.contains(zone)),
-    };
-    let units = file.units.iter().enumerate();
-    units.filter(|(_, unit)| lies(unit)).map(|(position, _)| position).collect()
-}
-
-/// A number of a checked file, as the signed integer that sums are made of.
-fn number(given: u64) -> i64 {
-    i64::try_from(given).expect("numbers above 2^53 are refused on input")
 }
 
 /// How much is wanted of each resource at one place, and whether anybody who is not fixed wants some.

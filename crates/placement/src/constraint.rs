@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::{CapScope, Scope};
-
 /// A rule about where actors may be; binds placed actors only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", try_from = "RawConstraint")]
@@ -103,6 +101,38 @@ pub enum Places {
     Nodes(Vec<String>),
     /// Zones by name.
     Zones(Vec<String>),
+}
+
+/// How near is near: the scope of `apart` and `together`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Scope {
+    /// The same computing unit.
+    Unit,
+    /// The same NUMA domain of the same node.
+    Numa,
+    /// The same node.
+    Node,
+    /// The same zone.
+    Zone,
+}
+
+/// What a cap on power is about.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum CapScope {
+    /// Each node by itself.
+    Node,
+    /// Each zone by itself; a unit without a known zone is one of its own.
+    Zone,
+    /// All units together.
+    All,
 }
 
 /// What any constraint may be `on`.

@@ -6,19 +6,27 @@
 //!
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
 
+mod assignment;
 mod check;
 mod checker;
 mod constraint;
 mod cost;
+mod counts;
 pub mod criteria;
+mod criterion;
+mod derived;
+mod error;
 pub mod file;
 pub mod ix;
 mod judge;
 mod levels;
 mod objectives;
+mod paths;
 mod plan;
 mod power;
 pub mod problem;
+mod read;
+mod reading;
 mod rules;
 mod snapshot;
 mod state;
@@ -26,16 +34,19 @@ mod strategy;
 mod sums;
 pub mod weighted;
 
-pub use check::{LARGEST, MOST_ACTORS, MOST_EDGES, SnapshotError};
+pub use assignment::Assignment;
+pub use check::{MOST_ACTORS, MOST_EDGES};
 pub use checker::{Rule, Violation};
 pub use cost::Cost;
-pub use criteria::Criterion;
-pub use judge::{Derived, Judge, JudgeError, Judgement, NoPolicy};
+pub use counts::Counts;
+pub use criterion::Criterion;
+pub use derived::Derived;
+pub use error::{LARGEST, SnapshotError};
+pub use judge::{Judge, JudgeError, Judgement, NoPolicy};
 pub use objectives::Objectives;
 pub use plan::{Holds, Move, Plan, PlanError, Unplaced, plan};
-pub use power::PowerCap;
-pub use problem::{Edge, Implementation, Problem};
+pub use problem::{Edge, Implementation, PowerCap, Problem};
 pub use rules::{Demand, GroundRule, Rules, Ruling};
-pub use snapshot::{Assignment, Snapshot};
-pub use state::{Counts, State};
+pub use snapshot::Snapshot;
+pub use state::State;
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};

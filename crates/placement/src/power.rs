@@ -2,36 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::Snapshot;
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::problem::Problem;
-
-/// A `powerCap` over numbered places.
-#[derive(Clone, Debug, Default)]
-pub struct PowerCap {
-    /// Position of the constraint in the snapshot.
-    pub constraint: usize,
-    /// By unit: its place.
-    pub place: IxVec<UnitIx, PlaceIx>,
-    /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
-    pub limit: IxVec<PlaceIx, i64>,
-    /// By place: its name, for people.
-    pub name: IxVec<PlaceIx, String>,
-}
-
-impl Snapshot {
-    /// Watts that a unit draws: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
-    /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
-    pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
-        self.problem.draw(UnitIx::new(unit), load, in_use)
-    }
-
-    /// The caps on power.
-    pub fn power_caps(&self) -> &[PowerCap] {
-        &self.problem.caps
-    }
-}
+use crate::problem::{PowerCap, Problem};
 
 impl PowerCap {
     /// The number of a unit's place, and the watts that may be drawn there: the cap, or what fixed actors draw there by
@@ -102,4 +75,27 @@ impl Problem {
         }
         self.caps = caps;
     }
+}
+
+/// All units in use, and each actor where it draws most.
+pub(crate) fn most_power(file: &SnapshotFile) -> u128 {
+    let mut by_kind: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for unit in &file.units {
+        by_kind.entry(&unit.kind).or_default().push((unit.power_watts.unwrap_or(0), unit.capacity));
+    }
+    let share = |work: u64, &(watts, capacity): &(u64, u64)| {
+        (u128::from(work) * u128::from(watts)).div_ceil(u128::from(capacity.max(1)))
+    };
+    for units in by_kind.values_mut() {
+        units.sort_unstable();
+        units.dedup();
+    }
+    let most = |actor: &Actor| {
+        let shares = actor.runs_on.iter().flat_map(|(kind, needs)| {
+            by_kind.get(kind.as_str()).into_iter().flatten().map(|unit| share(needs.work, unit))
+        });
+        shares.max().unwrap_or(0)
+    };
+    let idle: u128 = file.units.iter().map(|unit| u128::from(unit.idle_watts.unwrap_or(0))).sum();
+    idle + file.actors.iter().map(most).sum::<u128>()
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::criteria::latency::Paths;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
-use crate::power::PowerCap;
+use crate::paths::Paths;
 use crate::{Criterion, Objectives};
 
 /// What an actor needs on one kind, resources summed over the actor's and the kind's own.
@@ -56,6 +55,19 @@ pub struct Relation {
     pub scope: Scope,
     /// Whom it is about, ascending.
     pub actors: Vec<ActorIx>,
+}
+
+/// A `powerCap` over numbered places.
+#[derive(Clone, Debug, Default)]
+pub struct PowerCap {
+    /// Position of the constraint in the snapshot.
+    pub constraint: usize,
+    /// By unit: its place.
+    pub place: IxVec<UnitIx, PlaceIx>,
+    /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
+    pub limit: IxVec<PlaceIx, i64>,
+    /// By place: its name, for people.
+    pub name: IxVec<PlaceIx, String>,
 }
 
 /// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.

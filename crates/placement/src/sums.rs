@@ -6,6 +6,7 @@ use strum::IntoEnumIterator as _;
 
 use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
+use crate::power::most_power;
 use crate::{Criterion, LARGEST, Objectives, SnapshotError};
 
 /// Refuses worlds in which a criterion or a load could pass 2^53.
@@ -78,27 +79,4 @@ fn named_sums(
         all.push(capped);
     }
     all
-}
-
-/// All units in use, and each actor where it draws most.
-pub(crate) fn most_power(file: &SnapshotFile) -> u128 {
-    let mut by_kind: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for unit in &file.units {
-        by_kind.entry(&unit.kind).or_default().push((unit.power_watts.unwrap_or(0), unit.capacity));
-    }
-    let share = |work: u64, &(watts, capacity): &(u64, u64)| {
-        (u128::from(work) * u128::from(watts)).div_ceil(u128::from(capacity.max(1)))
-    };
-    for units in by_kind.values_mut() {
-        units.sort_unstable();
-        units.dedup();
-    }
-    let most = |actor: &Actor| {
-        let shares = actor.runs_on.iter().flat_map(|(kind, needs)| {
-            by_kind.get(kind.as_str()).into_iter().flatten().map(|unit| share(needs.work, unit))
-        });
-        shares.max().unwrap_or(0)
-    };
-    let idle: u128 = file.units.iter().map(|unit| u128::from(unit.idle_watts.unwrap_or(0))).sum();
-    idle + file.actors.iter().map(most).sum::<u128>()
 }

@@ -2,8 +2,8 @@
 
 use super::{Amounts, Class, Figure, FileSums, Measure, Placed, Step};
 use crate::Snapshot;
+use crate::counts::Counts;
 use crate::file::SnapshotFile;
-use crate::state::Counts;
 
 /// Largest load of a unit in thousandths of its capacity, rounded up.
 pub(super) struct Bottleneck;

@@ -2,8 +2,8 @@
 
 use super::{Amounts, Class, Figure, Measure, Placed, Step};
 use crate::Snapshot;
+use crate::counts::Counts;
 use crate::ix::UnitIx;
-use crate::state::Counts;
 
 /// Largest minus smallest overload of the units (APO III-B, M1); every unit counts, also one that hosts nothing.
 pub(super) struct Overload;
