@@ -26,7 +26,7 @@ pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &Sta
     blocks.extend(broken.map(|rule| constraint(rule.constraint)));
     let relations = state.broken_relations(at, on);
     blocks.extend(relations.map(|relation| constraint(problem.relations[relation].constraint)));
-    blocks.extend(state.passed_caps(at, on).map(constraint));
+    blocks.extend(state.passed_limits(at, on).map(constraint));
     if !state.has_slot(on) {
         blocks.push(vec![Limit::Slots { unit }]);
     }

@@ -91,6 +91,33 @@ pub enum Constraint {
     },
 }
 
+impl Constraint {
+    /// The actors that it names.
+    pub fn actors(&self) -> &[String] {
+        match self {
+            Self::Apart { actors, .. }
+            | Self::Together { actors, .. }
+            | Self::Only { actors, .. }
+            | Self::Never { actors, .. } => actors,
+            Self::Pin { actor, .. } | Self::Prefer { actor, .. } => std::slice::from_ref(actor),
+            Self::Reserve { .. } | Self::PowerCap { .. } => &[],
+        }
+    }
+
+    /// Why it is there, in plain words, where it says so.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Apart { reason, .. }
+            | Self::Together { reason, .. }
+            | Self::Pin { reason, .. }
+            | Self::Only { reason, .. }
+            | Self::Never { reason, .. }
+            | Self::PowerCap { reason, .. } => reason.as_deref(),
+            Self::Prefer { .. } | Self::Reserve { .. } => None,
+        }
+    }
+}
+
 /// A set of places: units, nodes or zones, exactly one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

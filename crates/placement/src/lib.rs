@@ -8,8 +8,10 @@
 
 mod assignment;
 mod check;
+mod checked;
 mod checker;
 mod constraint;
+pub mod constraints;
 mod cost;
 mod counts;
 pub mod criteria;
@@ -20,6 +22,7 @@ pub mod file;
 pub mod ix;
 mod judge;
 mod levels;
+mod names;
 mod objectives;
 mod paths;
 mod plan;
@@ -36,7 +39,7 @@ pub mod weighted;
 
 pub use assignment::Assignment;
 pub use check::{MOST_ACTORS, MOST_EDGES};
-pub use checker::{Rule, Violation};
+pub use checked::{Rule, Violation};
 pub use cost::Cost;
 pub use counts::Counts;
 pub use criterion::Criterion;

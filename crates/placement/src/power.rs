@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile};
+use crate::file::{Actor, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::problem::{PowerCap, Problem};
 
@@ -37,7 +37,7 @@ impl Problem {
             + if in_use { idle } else { 0 }
     }
 
-    fn unit_draws(&self, assignment: &IxVec<ActorIx, Option<UnitIx>>) -> IxVec<UnitIx, i64> {
+    pub(crate) fn unit_draws(&self, assignment: &IxVec<ActorIx, Option<UnitIx>>) -> IxVec<UnitIx, i64> {
         let mut load = IxVec::of((0, false), self.capacity.len());
         for (actor, place) in assignment.enumerate() {
             let Some(unit) = *place else { continue };
@@ -46,34 +46,6 @@ impl Problem {
             load[unit].1 = true;
         }
         load.enumerate().map(|(unit, (load, in_use))| self.draw(unit, *load, *in_use)).collect()
-    }
-
-    pub(crate) fn read_caps(&mut self, file: &SnapshotFile) {
-        let home = |(actor, given): (ActorIx, &Actor)| self.current[actor].filter(|_| given.fixed);
-        let alone = self.current.positions().zip(&file.actors).map(home).collect();
-        let mut caps = Vec::new();
-        for (constraint, given) in file.constraints.iter().enumerate() {
-            let Constraint::PowerCap { on, max, .. } = given else { continue };
-            let mut cap = PowerCap { constraint, ..PowerCap::default() };
-            let mut places: BTreeMap<PlaceIx, PlaceIx> = BTreeMap::new();
-            for (unit, given) in self.capacity.positions().zip(&file.units) {
-                let (place, name) = match on {
-                    CapScope::Node => (self.place(Scope::Node, unit), &given.node),
-                    CapScope::Zone => (self.unit_zone[unit], given.zone.as_ref().unwrap_or(&given.id)),
-                    CapScope::All => (PlaceIx::new(0), &String::from("all units")),
-                };
-                let next = PlaceIx::new(cap.name.len());
-                cap.place.push(*places.entry(place).or_insert(next));
-                if next.at() < places.len() {
-                    cap.name.push(name.clone());
-                }
-            }
-            cap.limit = IxVec::of(0, cap.name.len());
-            let max = &i64::try_from(*max).expect("numbers above 2^53 are refused on input");
-            cap.limit = cap.drawn(&self.unit_draws(&alone)).iter().map(|drawn| *max.max(drawn)).collect();
-            caps.push(cap);
-        }
-        self.caps = caps;
     }
 }
 

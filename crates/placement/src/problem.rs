@@ -138,8 +138,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Indexes a file whose names and numbers have been checked.
-    pub(crate) fn new(file: &SnapshotFile, objectives: &Objectives) -> Self {
+    /// Indexes a file whose names and numbers have been checked; what its constraints mean, they enter themselves.
+    pub(crate) fn new(
+        file: &SnapshotFile,
+        objectives: &Objectives,
+        enter_constraints: impl FnOnce(&SnapshotFile, &mut Self),
+    ) -> Self {
         let mut problem = Self {
             actor_by_id: positions(file.actors.iter().map(|actor| &actor.id)),
             unit_by_id: positions(file.units.iter().map(|unit| &unit.id)),
@@ -159,8 +163,9 @@ impl Problem {
         problem.read_actors(file);
         problem.read_edges(file);
         problem.read_exchange_cost(&file.exchange_cost);
-        problem.read_constraints(&file.constraints);
-        problem.read_caps(file);
+        problem.rules_of = IxVec::of(Vec::new(), file.actors.len());
+        problem.relations_of = IxVec::of(Vec::new(), file.actors.len());
+        enter_constraints(file, &mut problem);
         problem.find_candidates(file);
         if objectives.names(Criterion::Latency) {
             problem.paths = Paths::of(file).expect("cycles of messages are refused on input");
@@ -263,37 +268,8 @@ impl Problem {
         }
     }
 
-    fn read_constraints(&mut self, constraints: &[Constraint]) {
-        let actors = self.implementations.len();
-        self.rules_of = IxVec::of(Vec::new(), actors);
-        self.relations_of = IxVec::of(Vec::new(), actors);
-        for (constraint, given) in constraints.iter().enumerate() {
-            match given {
-                Constraint::Apart { on, actors, .. } => self.relation(constraint, true, *on, actors),
-                Constraint::Together { on, actors, .. } => self.relation(constraint, false, *on, actors),
-                Constraint::Pin { actor, unit, .. } => {
-                    let unit = self.unit_by_id[unit];
-                    let allows = self.capacity.positions().map(|other| other == unit).collect();
-                    self.rule(constraint, allows, false, std::slice::from_ref(actor));
-                }
-                Constraint::Only { actors, places, .. } => {
-                    let allows = self.inside(places);
-                    self.rule(constraint, allows, false, actors);
-                }
-                Constraint::Never { actors, places, except_current, .. } => {
-                    let allows = self.inside(places).iter().map(|inside| !inside).collect();
-                    self.rule(constraint, allows, *except_current, actors);
-                }
-                Constraint::Reserve { unit, resource, quantity } => {
-                    let (unit, resource) = (self.unit_by_id[unit], self.resource(resource));
-                    self.unit_provides[unit][resource] -= number(*quantity);
-                }
-                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => {}
-            }
-        }
-    }
-
-    fn relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
+    /// An `apart` or `together`.
+    pub(crate) fn add_relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
         let mut actors: Vec<ActorIx> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
         actors.sort_unstable();
         actors.dedup();
@@ -303,7 +279,8 @@ impl Problem {
         self.relations.push(Relation { constraint, apart, scope, actors });
     }
 
-    fn rule(
+    /// What lets actors be on some units only.
+    pub(crate) fn add_rule(
         &mut self,
         constraint: usize,
         allows: IxVec<UnitIx, bool>,
@@ -317,7 +294,7 @@ impl Problem {
     }
 
     /// For each unit, whether it lies in `places`.
-    fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
+    pub(crate) fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
         let mut inside = IxVec::of(false, self.capacity.len());
         match places {
             Places::Units(units) => units.iter().for_each(|unit| inside[self.unit_by_id[unit]] = true),

@@ -3,7 +3,7 @@
 use crate::check::check;
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Objectives, Snapshot, SnapshotError};
+use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints};
 
 impl Snapshot {
     /// Reads a snapshot file.
@@ -27,7 +27,7 @@ impl Snapshot {
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         check(&file, &objectives)?;
-        let problem = Problem::new(&file, &objectives);
+        let problem = Problem::new(&file, &objectives, constraints::enter);
         Ok(Self::of(file, objectives, problem))
     }
 

@@ -6,8 +6,7 @@ use strum::IntoEnumIterator as _;
 
 use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
-use crate::power::most_power;
-use crate::{Criterion, LARGEST, Objectives, SnapshotError};
+use crate::{Criterion, LARGEST, Objectives, SnapshotError, constraints};
 
 /// Refuses worlds in which a criterion or a load could pass 2^53.
 pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
@@ -71,12 +70,12 @@ fn named_sums(
     objectives: &Objectives,
     sums: &FileSums,
 ) -> Vec<(&'static str, &'static str, u128)> {
-    let has_cap = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::PowerCap { .. }));
     let named = Criterion::iter().filter(|criterion| objectives.names(*criterion));
     let mut all: Vec<_> = named.filter_map(|criterion| criterion.measure().largest(file, sums)).collect();
-    let capped = ("units", "power", most_power(file));
-    if has_cap && !all.contains(&capped) {
-        all.push(capped);
+    for sum in constraints::largest(file) {
+        if !all.contains(&sum) {
+            all.push(sum);
+        }
     }
     all
 }
