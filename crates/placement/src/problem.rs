@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::criteria::latency::Paths;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
-use crate::power::PowerCap;
+use crate::paths::Paths;
 use crate::{Criterion, Objectives};
 
 /// What an actor needs on one kind, resources summed over the actor's and the kind's own.
@@ -67,6 +66,19 @@ pub struct Relation {
     pub scope: Scope,
     /// Whom it is about, ascending.
     pub actors: Vec<ActorIx>,
+}
+
+/// A `powerCap` over numbered places.
+#[derive(Clone, Debug, Default)]
+pub struct PowerCap {
+    /// Position of the constraint in the snapshot.
+    pub constraint: usize,
+    /// By unit: its place.
+    pub place: IxVec<UnitIx, PlaceIx>,
+    /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
+    pub limit: IxVec<PlaceIx, i64>,
+    /// By place: its name, for people.
+    pub name: IxVec<PlaceIx, String>,
 }
 
 /// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.
@@ -147,8 +159,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Indexes a file whose names and numbers have been checked.
-    pub(crate) fn new(file: &SnapshotFile, objectives: &Objectives) -> Self {
+    /// Indexes a file whose names and numbers have been checked; what its constraints mean, they enter themselves.
+    pub(crate) fn new(
+        file: &SnapshotFile,
+        objectives: &Objectives,
+        enter_constraints: impl FnOnce(&SnapshotFile, &mut Self),
+    ) -> Self {
         let mut problem = Self {
             actor_by_id: positions(file.actors.iter().map(|actor| &actor.id)),
             unit_by_id: positions(file.units.iter().map(|unit| &unit.id)),
@@ -168,8 +184,9 @@ impl Problem {
         problem.read_actors(file);
         problem.read_edges(file);
         problem.read_exchange_cost(&file.exchange_cost);
-        problem.read_constraints(&file.constraints);
-        problem.read_caps(file);
+        problem.rules_of = IxVec::of(Vec::new(), file.actors.len());
+        problem.relations_of = IxVec::of(Vec::new(), file.actors.len());
+        enter_constraints(file, &mut problem);
         problem.find_candidates(file);
         if objectives.names(Criterion::Latency) {
             problem.paths = Paths::of(file).expect("cycles of messages are refused on input");
@@ -282,37 +299,8 @@ impl Problem {
         }
     }
 
-    fn read_constraints(&mut self, constraints: &[Constraint]) {
-        let actors = self.implementations.len();
-        self.rules_of = IxVec::of(Vec::new(), actors);
-        self.relations_of = IxVec::of(Vec::new(), actors);
-        for (constraint, given) in constraints.iter().enumerate() {
-            match given {
-                Constraint::Apart { on, actors, .. } => self.relation(constraint, true, *on, actors),
-                Constraint::Together { on, actors, .. } => self.relation(constraint, false, *on, actors),
-                Constraint::Pin { actor, unit, .. } => {
-                    let unit = self.unit_by_id[unit];
-                    let allows = self.capacity.positions().map(|other| other == unit).collect();
-                    self.rule(constraint, allows, false, std::slice::from_ref(actor));
-                }
-                Constraint::Only { actors, places, .. } => {
-                    let allows = self.inside(places);
-                    self.rule(constraint, allows, false, actors);
-                }
-                Constraint::Never { actors, places, except_current, .. } => {
-                    let allows = self.inside(places).iter().map(|inside| !inside).collect();
-                    self.rule(constraint, allows, *except_current, actors);
-                }
-                Constraint::Reserve { unit, resource, quantity } => {
-                    let (unit, resource) = (self.unit_by_id[unit], self.resource(resource));
-                    self.unit_provides[unit][resource] -= number(*quantity);
-                }
-                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => {}
-            }
-        }
-    }
-
-    fn relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
+    /// An `apart` or `together`.
+    pub(crate) fn add_relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
         let mut actors: Vec<ActorIx> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
         actors.sort_unstable();
         actors.dedup();
@@ -322,7 +310,8 @@ impl Problem {
         self.relations.push(Relation { constraint, apart, scope, actors });
     }
 
-    fn rule(
+    /// What lets actors be on some units only.
+    pub(crate) fn add_rule(
         &mut self,
         constraint: usize,
         allows: IxVec<UnitIx, bool>,
@@ -336,7 +325,7 @@ impl Problem {
     }
 
     /// For each unit, whether it lies in `places`.
-    fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
+    pub(crate) fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
         let mut inside = IxVec::of(false, self.capacity.len());
         match places {
             Places::Units(units) => units.iter().for_each(|unit| inside[self.unit_by_id[unit]] = true),

@@ -148,9 +148,9 @@ fn ends(solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<(N
 mod tests {
     use super::*;
     use crate::anneal::Chain;
-    use crate::changes::tests::world;
     use crate::construct::place_the_rest;
     use crate::model::Model;
+    use crate::tests::world;
 
     #[test]
     fn a_walk_knows_what_its_placement_costs() {

@@ -2,8 +2,9 @@
 //! and, if it does not please, taking it back.
 
 use crate::model::Model;
+use placement::constraints::{Excess, excesses};
 use placement::criteria::{Figure, Step};
-use placement::ix::{ActorIx, ItemIx, IxVec, PlaceIx, UnitIx};
+use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 use placement::weighted::Weights;
 use placement::{Criterion, Ruling, Snapshot};
@@ -17,12 +18,10 @@ pub(crate) struct Figures<'m> {
     hosted: IxVec<UnitIx, u32>,
     /// By criterion that is no sum over items and pairs: its weight, and its value.
     terms: Vec<(i64, Box<dyn Figure>)>,
-    /// By cap and place: watts.
-    drawn: Vec<IxVec<PlaceIx, i64>>,
+    /// By how much constraints are broken that are followed step by step.
+    limits: Vec<Box<dyn Excess>>,
     /// The weight of a penalty, and the policy's rules.
     ruling: Option<(i64, Ruling<'m>)>,
-    /// By how much caps are passed, in hundredths of the cap.
-    overdrawn: i64,
     /// By item: whether anything here depends on where it is.
     concerns: IxVec<ItemIx, bool>,
 }
@@ -36,18 +35,16 @@ impl<'m> Figures<'m> {
             let weight = Some(weights.of(criterion)).filter(|weight| *weight > 0)?;
             Some((weight, criterion.measure().figure(snapshot)?))
         });
-        let caps = &snapshot.problem().caps;
         let mut figures = Self {
             snapshot,
             load: IxVec::of(0, model.units),
             hosted: IxVec::of(0, model.units),
             terms: terms.collect(),
-            drawn: caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
+            limits: excesses(snapshot).into_iter().map(|(_, excess)| excess).collect(),
             ruling: snapshot.rules().map(|rules| (weights.of(Criterion::Policy), Ruling::new(rules))),
-            overdrawn: 0,
             concerns: IxVec::new(),
         };
-        let asked = !figures.terms.is_empty() || figures.ruling.is_some() || !caps.is_empty();
+        let asked = !figures.terms.is_empty() || figures.has_limits();
         if !asked {
             return None;
         }
@@ -62,8 +59,9 @@ impl<'m> Figures<'m> {
     /// Whether anything here depends on where an actor is.
     fn counts(&self, actor: ActorIx) -> bool {
         let in_a_term = self.terms.iter().any(|(_, figure)| figure.concerns(self.snapshot, actor));
+        let in_a_limit = self.limits.iter().any(|excess| excess.concerns(self.snapshot, actor));
         let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor.at()).is_empty());
-        in_a_term || !self.drawn.is_empty() || in_a_rule
+        in_a_term || in_a_limit || in_a_rule
     }
 
     /// Whether anything here depends on where an item is. Changes of others need not be told.
@@ -83,14 +81,15 @@ impl<'m> Figures<'m> {
         (!self.terms.iter().any(|(_, figure)| figure.is_slow())).then(|| self.value())
     }
 
-    /// Whether there are caps or rules.
+    /// Whether there are such constraints or rules.
     pub fn has_limits(&self) -> bool {
-        self.ruling.is_some() || !self.drawn.is_empty()
+        self.ruling.is_some() || !self.limits.is_empty()
     }
 
-    /// By how much caps and rules are broken; 0 when they are kept.
+    /// By how much such constraints and rules are broken; 0 when they are kept.
     pub fn broken(&self) -> i64 {
-        self.overdrawn + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())
+        self.limits.iter().map(|excess| excess.value()).sum::<i64>()
+            + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())
     }
 
     /// Actors go from one place to another; either may be nowhere.
@@ -120,28 +119,10 @@ impl<'m> Figures<'m> {
             hosted: (u64::from(hosted), u64::from(self.hosted[unit])),
         };
         self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
-        if !self.drawn.is_empty() {
-            self.draw(&step);
-        }
+        self.limits.iter_mut().for_each(|excess| excess.count(snapshot, &step));
         if let Some((_, ruling)) = &mut self.ruling {
             let (actor, unit) = (actor.at(), unit.at());
             if sign > 0 { ruling.put(actor, unit) } else { ruling.take(actor, unit) }
-        }
-    }
-
-    /// Has the caps on power follow.
-    fn draw(&mut self, step: &Step) {
-        let problem = self.snapshot.problem();
-        let unit = step.unit;
-        let more = problem.draw(unit, step.load.1, step.hosted.1 > 0)
-            - problem.draw(unit, step.load.0, step.hosted.0 > 0);
-        for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
-            let (place, limit) = (cap.place[unit], cap.limit[cap.place[unit]]);
-            let passed = |drawn: i64| {
-                ((drawn - limit).max(0) * 100).div_euclid(limit.max(1)) + i64::from(drawn > limit)
-            };
-            self.overdrawn += passed(drawn[place] + more) - passed(drawn[place]);
-            drawn[place] += more;
         }
     }
 }

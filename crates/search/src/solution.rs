@@ -2,9 +2,9 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
-use crate::changes::Notes;
 use crate::figures::Figures;
 use crate::model::Model;
+use crate::notes::Notes;
 use placement::weighted::NOWHERE;
 
 /// An item, where it is, and where it goes.

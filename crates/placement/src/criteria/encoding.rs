@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PairSums;
 use crate::ix::{ActorIx, UnitIx};
 use crate::room::Rooms;
 use crate::{Edge, Problem, Snapshot};
@@ -115,17 +114,6 @@ impl Encoding<'_> {
                 facts.say(name, [actor.into(), edge.peer.into(), value.into()]);
             }
         }
-    }
-
-    /// The largest sum over pairs, of what is `counted`.
-    pub fn most_of_pairs(&self, counted: &dyn Fn(&PairSums) -> i64) -> i64 {
-        let message = self.most_message();
-        let sums = self.open_edges().map(|(_, edge)| PairSums {
-            exchanged: edge.rate.saturating_mul(message),
-            apart: edge.annoyance,
-            together: edge.interference,
-        });
-        sums.map(|sums| counted(&sums)).fold(0, i64::saturating_add)
     }
 
     /// What one message can cost at most, over all classes and the correction for a pair of units.

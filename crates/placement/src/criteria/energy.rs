@@ -1,10 +1,9 @@
 //! `energy`: watts of all units.
 
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed};
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
 use crate::Snapshot;
-use crate::cost::add;
 use crate::file::SnapshotFile;
-use crate::sums::most_power;
+use crate::power::most_power;
 
 /// Σ watts of the units ([`Snapshot::draw`]).
 pub(super) struct Energy;

@@ -1,8 +1,7 @@
 //! `migration`: the price of what leaves its unit.
 
-use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed};
+use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed, add};
 use crate::Snapshot;
-use crate::cost::add;
 use crate::file::SnapshotFile;
 
 /// Σ move cost of actors that are not where they were.

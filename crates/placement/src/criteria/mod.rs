@@ -1,7 +1,7 @@
 //! Criteria: what placements are judged by. One file each; less is better.
 //!
-//! A new criterion is a file here that implements [`Measure`], its two lines in this one, and its program in `policies/`
-//! (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
+//! A new criterion is a file here that implements [`Measure`], its `mod` line in this one, its line in the list of
+//! [`Criterion`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
 
 mod annoyance;
 mod bottleneck;
@@ -10,17 +10,13 @@ mod consolidate;
 pub mod encoding;
 mod energy;
 mod interference;
-pub(crate) mod latency;
+mod latency;
 mod migration;
 mod overload;
 mod policy;
 mod spread;
 
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize};
-use strum::IntoEnumIterator;
-
+use crate::criterion::{Criterion, each_criterion};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
@@ -28,63 +24,18 @@ use crate::{Assignment, Snapshot};
 
 pub use encoding::{Encoding, Facts, Scaling};
 
-macro_rules! criteria {
+macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
-        /// One thing that a placement is judged by; less is better.
-        #[derive(
-            Clone,
-            Copy,
-            Debug,
-            PartialEq,
-            Eq,
-            PartialOrd,
-            Ord,
-            Hash,
-            Serialize,
-            strum::Display,
-            strum::EnumCount,
-            strum::EnumIter,
-            strum::IntoStaticStr,
-        )]
-        #[serde(rename_all = "lowercase")]
-        #[strum(serialize_all = "lowercase")]
-        pub enum Criterion {
-            $($(#[doc = $doc])+ $name,)*
-        }
-
         /// In the order of the criteria.
         const MEASURES: &[&dyn Measure] = &[$(&$module::$name),*];
     };
 }
 
-criteria! {
-    /// Largest minus smallest overload of the units (APO III-B, M1).
-    Overload in overload;
-    /// Messages between units, each times its exchange cost (APO III-B, M2).
-    Communication in communication;
-    /// Drag of pairs that are apart (APO III-C, M3).
-    Annoyance in annoyance;
-    /// Drag of pairs that share a unit.
-    Interference in interference;
-    /// The price of what leaves its unit.
-    Migration in migration;
-    /// Penalties of the policy: its own, and those of `prefer`.
-    Policy in policy;
-    /// The fullest unit: work over capacity, in thousandths.
-    Bottleneck in bottleneck;
-    /// Units that host anything.
-    Consolidate in consolidate;
-    /// Watts.
-    Energy in energy;
-    /// Actors of one group in one zone.
-    Spread in spread;
-    /// The most expensive path that messages take.
-    Latency in latency;
-}
+each_criterion!(measures);
 
-/// What is known of each criterion, in their order.
-pub fn all_measures() -> impl Iterator<Item = &'static dyn Measure> {
-    MEASURES.iter().copied()
+/// What criteria mean to clingo, in their order.
+pub fn programs() -> impl Iterator<Item = &'static str> {
+    MEASURES.iter().map(|measure| measure.program())
 }
 
 /// How a criterion adds up.
@@ -168,7 +119,15 @@ pub trait Measure: Sync {
     /// The largest sum that its program can form of its tuples.
     fn most_sum(&self, world: &Encoding) -> i64 {
         match self.class() {
-            Class::Pairs => world.most_of_pairs(&|sums| self.of_pairs(sums)),
+            Class::Pairs => {
+                let message = world.most_message();
+                let sums = world.open_edges().map(|(_, edge)| PairSums {
+                    exchanged: edge.rate.saturating_mul(message),
+                    apart: edge.annoyance,
+                    together: edge.interference,
+                });
+                sums.map(|sums| self.of_pairs(&sums)).fold(0, i64::saturating_add)
+            }
             Class::Actors => {
                 let homes = self.homes(world.snapshot).into_iter();
                 let prices = homes.filter(|home| !world.problem().fixed[home.actor]).map(|home| home.price);
@@ -355,23 +314,6 @@ impl Criterion {
     }
 }
 
-impl FromStr for Criterion {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
-            let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
-            format!("`{name}` is no criterion; use one of {}", known.join(", "))
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Criterion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Σ over units of what each costs by its load and by how many it hosts: the figure of such a criterion.
 #[derive(Clone)]
 pub(crate) struct OverUnits {
@@ -403,4 +345,12 @@ impl Figure for OverUnits {
     fn boxed(&self) -> Box<dyn Figure> {
         Box::new(self.clone())
     }
+}
+
+/// Why a sum cannot overflow.
+pub(crate) const SUMS_FIT: &str = "worlds whose sums could pass 2^53 are refused on input";
+
+/// A sum that a checked world cannot overflow.
+pub(crate) fn add(a: i64, b: i64) -> i64 {
+    a.checked_add(b).expect(SUMS_FIT)
 }
