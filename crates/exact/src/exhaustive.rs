@@ -9,10 +9,10 @@ use placement::{
 /// The most assignments that are looked at.
 const MOST: u64 = 10_000_000;
 
-/// Looks at every assignment of actors to candidates, or to nowhere, and keeps the first of the cheapest lawful ones.
+/// Looks at every assignment of actors to candidates, or to nowhere, and keeps the first of the cheapest feasible ones.
 ///
 /// What it says is judged by the checker and priced by [`Snapshot::cost`] alone, so it is what other strategies can be
-/// held against. A piece of effort is one assignment priced.
+/// held against. An effort unit is one assignment priced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exhaustive;
 
@@ -53,7 +53,7 @@ struct Search<'a> {
     budget: &'a Budget<'a>,
     left: u64,
     done: u64,
-    /// The vector, its assignment, and the effort after which it was known. At first nothing is placed, which is lawful.
+    /// The vector, its assignment, and the effort after which it was known. At first nothing is placed, which is feasible.
     best: (Vec<i64>, Assignment, u64),
     places: Assignment,
     stopped: Option<StoppedBy>,

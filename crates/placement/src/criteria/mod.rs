@@ -97,11 +97,13 @@ pub trait Measure: Sync {
     }
 
     /// What it counts of a unit beside who comes there, its kind and its place: units are symmetric only where that is
-    /// equal. Unless it says less, everything that a unit has; what sums over actors and pairs count is looked at anyway.
+    /// equal. What sums over actors and pairs count is looked at anyway; any other criterion has no symmetric units unless
+    /// it says so.
     fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let _ = (snapshot, rooms);
         match self.class() {
             Class::Actors | Class::Pairs => Vec::new(),
-            Class::Places | Class::Whole => rooms.of_unit(snapshot.problem(), unit),
+            Class::Places | Class::Whole => vec![Some(i64::from(unit.raw()))],
         }
     }
 
