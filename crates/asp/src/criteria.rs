@@ -9,8 +9,14 @@ use crate::room::Rooms;
 use crate::writer::Writer;
 
 /// Criteria whose values cannot be divided: they count, or are rounded themselves.
-pub const INDIVISIBLE: [Criterion; 5] =
-    [Criterion::Bottleneck, Criterion::Consolidate, Criterion::Energy, Criterion::Spread, Criterion::Latency];
+pub const INDIVISIBLE: [Criterion; 6] = [
+    Criterion::Bottleneck,
+    Criterion::Consolidate,
+    Criterion::Energy,
+    Criterion::Spread,
+    Criterion::Latency,
+    Criterion::Licence,
+];
 
 /// What there is to say of loads and of power, worked out once.
 pub(crate) struct Extras {
@@ -127,8 +133,18 @@ impl Extras {
                 kept().map(|unit| snapshot.draw(unit, load(unit), true)).sum()
             }
             Criterion::Spread => self.settled_spread(snapshot),
+            Criterion::Licence => {
+                licences(snapshot).sum::<i64>() - self.unpaid(snapshot).map(|(_, cost)| cost).sum::<i64>()
+            }
             _ => 0,
         }
+    }
+
+    /// Nodes that cost something as soon as somebody comes, and what.
+    pub fn unpaid(&self, snapshot: &Snapshot) -> impl Iterator<Item = (usize, i64)> {
+        let kept = (0..snapshot.units()).filter(|&unit| self.kept_in_use[unit]);
+        let paid: BTreeSet<usize> = kept.map(|unit| snapshot.node_of(unit)).collect();
+        licences(snapshot).enumerate().filter(move |(node, cost)| *cost > 0 && !paid.contains(node))
     }
 
     fn settled_spread(&self, snapshot: &Snapshot) -> i64 {
@@ -163,6 +179,7 @@ impl Extras {
         match criterion {
             Criterion::Bottleneck => sum_of_bits(self.peak),
             Criterion::Consolidate => units,
+            Criterion::Licence => self.unpaid(snapshot).fold(0, |sum, (_, cost)| sum.saturating_add(cost)),
             Criterion::Energy => self.most_watts(snapshot),
             Criterion::Spread => {
                 let sizes = self.groups.values().map(|members| sum_of_bits(count(members)));
@@ -189,6 +206,7 @@ impl Writer<'_> {
     pub(crate) fn extras(&mut self, extras: &Extras, rooms: &Rooms) {
         self.bottleneck(extras, rooms);
         self.power(extras, rooms);
+        self.licences(extras);
         for (group, members) in &extras.groups {
             for &actor in members {
                 self.resident(actor);
@@ -236,6 +254,19 @@ impl Writer<'_> {
         }
     }
 
+    fn licences(&mut self, extras: &Extras) {
+        if !self.aims_at(Criterion::Licence) {
+            return;
+        }
+        let snapshot = self.snapshot;
+        for (node, cost) in extras.unpaid(snapshot) {
+            self.fact("licence", &[&node, &cost]);
+            for unit in (0..snapshot.units()).filter(|&unit| snapshot.node_of(unit) == node) {
+                self.fact("licensed", &[&self.units[unit].clone(), &node]);
+            }
+        }
+    }
+
     fn paths(&mut self, extras: &Extras) {
         if !self.aims_at(Criterion::Latency) {
             return;
@@ -261,6 +292,11 @@ impl Writer<'_> {
             self.fact(name, &terms);
         }
     }
+}
+
+/// By node: what it costs while it hosts anything.
+fn licences(snapshot: &Snapshot) -> impl Iterator<Item = i64> {
+    snapshot.problem().licence_cost.iter().copied()
 }
 
 /// Work of everybody who could be there.

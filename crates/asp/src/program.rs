@@ -11,6 +11,7 @@ pub(crate) const RULES: &[&str] = &[
     include_str!("../../../policies/consolidate.lp"),
     include_str!("../../../policies/power.lp"),
     include_str!("../../../policies/energy.lp"),
+    include_str!("../../../policies/licence.lp"),
     include_str!("../../../policies/power-cap.lp"),
     include_str!("../../../policies/spread.lp"),
     include_str!("../../../policies/latency.lp"),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::Constraint;
+use placement::ix::NodeIx;
 use placement::{Assignment, Criterion, Snapshot};
 
 use crate::room::{Room, Rooms};
@@ -125,6 +126,20 @@ fn unlike(snapshot: &Snapshot, rooms: &Rooms, unit: usize) -> Vec<Option<i64>> {
             // A place of its own is as good as another with the same limit.
             differences.extend([Some(limit), if others > 1 { i64::try_from(place).ok() } else { None }]);
         }
+    }
+    if aims_at(Criterion::Licence) {
+        let node = snapshot.node_of(unit);
+        let cost = snapshot.problem().licence_cost[NodeIx::new(node)];
+        let mut units = (0..snapshot.units()).filter(|other| snapshot.node_of(*other) == node);
+        let shared = units.clone().count() > 1;
+        let paid = units.any(|other| {
+            (0..snapshot.actors())
+                .any(|actor| snapshot.is_fixed(actor) && snapshot.current(actor) == Some(other))
+        });
+        differences.extend([
+            Some(if paid { 0 } else { cost }),
+            if shared && cost > 0 { i64::try_from(node).ok() } else { None },
+        ]);
     }
     differences
 }

@@ -103,6 +103,8 @@ pub struct Problem {
     pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
+    /// By node: what it costs while it hosts anything.
+    pub licence_cost: IxVec<NodeIx, i64>,
     /// By actor and kind.
     pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
     /// By actor: where it runs now.
@@ -193,10 +195,12 @@ impl Problem {
             self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
         }
+        self.licence_cost = IxVec::of(0, self.nodes.len());
         self.node_provides = IxVec::of(IxVec::of(0, self.resources.len()), self.nodes.len());
         for node in &file.nodes {
             let position = self.node(&node.id);
             self.node_provides[position] = self.quantities(&node.provides);
+            self.licence_cost[position] = number(node.licence_cost.unwrap_or(0));
         }
     }
 

@@ -199,9 +199,11 @@ impl Cut<'_> {
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
         let kept = |id: &String| snapshot.unit(id).is_some_and(|unit| units.binary_search(&unit).is_ok());
         self.file.exchange_cost.pairs.retain(|pair| kept(&pair.a) && kept(&pair.b));
-        // The rest of a unit is no actor that passes messages on: paths are for the whole to judge.
+        // The rest of a unit is no actor that passes messages on, and units that are left out are of nodes too: paths and
+        // licences are for the whole to judge.
         let of_parts = |level: &Vec<Criterion>| {
-            level.iter().copied().filter(|criterion| *criterion != Criterion::Latency).collect::<Vec<_>>()
+            let seen = |criterion: &Criterion| !matches!(criterion, Criterion::Latency | Criterion::Licence);
+            level.iter().copied().filter(seen).collect::<Vec<_>>()
         };
         let levels = snapshot.objectives().levels().iter().map(of_parts).filter(|level| !level.is_empty());
         self.file.objectives = Levels::InOrder(levels.collect());

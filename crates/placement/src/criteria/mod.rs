@@ -10,6 +10,7 @@ mod consolidate;
 mod energy;
 mod interference;
 mod latency;
+mod licence;
 mod migration;
 mod overload;
 mod policy;
