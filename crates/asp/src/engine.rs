@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
 
-use crate::program::{APPROXIMATED, RULES};
+use crate::program::{APPROXIMATED, WORKLOAD, program};
 
 /// What to solve.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ pub struct Optimum {
 /// # Errors
 /// When clingo refuses the facts.
 pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
-    best(&RULES.iter().copied().chain([facts]).collect::<Vec<_>>())
+    best(&program(WORKLOAD, facts))
 }
 
 /// The same with the workload of units approximated, as the authors of the APO paper do: for comparison.
@@ -132,7 +132,7 @@ pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
 /// # Errors
 /// When clingo refuses the facts.
 pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError> {
-    best(&[APPROXIMATED].into_iter().chain(RULES[1..].iter().copied()).chain([facts]).collect::<Vec<_>>())
+    best(&program(APPROXIMATED, facts))
 }
 
 fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {

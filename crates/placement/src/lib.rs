@@ -30,11 +30,13 @@ mod power;
 pub mod problem;
 mod read;
 mod reading;
+pub mod room;
 mod rules;
 mod snapshot;
 mod state;
 mod strategy;
 mod sums;
+mod symmetry;
 pub mod weighted;
 
 pub use assignment::Assignment;
@@ -53,3 +55,4 @@ pub use rules::{Demand, GroundRule, Rules, Ruling};
 pub use snapshot::Snapshot;
 pub use state::State;
 pub use strategy::{Answer, Budget, SolveError, Stage, StoppedBy, Strategy};
+pub use symmetry::symmetry_classes;

@@ -33,6 +33,17 @@ pub struct Edge {
     pub interference: i64,
 }
 
+/// What a message costs more where two units differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedCosts {
+    /// In NUMA domain, on one node.
+    pub numa: i64,
+    /// In node.
+    pub node: i64,
+    /// In zone, on top of the node's.
+    pub zone: i64,
+}
+
 /// A place that an actor is kept out of, or to, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -97,6 +108,8 @@ pub struct Problem {
     pub unit_zone: IxVec<UnitIx, PlaceIx>,
     /// By unit: work per window.
     pub capacity: IxVec<UnitIx, i64>,
+    /// By unit: how many actors it takes, where that is limited.
+    pub slots: IxVec<UnitIx, Option<i64>>,
     /// By unit: watts of an idle one, and watts added at full load.
     pub watts: IxVec<UnitIx, (i64, i64)>,
     /// By unit and resource: provided minus reserved.
@@ -105,10 +118,18 @@ pub struct Problem {
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
     /// By node: what it costs while it hosts anything.
     pub licence_cost: IxVec<NodeIx, i64>,
+    /// By node: its units, ascending.
+    pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
     /// By actor and kind.
     pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
     /// By actor: where it runs now.
     pub current: IxVec<ActorIx, Option<UnitIx>>,
+    /// By actor: whether it belongs to another application, and stays where it is.
+    pub fixed: IxVec<ActorIx, bool>,
+    /// Who is not fixed, ascending.
+    pub movable: Vec<ActorIx>,
+    /// By actor: the price of moving it once.
+    pub move_cost: IxVec<ActorIx, i64>,
     /// By actor: its group; equal names mean one group within one application only.
     pub group: IxVec<ActorIx, Option<GroupIx>>,
     /// How many groups there are.
@@ -192,10 +213,15 @@ impl Problem {
                 *self.zones.entry(name.clone()).or_insert(next)
             }));
             self.capacity.push(number(unit.capacity));
+            self.slots.push(unit.slots.map(number));
             self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
         }
         self.licence_cost = IxVec::of(0, self.nodes.len());
+        self.units_of_node = IxVec::of(Vec::new(), self.nodes.len());
+        for (unit, node) in self.unit_node.enumerate() {
+            self.units_of_node[*node].push(unit);
+        }
         self.node_provides = IxVec::of(IxVec::of(0, self.resources.len()), self.nodes.len());
         for node in &file.nodes {
             let position = self.node(&node.id);
@@ -226,6 +252,11 @@ impl Problem {
             }
             self.implementations.push(by_kind);
             self.current.push(actor.current.as_ref().map(|unit| self.unit_by_id[unit]));
+            self.move_cost.push(number(actor.move_cost));
+            let position = self.fixed.push(actor.fixed);
+            if !actor.fixed {
+                self.movable.push(position);
+            }
         }
         self.groups = groups.len();
     }
@@ -359,6 +390,30 @@ impl Problem {
         self.implementations[actor][self.unit_kind[unit]].as_ref()
     }
 
+    /// Where a fixed actor is; `None` of those that can move.
+    pub fn fixed_at(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.current[actor].filter(|_| self.fixed[actor])
+    }
+
+    /// Every fixed actor and where it is.
+    pub fn residents(&self) -> impl Iterator<Item = (ActorIx, UnitIx)> {
+        let all = self.current.positions();
+        all.filter_map(|actor| Some((actor, self.fixed_at(actor)?)))
+    }
+
+    /// Work that the actor asks of the unit; 0 where it cannot run there.
+    #[inline]
+    pub fn work(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        self.implementation(actor, unit).map_or(0, |needs| needs.work)
+    }
+
+    /// What ties two actors; nothing where nothing does.
+    pub fn edge(&self, a: ActorIx, b: ActorIx) -> Edge {
+        let edges = &self.edges[a];
+        let found = edges.binary_search_by_key(&b, |edge| edge.peer);
+        found.map_or(Edge { peer: b, ..Edge::default() }, |at| edges[at])
+    }
+
     /// Whether a rule lets the actor be on the unit.
     pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
         rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
@@ -373,6 +428,21 @@ impl Problem {
             Scope::Node => PlaceIx::new(self.unit_node[unit].at()),
             Scope::Zone => self.unit_zone[unit],
         }
+    }
+
+    /// Cost of one message between two kinds, before places add to it.
+    pub fn kind_cost(&self, a: KindIx, b: KindIx) -> i64 {
+        self.kind_cost[a][b]
+    }
+
+    /// What differing places add to a message: NUMA domains of one node, nodes, and zones on top of nodes.
+    pub fn added_costs(&self) -> AddedCosts {
+        AddedCosts { numa: self.other_numa, node: self.other_node, zone: self.other_zone }
+    }
+
+    /// Pairs of units with a cost of their own, the smaller first, ascending.
+    pub fn pair_costs(&self) -> impl Iterator<Item = (UnitIx, UnitIx, i64)> {
+        self.pair_cost.iter().map(|(&(a, b), &cost)| (a, b, cost))
     }
 
     /// Cost of one message between two units.

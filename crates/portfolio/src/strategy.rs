@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use asp::{INDIVISIBLE, Limits, Session};
-use placement::file::Constraint;
+use asp::{Limits, Session};
+use placement::criteria::Scaling;
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
 
@@ -136,7 +136,8 @@ impl Asp {
 
 /// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
 fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
-    let choices: usize = (0..snapshot.actors()).map(|actor| snapshot.candidates(actor).len()).sum();
+    let problem = snapshot.problem();
+    let choices: usize = problem.current.positions().map(|actor| problem.candidates(actor).len()).sum();
     if choices <= MOST_CHOICES {
         return Greedy.construct(snapshot, budget);
     }
@@ -147,7 +148,7 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
 /// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a cap is on
 /// more than one unit.
 fn has_parts(snapshot: &Snapshot) -> bool {
-    let cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
-    !INDIVISIBLE.iter().any(|criterion| snapshot.objectives().names(*criterion))
-        && !snapshot.file().constraints.iter().any(cap)
+    let mut named = snapshot.objectives().levels().iter().flatten();
+    named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
+        && snapshot.problem().caps.is_empty()
 }

@@ -32,9 +32,8 @@ pub(crate) enum Verdict {
 
 /// Whether a proof is within reach.
 pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
-    let choices = (0..snapshot.actors())
-        .filter(|&actor| !snapshot.is_fixed(actor))
-        .map(|actor| snapshot.candidates(actor).len());
+    let problem = snapshot.problem();
+    let choices = problem.movable.iter().map(|&actor| problem.candidates(actor).len());
     let (actors, choices) = choices
         .filter(|choices| *choices > 1)
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
@@ -44,7 +43,7 @@ pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
 
 /// Whether branch and bound may prove the world.
 pub(crate) fn is_branched(snapshot: &Snapshot) -> bool {
-    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BRANCHED
+    snapshot.problem().movable.len() <= MOST_BRANCHED
 }
 
 /// Solves the whole world by branch and bound, where it is for that.

@@ -1,8 +1,17 @@
 //! `latency`: the longest path that messages take.
 
-use super::{Amounts, Class, Figure, FileSums, Measure, Placed, Step};
+use super::encoding::sum_of_bits;
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
 use crate::file::SnapshotFile;
+use crate::ix::{ActorIx, UnitIx};
+use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
+
+/// The most that a path can cost.
+fn latest(world: &Encoding) -> i64 {
+    let messages = i64::try_from(world.snapshot.longest_path()).expect("a count of actors is small");
+    messages.saturating_mul(world.most_message())
+}
 
 /// Σ exchange costs along the most expensive path of messages between actors that have a place.
 pub(super) struct Latency;
@@ -26,6 +35,40 @@ impl Measure for Latency {
 
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         Some(Box::new(Whereabouts(vec![None; snapshot.actors()])))
+    }
+
+    // Ties to what is fixed, and links, are looked at anyway.
+    fn tells_apart(&self, _: &Snapshot, _: &Rooms, _: UnitIx) -> Vec<Option<i64>> {
+        Vec::new()
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        facts.exchange_costs = true;
+        for from in 0..world.snapshot.actors() {
+            for &to in world.snapshot.sends_to(from) {
+                let (first, second) = (ActorIx::new(from.min(to)), ActorIx::new(from.max(to)));
+                facts.say("sends", [ActorIx::new(from).into(), ActorIx::new(to).into()]);
+                facts.say("link", [first.into(), second.into()]);
+            }
+        }
+        facts.bits("until_bit", &[], latest(world));
+    }
+
+    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+        0
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        sum_of_bits(latest(world)).saturating_mul(2).saturating_add(world.most_message())
+    }
+
+    fn counts_exchange(&self) -> bool {
+        true
+    }
+
+    fn is_seen_in_parts(&self) -> bool {
+        // What stands for the rest of a unit is no actor that passes messages on.
+        false
     }
 
     fn program(&self) -> &'static str {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amounts, Class, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
-use crate::Snapshot;
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
 use crate::file::SnapshotFile;
-use crate::ix::{IxVec, NodeIx};
+use crate::ix::{IxVec, NodeIx, UnitIx};
+use crate::room::Rooms;
+use crate::{Problem, Snapshot};
 
 /// Σ `licenceCost` of the nodes that host anything.
 pub(super) struct Licence;
@@ -35,9 +36,49 @@ impl Measure for Licence {
         Some(Box::new(Paid { hosted: IxVec::of(0, snapshot.nodes().len()), sum: 0 }))
     }
 
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let problem = snapshot.problem();
+        let node = problem.unit_node[unit];
+        let cost = if is_paid(problem, rooms, node) { 0 } else { problem.licence_cost[node] };
+        // Who is on one unit of a node pays for the others.
+        let shared = cost > 0 && problem.units_of_node[node].len() > 1;
+        vec![Some(cost), shared.then_some(i64::from(node.raw()))]
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let problem = world.problem();
+        for (node, cost) in unpaid(problem, world.rooms) {
+            let number = i64::from(node.raw());
+            facts.say("licence", [number.into(), cost.into()]);
+            for &unit in &problem.units_of_node[node] {
+                facts.say("licensed", [unit.into(), number.into()]);
+            }
+        }
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        unpaid(world.problem(), world.rooms).fold(0, |sum, (_, cost)| sum.saturating_add(cost))
+    }
+
+    fn is_seen_in_parts(&self) -> bool {
+        // What stands for the rest of a unit says nothing of the other units of its node.
+        false
+    }
+
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/licence.lp")
     }
+}
+
+/// Whether a node hosts fixed actors: it is paid for whoever comes.
+fn is_paid(problem: &Problem, rooms: &Rooms, node: NodeIx) -> bool {
+    problem.units_of_node[node].iter().any(|unit| rooms.hosts_fixed[*unit])
+}
+
+/// Nodes that cost something as soon as somebody comes, and what.
+fn unpaid(problem: &Problem, rooms: &Rooms) -> impl Iterator<Item = (NodeIx, i64)> {
+    let costs = problem.licence_cost.enumerate().map(|(node, cost)| (node, *cost));
+    costs.filter(move |(node, cost)| *cost > 0 && !is_paid(problem, rooms, *node))
 }
 
 /// By node: how many actors it hosts; and what those cost that host any.

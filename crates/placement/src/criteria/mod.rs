@@ -7,6 +7,7 @@ mod annoyance;
 mod bottleneck;
 mod communication;
 mod consolidate;
+pub mod encoding;
 mod energy;
 mod interference;
 mod latency;
@@ -19,7 +20,10 @@ mod spread;
 use crate::criterion::{Criterion, each_criterion};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
+
+pub use encoding::{Encoding, Facts, Scaling};
 
 macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
@@ -29,6 +33,11 @@ macro_rules! measures {
 }
 
 each_criterion!(measures);
+
+/// What criteria mean to clingo, in their order.
+pub fn programs() -> impl Iterator<Item = &'static str> {
+    MEASURES.iter().map(|measure| measure.program())
+}
 
 /// How a criterion adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +90,82 @@ pub trait Measure: Sync {
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         let _ = snapshot;
         None
+    }
+
+    /// Whether its being 0 means that no unit is loaded beyond its capacity, or all are equally far.
+    fn is_limit_of_load(&self) -> bool {
+        false
+    }
+
+    /// What it counts of a unit beside who comes there, its kind and its place: units are symmetric only where that is
+    /// equal. Unless it says less, everything that a unit has; what sums over actors and pairs count is looked at anyway.
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        match self.class() {
+            Class::Actors | Class::Pairs => Vec::new(),
+            Class::Places | Class::Whole => rooms.of_unit(snapshot.problem(), unit),
+        }
+    }
+
+    /// Says what its program has to know of a world, where a level names it.
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let _ = (world, facts);
+    }
+
+    /// What the program leaves out, because it is so whoever comes; `alone` is the value with fixed actors only.
+    fn settled(&self, world: &Encoding, alone: i64) -> i64 {
+        let _ = world;
+        alone
+    }
+
+    /// The largest sum that its program can form of its tuples.
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        match self.class() {
+            Class::Pairs => {
+                let message = world.most_message();
+                let sums = world.open_edges().map(|(_, edge)| PairSums {
+                    exchanged: edge.rate.saturating_mul(message),
+                    apart: edge.annoyance,
+                    together: edge.interference,
+                });
+                sums.map(|sums| self.of_pairs(&sums)).fold(0, i64::saturating_add)
+            }
+            Class::Actors => {
+                let homes = self.homes(world.snapshot).into_iter();
+                let prices = homes.filter(|home| !world.problem().fixed[home.actor]).map(|home| home.price);
+                prices.fold(0, i64::saturating_add)
+            }
+            Class::Places | Class::Whole => i64::MAX,
+        }
+    }
+
+    /// The largest sum of numbers of work that its program can form.
+    fn most_work(&self, world: &Encoding) -> i64 {
+        let _ = world;
+        0
+    }
+
+    /// By what its values become smaller when numbers of the file are divided.
+    fn scaling(&self) -> Scaling {
+        match self.class() {
+            Class::Actors | Class::Pairs => Scaling::Own,
+            Class::Places | Class::Whole => Scaling::Indivisible,
+        }
+    }
+
+    /// Whether its values grow with exchange costs.
+    fn counts_exchange(&self) -> bool {
+        false
+    }
+
+    /// Divides its own numbers in a file.
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        let _ = (file, divide);
+    }
+
+    /// Whether a part of the world can be priced by it while the rest stands for the rest: not so where what is summed up
+    /// loses what it counts.
+    fn is_seen_in_parts(&self) -> bool {
+        true
     }
 
     /// What it means to clingo.
@@ -163,6 +248,20 @@ pub struct PairSums {
     pub apart: i64,
     /// Σ interference of those that share a unit.
     pub together: i64,
+}
+
+impl PairSums {
+    /// What one of each sum is worth to criteria with these weights.
+    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)> + Clone) -> Self {
+        let of = |one: Self| -> i64 {
+            criteria.clone().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
+        };
+        Self {
+            exchanged: of(Self { exchanged: 1, ..Self::default() }),
+            apart: of(Self { apart: 1, ..Self::default() }),
+            together: of(Self { together: 1, ..Self::default() }),
+        }
+    }
 }
 
 /// A whole assignment with its loads.
