@@ -61,6 +61,7 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
     fits(&|| "windowMicroseconds".to_owned(), file.window_microseconds.unwrap_or(0))?;
     for (i, node) in file.nodes.iter().enumerate() {
         all(&|| format!("nodes[{i}].provides"), &node.provides)?;
+        fits(&|| format!("nodes[{i}].licenceCost"), node.licence_cost.unwrap_or(0))?;
     }
     for (i, unit) in file.units.iter().enumerate() {
         fits(&|| format!("units[{i}].capacity"), unit.capacity)?;

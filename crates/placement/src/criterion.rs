@@ -31,6 +31,8 @@ macro_rules! each_criterion {
             Spread in spread;
             /// The most expensive path that messages take.
             Latency in latency;
+            /// What nodes cost while they host anything.
+            Licence in licence;
         }
     };
 }

@@ -65,7 +65,7 @@ pub struct SnapshotFile {
 
 /// What all units of a node share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Node {
     /// Unique name.
     pub id: String,
@@ -78,6 +78,9 @@ pub struct Node {
     /// Countable resources that are left for actors; one that is not listed is not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provides: BTreeMap<String, u64>,
+    /// What it costs while it hosts anything: software that is licensed by node, or a machine that is rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence_cost: Option<u64>,
 }
 
 /// A computing unit: what one actor, or several, can run on.

@@ -116,6 +116,8 @@ pub struct Problem {
     pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
+    /// By node: what it costs while it hosts anything.
+    pub licence_cost: IxVec<NodeIx, i64>,
     /// By node: its units, ascending.
     pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
     /// By actor and kind.
@@ -215,6 +217,7 @@ impl Problem {
             self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
         }
+        self.licence_cost = IxVec::of(0, self.nodes.len());
         self.units_of_node = IxVec::of(Vec::new(), self.nodes.len());
         for (unit, node) in self.unit_node.enumerate() {
             self.units_of_node[*node].push(unit);
@@ -223,6 +226,7 @@ impl Problem {
         for node in &file.nodes {
             let position = self.node(&node.id);
             self.node_provides[position] = self.quantities(&node.provides);
+            self.licence_cost[position] = number(node.licence_cost.unwrap_or(0));
         }
     }
 

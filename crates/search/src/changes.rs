@@ -1,6 +1,7 @@
 //! Changes of many places at once: what they would cost, and making them.
 
-use crate::solution::{Change, Solution};
+use crate::model::Change;
+use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
 impl Solution<'_> {

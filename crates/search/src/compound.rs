@@ -5,7 +5,8 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx};
 
-use crate::solution::{Change, Solution};
+use crate::model::Change;
+use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
 /// The most items of a group.

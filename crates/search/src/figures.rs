@@ -1,7 +1,7 @@
 //! What is no sum over items and pairs: figures of units, places, groups and of the whole. A step is judged by taking it
 //! and, if it does not please, taking it back.
 
-use crate::model::Model;
+use crate::model::{Change, Model};
 use placement::constraints::{Excess, excesses};
 use placement::criteria::{Figure, Step};
 use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
@@ -9,6 +9,13 @@ use placement::weighted::NOWHERE;
 use placement::weighted::Weights;
 use placement::{Criterion, Ruling, Snapshot};
 use strum::IntoEnumIterator as _;
+
+/// What figures come to in the objective's weights, and by how much limits are broken.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    value: i64,
+    broken: i64,
+}
 
 /// The figures that a snapshot asks for, for one placement.
 #[derive(Clone)]
@@ -22,6 +29,11 @@ pub(crate) struct Figures<'m> {
     limits: Vec<Box<dyn Excess>>,
     /// The weight of a penalty, and the policy's rules.
     ruling: Option<(i64, Ruling<'m>)>,
+    /// What they come to, and came to before the last changes.
+    now: Sums,
+    before: Sums,
+    /// Whether saying the value takes as long as looking at every actor.
+    is_slow: bool,
     /// By item: whether anything here depends on where it is.
     concerns: IxVec<ItemIx, bool>,
 }
@@ -42,6 +54,9 @@ impl<'m> Figures<'m> {
             terms: terms.collect(),
             limits: excesses(snapshot).into_iter().map(|(_, excess)| excess).collect(),
             ruling: snapshot.rules().map(|rules| (weights.of(Criterion::Policy), Ruling::new(rules))),
+            now: Sums::default(),
+            before: Sums::default(),
+            is_slow: false,
             concerns: IxVec::new(),
         };
         let asked = !figures.terms.is_empty() || figures.has_limits();
@@ -51,6 +66,8 @@ impl<'m> Figures<'m> {
         for (members, unit) in model.members.raw()[model.free..].iter().zip(&model.fixed_places) {
             figures.change(members, NOWHERE, *unit);
         }
+        figures.now = figures.sums();
+        figures.is_slow = figures.terms.iter().any(|(_, figure)| figure.is_slow());
         figures.concerns =
             model.members.iter().map(|members| members.iter().any(|actor| figures.counts(*actor))).collect();
         Some(figures)
@@ -71,14 +88,15 @@ impl<'m> Figures<'m> {
     }
 
     /// What they come to, in the objective's weights.
+    #[inline]
     pub fn value(&self) -> i64 {
-        let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
-        terms + self.ruling.as_ref().map_or(0, |(weight, ruling)| weight * ruling.penalty())
+        self.now.value
     }
 
     /// What could be saved at most: all of it, as nothing here is below 0. `None` where the value is read off all actors.
+    #[inline]
     pub fn value_at_stake(&self) -> Option<i64> {
-        (!self.terms.iter().any(|(_, figure)| figure.is_slow())).then(|| self.value())
+        (!self.is_slow).then_some(self.now.value)
     }
 
     /// Whether there are such constraints or rules.
@@ -87,13 +105,45 @@ impl<'m> Figures<'m> {
     }
 
     /// By how much such constraints and rules are broken; 0 when they are kept.
+    #[inline]
     pub fn broken(&self) -> i64 {
-        self.limits.iter().map(|excess| excess.value()).sum::<i64>()
-            + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())
+        self.now.broken
+    }
+
+    /// Has everything follow changes of place: item, from, to. Says how value and breach change.
+    pub fn take(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
+        self.before = self.now;
+        for (item, from, to) in changes {
+            if self.concerns[*item] {
+                self.change(&model.members[*item], *from, *to);
+            }
+        }
+        self.now = self.sums();
+        (self.now.value - self.before.value, self.now.broken - self.before.broken)
+    }
+
+    /// Takes the last changes back.
+    pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
+        for (item, from, to) in changes {
+            if self.concerns[*item] {
+                self.change(&model.members[*item], *to, *from);
+            }
+        }
+        self.now = self.before;
+    }
+
+    fn sums(&self) -> Sums {
+        let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
+        let limits: i64 = self.limits.iter().map(|excess| excess.value()).sum();
+        let (penalty, degree) = self
+            .ruling
+            .as_ref()
+            .map_or((0, 0), |(weight, ruling)| (weight * ruling.penalty(), ruling.degree()));
+        Sums { value: terms + penalty, broken: limits + degree }
     }
 
     /// Actors go from one place to another; either may be nowhere.
-    pub fn change(&mut self, actors: &[ActorIx], from: UnitIx, to: UnitIx) {
+    fn change(&mut self, actors: &[ActorIx], from: UnitIx, to: UnitIx) {
         for &actor in actors {
             if from != NOWHERE {
                 self.count(actor, from, -1);

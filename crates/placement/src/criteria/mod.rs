@@ -11,6 +11,7 @@ pub mod encoding;
 mod energy;
 mod interference;
 mod latency;
+mod licence;
 mod migration;
 mod overload;
 mod policy;
