@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use asp::{Limits, Session};
+use placement::constraints::excesses;
 use placement::criteria::Scaling;
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
@@ -145,10 +146,10 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     Answer { stage: Stage::Construction, ..placed }
 }
 
-/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a cap is on
+/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a constraint is on
 /// more than one unit.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let mut named = snapshot.objectives().levels().iter().flatten();
     named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
-        && snapshot.problem().caps.is_empty()
+        && excesses(snapshot).is_empty()
 }
