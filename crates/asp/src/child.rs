@@ -10,7 +10,7 @@ use clingo::Symbol;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Aim, Model, Outcome, Task};
-use crate::program::RULES;
+use crate::program::{self, WORKLOAD};
 use crate::sandbox::{ChildError, Limits, begin, positions, tell};
 use crate::worker;
 
@@ -97,7 +97,7 @@ fn serve() -> Result<(), ChildError> {
 /// Searches, and tells every model as it comes.
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
-    let program: Vec<&str> = RULES.iter().copied().chain([job.facts.as_str()]).collect();
+    let program = program::program(WORKLOAD, &job.facts);
     let task = Task {
         program: &program,
         seed: job.seed,

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
 
-use crate::program::{APPROXIMATED, RULES};
+use crate::program::{APPROXIMATED, WORKLOAD, program};
 
 /// What to solve.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
-    /// The program, in pieces.
+    /// The program, in parts.
     pub program: &'a [&'a str],
     /// Decides between equals.
     pub seed: u64,
@@ -98,8 +98,8 @@ pub(crate) fn run(
     ];
     arguments.extend(task.aim.options().iter().map(ToString::to_string));
     let mut control = clingo::control(arguments)?;
-    for piece in task.program {
-        control.add("base", &[], piece)?;
+    for part in task.program {
+        control.add("base", &[], part)?;
     }
     control.ground(&[Part::new("base", Vec::new())?])?;
     let mut search = control.solve(SolveMode::YIELD, &[])?;
@@ -124,7 +124,7 @@ pub struct Optimum {
 /// # Errors
 /// When clingo refuses the facts.
 pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
-    best(&RULES.iter().copied().chain([facts]).collect::<Vec<_>>())
+    best(&program(WORKLOAD, facts))
 }
 
 /// The same with the workload of units approximated, as the authors of the APO paper do: for comparison.
@@ -132,7 +132,7 @@ pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
 /// # Errors
 /// When clingo refuses the facts.
 pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError> {
-    best(&[APPROXIMATED].into_iter().chain(RULES[1..].iter().copied()).chain([facts]).collect::<Vec<_>>())
+    best(&program(APPROXIMATED, facts))
 }
 
 fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Constraint, Scope};
-use placement::{Assignment, Cost, Criterion, Snapshot};
-use policy::{actor, string};
+use placement::criteria::{Encoding, Facts};
+use placement::ix::{ActorIx, IxVec, KindIx, ResourceIx, SetIx, UnitIx};
+use placement::room::Rooms;
+use placement::{Assignment, Cost, Criterion, Implementation, Snapshot};
+use policy::string;
 
-use crate::criteria::{Extras, INDIVISIBLE};
-use crate::room::{Room, Rooms};
-use crate::ruled;
 use crate::symmetry::Symmetry;
 use crate::writer::Writer;
+use crate::{caps, ruled};
 
 /// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
 /// atom for each actor and unit.
@@ -21,9 +21,7 @@ pub(crate) struct Encoded<'a> {
     snapshot: &'a Snapshot,
     /// Facts, one on a line, sorted.
     pub facts: String,
-    /// Actors that can be elsewhere, by position in the snapshot.
-    movable: Vec<usize>,
-    /// Symbols of `movable`.
+    /// Symbols of the actors that can be elsewhere, in the order of [`placement::Problem::movable`].
     pub actors: Vec<String>,
     /// Symbols of all units.
     pub units: Vec<String>,
@@ -34,51 +32,45 @@ pub(crate) struct Encoded<'a> {
 impl<'a> Encoded<'a> {
     /// Writes the facts of a snapshot whose numbers fit, with an assignment to start from.
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
-        let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
-        let rooms = Rooms::new(snapshot);
-        let extras = Extras::new(snapshot, &rooms);
-        // A policy's rules can tell any unit from any other.
-        let symmetry = if snapshot.rules().is_some() {
-            Symmetry::none()
-        } else {
-            Symmetry::new(snapshot, &rooms, &movable)
-        };
-        let mut writer = Writer {
-            snapshot,
-            actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
-            units: (0..snapshot.units()).map(|position| string(snapshot.unit_id(position))).collect(),
-            lines: Vec::new(),
-        };
+        let rooms = Rooms::new(snapshot.problem());
+        let world = Encoding { snapshot, rooms: &rooms };
+        let symmetry = Symmetry::new(snapshot, &rooms);
+        let mut facts = Facts::default();
+        for criterion in snapshot.objectives().levels().iter().flatten() {
+            criterion.measure().facts(&world, &mut facts);
+        }
+        caps::say(&world, &mut facts);
+        let mut writer = Writer::new(snapshot);
         writer.levels();
         writer.units();
-        writer.actors(&movable, &symmetry.spare());
-        writer.symmetry(&movable, &symmetry);
-        writer.start(&movable, &symmetry.ordered(start));
-        writer.edges();
-        writer.exchange_costs();
-        writer.limits(&rooms, &extras);
-        writer.extras(&extras, &rooms);
-        writer.constraints();
-        let settled = settled(snapshot, &extras);
-        let Writer { actors, units, mut lines, .. } = writer;
+        writer.actors(&symmetry.spare());
+        writer.symmetry(&symmetry);
+        writer.start(&symmetry.ordered(start));
+        if facts.exchange_costs {
+            writer.exchange_costs();
+        }
+        writer.work(&facts.weighed);
+        writer.limits(&rooms);
+        writer.relations();
+        facts.list.iter().for_each(|(name, terms)| writer.say(name, terms));
+        let settled = settled(&world);
+        let Writer { problem, actors, units, mut lines, .. } = writer;
         lines.sort_unstable();
         lines.dedup();
         lines.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, &actors, &units)));
-        let actors = movable.iter().map(|&position| actors[position].clone()).collect();
-        Self { snapshot, facts: lines.concat(), movable, actors, units, settled }
+        let actors = problem.movable.iter().map(|&actor| actors[actor].clone()).collect();
+        Self { snapshot, facts: lines.concat(), actors, units: units.raw().to_vec(), settled }
     }
 
     /// The assignment that a model stands for: by position in `actors`, the position of a unit.
     pub fn assignment(&self, places: &[Option<usize>]) -> Option<Assignment> {
         let known = |place: &Option<usize>| place.is_none_or(|unit| unit < self.units.len());
-        if places.len() != self.movable.len() || !places.iter().all(known) {
+        if places.len() != self.actors.len() || !places.iter().all(known) {
             return None;
         }
-        let snapshot = self.snapshot;
-        let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-        let mut assignment: Assignment = (0..snapshot.actors()).map(home).collect();
-        for (&actor, &place) in self.movable.iter().zip(places) {
-            assignment[actor] = place;
+        let mut assignment = alone(self.snapshot);
+        for (actor, &place) in self.snapshot.problem().movable.iter().zip(places) {
+            assignment[actor.at()] = place;
         }
         Some(assignment)
     }
@@ -102,19 +94,26 @@ pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
 
-/// What fixed actors cost among themselves: everything but overload, when nobody else is placed.
-fn settled(snapshot: &Snapshot, extras: &Extras) -> Vec<i64> {
-    let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-    let alone: Assignment = (0..snapshot.actors()).map(home).collect();
+/// Fixed actors where they are, nobody else anywhere.
+fn alone(snapshot: &Snapshot) -> Assignment {
+    let problem = snapshot.problem();
+    problem.current.positions().map(|actor| problem.fixed_at(actor).map(UnitIx::at)).collect()
+}
+
+/// What of each level the program leaves out: it is so whoever comes.
+fn settled(world: &Encoding) -> Vec<i64> {
+    let snapshot = world.snapshot;
+    let alone = alone(snapshot);
     // What the policy's rules cost, the program says itself.
     let of_rules = snapshot.rules().map_or(0, |rules| rules.penalty(&alone));
     let policy = snapshot.penalty(&alone) - of_rules;
-    let of = |criterion| extras.settled(snapshot, criterion);
-    let mut cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
-    for criterion in INDIVISIBLE {
-        cost = cost.with(criterion, of(criterion));
-    }
-    cost.with(Criterion::Overload, 0).with(Criterion::Migration, 0).vector(snapshot)
+    let cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
+    let named = snapshot.objectives().levels().iter().flatten();
+    let settle = |cost: Cost, criterion: &Criterion| {
+        let settled = criterion.measure().settled(world, cost.of(*criterion));
+        cost.with(*criterion, settled)
+    };
+    named.fold(cost, settle).vector(snapshot)
 }
 
 impl Writer<'_> {
@@ -129,250 +128,181 @@ impl Writer<'_> {
     }
 
     fn units(&mut self) {
-        let snapshot = self.snapshot;
-        for (position, unit) in snapshot.file().units.iter().enumerate() {
-            let symbol = self.units[position].clone();
-            self.fact("cu", &[&symbol]);
-            self.fact("cu_kind", &[&symbol, &string(&unit.kind)]);
-            self.fact("cu_node", &[&symbol, &string(&unit.node)]);
+        let names = self.units.clone();
+        for (unit, symbol) in self.snapshot.file().units.iter().zip(&names) {
+            self.fact("cu", &[symbol]);
+            self.fact("cu_kind", &[symbol, &string(&unit.kind)]);
+            self.fact("cu_node", &[symbol, &string(&unit.node)]);
             if let Some(zone) = &unit.zone {
-                self.fact("cu_zone", &[&symbol, &string(zone)]);
+                self.fact("cu_zone", &[symbol, &string(zone)]);
             }
             if let Some(numa) = &unit.numa {
-                self.fact("cu_numa", &[&symbol, &string(numa)]);
+                self.fact("cu_numa", &[symbol, &string(numa)]);
             }
         }
     }
 
-    fn actors(&mut self, movable: &[usize], spare: &BTreeSet<usize>) {
-        let snapshot = self.snapshot;
-        let mut sets = BTreeMap::new();
-        for &actor in movable {
-            let symbol = self.actors[actor].clone();
-            let set = snapshot.candidate_set(actor);
-            sets.entry(set).or_insert(actor);
+    fn actors(&mut self, spare: &BTreeSet<UnitIx>) {
+        let problem = self.problem;
+        let mut sets: BTreeSet<SetIx> = BTreeSet::new();
+        for &actor in &problem.movable {
+            let (symbol, set) = (self.actors[actor].clone(), problem.candidate_set[actor]);
+            sets.insert(set);
             self.fact("actor", &[&symbol]);
-            self.fact("of_set", &[&symbol, &set]);
-            if let Some(unit) = snapshot.current(actor)
-                && self.aims_at(Criterion::Migration)
-            {
-                self.fact("current", &[&symbol, &self.units[unit].clone()]);
-                self.fact("move_cost", &[&symbol, &snapshot.move_cost(actor)]);
-            }
+            self.fact("of_set", &[&symbol, &set.raw()]);
         }
-        for (set, actor) in sets {
-            for unit in snapshot.candidates(actor).iter().filter(|unit| !spare.contains(unit)) {
-                self.fact("candidate", &[&set, &self.units[*unit].clone()]);
+        for set in sets {
+            for unit in problem.candidate_sets[set].iter().filter(|unit| !spare.contains(unit)) {
+                self.fact("candidate", &[&set.raw(), &self.units[*unit].clone()]);
             }
         }
     }
 
-    fn symmetry(&mut self, movable: &[usize], symmetry: &Symmetry) {
+    fn symmetry(&mut self, symmetry: &Symmetry) {
+        let movable = &self.problem.movable;
         if movable.len() > MOST_RANKED {
             return;
         }
         let mut any = false;
         for (before, after) in symmetry.in_order() {
-            self.fact("next", &[&self.units[before].clone(), &self.units[after].clone()]);
+            self.say("next", &[before.into(), after.into()]);
             any = true;
         }
-        for (position, &actor) in movable.iter().enumerate().filter(|_| any) {
-            self.fact("rank", &[&self.actors[actor].clone(), &(position + 1)]);
+        for (rank, &actor) in (1i64..).zip(movable).filter(|_| any) {
+            self.say("rank", &[actor.into(), rank.into()]);
         }
     }
 
-    fn start(&mut self, movable: &[usize], start: &Assignment) {
-        for &actor in movable {
-            let symbol = self.actors[actor].clone();
-            match start[actor] {
-                Some(unit) => self.fact("start", &[&symbol, &self.units[unit].clone()]),
-                None => self.fact("start_nowhere", &[&symbol]),
+    fn start(&mut self, start: &Assignment) {
+        for &actor in &self.problem.movable {
+            match start[actor.at()].map(UnitIx::new) {
+                Some(unit) => self.say("start", &[actor.into(), unit.into()]),
+                None => self.say("start_nowhere", &[actor.into()]),
             }
         }
     }
 
-    /// Ties with at least one end that can be elsewhere; a fixed end is made known with them.
-    fn edges(&mut self) {
-        let snapshot = self.snapshot;
-        for actor in 0..snapshot.actors() {
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
-                if snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer.at()) {
-                    continue;
-                }
-                let ties = [
-                    (Criterion::Communication, "msg_exch_rate", edge.rate),
-                    (Criterion::Annoyance, "mutual_annoyance", edge.annoyance),
-                    (Criterion::Interference, "interferes", edge.interference),
-                ];
-                for (criterion, name, value) in ties {
-                    if value > 0 && self.aims_at(criterion) {
-                        self.resident(actor);
-                        self.resident(edge.peer.at());
-                        let (a, b) = (self.actors[actor].clone(), self.actors[edge.peer.at()].clone());
-                        self.fact(name, &[&a, &b, &value]);
-                    }
-                }
-            }
-        }
+    fn kind(&self, kind: KindIx) -> String {
+        string(&self.problem.kinds[kind])
+    }
+
+    fn resource(&self, resource: ResourceIx) -> String {
+        string(&self.problem.resources[resource])
     }
 
     fn exchange_costs(&mut self) {
-        if !self.aims_at(Criterion::Communication) && !self.aims_at(Criterion::Latency) {
-            return;
-        }
-        let snapshot = self.snapshot;
-        let mut kinds: Vec<&str> = snapshot.file().units.iter().map(|unit| unit.kind.as_str()).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        for a in &kinds {
-            for b in &kinds {
-                self.fact("kind_cost", &[&string(a), &string(b), &snapshot.kind_cost(a, b)]);
+        let problem = self.problem;
+        let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
+        for &a in &kinds {
+            for &b in &kinds {
+                self.fact("kind_cost", &[&self.kind(a), &self.kind(b), &problem.kind_cost(a, b)]);
             }
         }
-        let cost = &snapshot.file().exchange_cost;
-        let added = [
-            ("other_numa", cost.other_numa),
-            ("other_node", cost.other_node),
-            ("other_zone", cost.other_zone),
-        ];
+        let added = problem.added_costs();
+        let added = [("other_numa", added.numa), ("other_node", added.node), ("other_zone", added.zone)];
         for (name, value) in added.into_iter().filter(|(_, value)| *value > 0) {
             self.fact(name, &[&value]);
         }
-        for pair in &cost.pairs {
-            let unit = |id: &str| snapshot.unit(id).expect("the units of a checked file exist");
-            let (a, b) = (unit(&pair.a), unit(&pair.b));
-            let extra = snapshot.exchange_cost(a, b) - snapshot.class_cost(a, b);
+        for (a, b, _) in problem.pair_costs() {
+            let extra = problem.exchange_cost(a, b) - problem.class_cost(a, b);
             if extra != 0 {
-                let (a, b) = (self.units[a].clone(), self.units[b].clone());
-                self.fact("pair_extra", &[&a, &b, &extra]);
-                self.fact("pair_extra", &[&b, &a, &extra]);
+                self.say("pair_extra", &[a.into(), b.into(), extra.into()]);
+                self.say("pair_extra", &[b.into(), a.into(), extra.into()]);
             }
         }
     }
 
-    fn limits(&mut self, rooms: &Rooms, extras: &Extras) {
-        let snapshot = self.snapshot;
-        let mut weighed: BTreeSet<usize> = extras.full.iter().copied().collect();
-        weighed.extend(extras.meters.iter().map(|(unit, _)| *unit));
-        if self.aims_at(Criterion::Overload) {
-            self.overload(rooms);
-            weighed.extend((0..snapshot.units()).filter(|&unit| rooms.work[unit].binds()));
+    /// What actors ask of units whose load counts, by kind.
+    fn work(&mut self, weighed: &BTreeSet<UnitIx>) {
+        let problem = self.problem;
+        for &actor in &problem.movable {
+            let units = problem.candidates(actor).iter().filter(|unit| weighed.contains(unit));
+            for (kind, needs) in self.ways(actor, units) {
+                if needs.work > 0 {
+                    self.fact("work", &[&self.actors[actor].clone(), &self.kind(kind), &needs.work]);
+                }
+            }
         }
-        self.work(&weighed);
-        let mut of_units = vec![false; snapshot.resources().len()];
+    }
+
+    /// What the actor needs on the kinds of some units.
+    fn ways<'u>(
+        &self,
+        actor: ActorIx,
+        units: impl Iterator<Item = &'u UnitIx>,
+    ) -> BTreeMap<KindIx, Implementation> {
+        let kinds: BTreeSet<KindIx> = units.map(|unit| self.problem.unit_kind[*unit]).collect();
+        let ways = &self.problem.implementations[actor];
+        kinds.into_iter().filter_map(|kind| Some((kind, ways[kind].clone()?))).collect()
+    }
+
+    fn limits(&mut self, rooms: &Rooms) {
+        let problem = self.problem;
+        let mut of_units = IxVec::of(false, problem.resources.len());
         let mut of_nodes = of_units.clone();
-        for unit in 0..snapshot.units() {
+        for unit in problem.capacity.positions() {
             let symbol = self.units[unit].clone();
-            if let Some(slots) = rooms.slots[unit].filter(Room::binds) {
-                self.fact("slots_left", &[&symbol, &slots.left]);
+            if let Some(left) = rooms.slots[unit].and_then(|slots| slots.binding()) {
+                self.fact("slots_left", &[&symbol, &left]);
             }
-            for (resource, room) in rooms.units[unit].iter().enumerate().filter(|(_, room)| room.binds()) {
-                of_units[resource] = true;
-                self.fact("unit_left", &[&symbol, &string(&snapshot.resources()[resource]), &room.left]);
-            }
-        }
-        for (node, limits) in rooms.nodes.iter().enumerate() {
-            let symbol = string(&snapshot.nodes()[node]);
-            for (resource, room) in limits.iter().enumerate().filter(|(_, room)| room.binds()) {
-                of_nodes[resource] = true;
-                self.fact("node_left", &[&symbol, &string(&snapshot.resources()[resource]), &room.left]);
+            for (resource, room) in rooms.units[unit].enumerate() {
+                if let Some(left) = room.binding() {
+                    of_units[resource] = true;
+                    self.fact("unit_left", &[&symbol, &self.resource(resource), &left]);
+                }
             }
         }
-        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+        for (node, limits) in rooms.nodes.enumerate() {
+            for (resource, room) in limits.enumerate() {
+                if let Some(left) = room.binding() {
+                    of_nodes[resource] = true;
+                    let node = string(&problem.nodes[node]);
+                    self.fact("node_left", &[&node, &self.resource(resource), &left]);
+                }
+            }
+        }
+        for &actor in &problem.movable {
             self.needs(actor, &of_units, &of_nodes);
         }
     }
 
     /// What an actor needs of the resources that are short somewhere, by kind of its candidates.
-    fn needs(&mut self, actor: usize, of_units: &[bool], of_nodes: &[bool]) {
-        let snapshot = self.snapshot;
+    fn needs(
+        &mut self,
+        actor: ActorIx,
+        of_units: &IxVec<ResourceIx, bool>,
+        of_nodes: &IxVec<ResourceIx, bool>,
+    ) {
         let symbol = self.actors[actor].clone();
-        for (kind, unit) in kinds(snapshot, actor) {
-            let Some(needs) = snapshot.implementation(actor, unit) else { continue };
+        for (kind, needs) in self.ways(actor, self.problem.candidates(actor).iter()) {
             let lists =
                 [("requires", &needs.requires, of_units), ("node_requires", &needs.node_requires, of_nodes)];
             for (name, list, short) in lists {
-                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[resource.at()]) {
-                    let resource = string(&snapshot.resources()[resource.at()]);
-                    self.fact(name, &[&symbol, &string(kind), &resource, &quantity]);
+                for &(resource, quantity) in list.iter().filter(|(resource, _)| short[*resource]) {
+                    let resource = self.resource(resource);
+                    self.fact(name, &[&symbol, &self.kind(kind), &resource, &quantity]);
                 }
             }
         }
     }
 
-    fn overload(&mut self, rooms: &Rooms) {
-        let snapshot = self.snapshot;
-        let (most, least) = (rooms.most_overload(), rooms.least_overload());
-        for unit in (0..snapshot.units()).filter(|&unit| rooms.work[unit].binds()) {
-            self.fact("headroom", &[&self.units[unit].clone(), &rooms.work[unit].left]);
-        }
-        self.bits("most_bit", &[], most);
-        self.bits("least_bit", &[], least);
-    }
-
-    /// What actors ask of units whose load counts, by kind.
-    fn work(&mut self, weighed: &BTreeSet<usize>) {
-        let snapshot = self.snapshot;
-        for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
-            let mut kinds = BTreeMap::new();
-            for &unit in snapshot.candidates(actor).iter().filter(|unit| weighed.contains(unit)) {
-                kinds.insert(snapshot.file().units[unit].kind.as_str(), unit);
+    /// Relations with at least one end that can be elsewhere; the rest of the constraints is in the candidates and in what
+    /// units provide.
+    fn relations(&mut self) {
+        let problem = self.problem;
+        for relation in &problem.relations {
+            let members = &relation.actors;
+            if members.len() < 2 || members.iter().all(|member| problem.fixed[*member]) {
+                continue;
             }
-            for (kind, unit) in kinds {
-                let work = snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
-                if work > 0 {
-                    self.fact("work", &[&self.actors[actor].clone(), &string(kind), &work]);
-                }
+            let name = if relation.apart { "apart_on" } else { "together_on" };
+            self.fact(name, &[&relation.constraint, &relation.scope]);
+            let number = i64::try_from(relation.constraint).expect("a count of constraints is small");
+            for member in members {
+                self.say("member", &[number.into(), (*member).into()]);
             }
         }
     }
-
-    fn constraints(&mut self) {
-        let snapshot = self.snapshot;
-        let mut wishes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-        let known = |id: &String| snapshot.actor(id).expect("the actors of a checked file exist");
-        for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
-            match constraint {
-                Constraint::Apart { on, actors, .. } => {
-                    self.relation("apart_on", position, *on, actors.iter().map(known).collect());
-                }
-                Constraint::Together { on, actors, .. } => {
-                    self.relation("together_on", position, *on, actors.iter().map(known).collect());
-                }
-                Constraint::Prefer { actor, unit, weight } if self.aims_at(Criterion::Policy) => {
-                    let unit = snapshot.unit(unit).expect("the units of a checked file exist");
-                    *wishes.entry((known(actor), unit)).or_default() += weight;
-                }
-                // The rest is in the candidates and in what units provide.
-                _ => {}
-            }
-        }
-        for ((actor, unit), weight) in wishes {
-            if weight > 0 && !snapshot.is_fixed(actor) {
-                let (actor, unit) = (self.actors[actor].clone(), self.units[unit].clone());
-                self.fact("prefer", &[&actor, &unit, &weight]);
-            }
-        }
-    }
-
-    fn relation(&mut self, name: &str, position: usize, on: Scope, mut members: Vec<usize>) {
-        members.sort_unstable();
-        members.dedup();
-        if members.len() < 2 || members.iter().all(|&member| self.snapshot.is_fixed(member)) {
-            return;
-        }
-        self.fact(name, &[&position, &on]);
-        for member in members {
-            self.resident(member);
-            self.fact("member", &[&position, &self.actors[member].clone()]);
-        }
-    }
-}
-
-/// The kinds of an actor's candidates, each with one of them.
-fn kinds(snapshot: &Snapshot, actor: usize) -> BTreeMap<&str, usize> {
-    let kind = |&unit: &usize| (snapshot.file().units[unit].kind.as_str(), unit);
-    snapshot.candidates(actor).iter().map(kind).collect()
 }
 
 #[cfg(test)]
@@ -461,7 +391,7 @@ mod tests {
             let snapshot = world(str::to_owned);
             let answer = Greedy.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
             let encoded = Encoded::new(&snapshot, &answer);
-            let places: Vec<Option<usize>> = encoded.movable.iter().map(|&actor| answer[actor]).collect();
+            let places: Vec<Option<usize>> = snapshot.problem().movable.iter().map(|actor| answer[actor.at()]).collect();
             prop_assert_eq!(encoded.assignment(&places), Some(answer));
             prop_assert_eq!(encoded.assignment(&[Some(9), None]), None);
             prop_assert_eq!(encoded.assignment(&[None]), None);

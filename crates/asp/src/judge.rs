@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use placement::ix::ActorIx;
 use placement::{Assignment, Derived, Judge, JudgeError, Judgement, Rules, Snapshot};
 use policy::{GroundBudget, Policy, Question, Size};
 
@@ -63,7 +64,8 @@ impl Judge for ClingoJudge {
 
     fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
         let Some(policy) = Policy::of(snapshot)? else { return Ok(None) };
-        policy.rules_everywhere(anywhere, self.budget)
+        let anywhere: Vec<ActorIx> = anywhere.iter().map(|&actor| ActorIx::new(actor)).collect();
+        policy.rules_everywhere(&anywhere, self.budget)
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {

@@ -8,14 +8,13 @@
 //! This is the only crate that links clingo. An executable that uses it calls [`run_child_if_asked`] first in `main`.
 
 mod ask;
+mod caps;
 mod child;
-mod criteria;
 mod engine;
 mod facts;
 mod judge;
 mod process;
 mod program;
-mod room;
 mod ruled;
 mod sandbox;
 mod scale;
@@ -25,7 +24,6 @@ mod worker;
 mod writer;
 
 pub use child::run_child_if_asked;
-pub use criteria::INDIVISIBLE;
 pub use engine::{Aim, EngineError, Optimum, Outcome, optimum, optimum_approximated};
 pub use facts::vector;
 pub use judge::ClingoJudge;

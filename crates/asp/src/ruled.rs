@@ -3,21 +3,27 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Rules, Snapshot};
 
 const WRITES: &str = "a string takes any text";
 
 /// The rules over `run_on`, with what must not hold, and what costs something at the level of `policy`.
-pub(crate) fn text(snapshot: &Snapshot, rules: &Rules, actors: &[String], units: &[String]) -> String {
+pub(crate) fn text(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    actors: &IxVec<ActorIx, String>,
+    units: &IxVec<UnitIx, String>,
+) -> String {
     let mut text = String::new();
     let mut inputs: BTreeMap<u32, String> = BTreeMap::new();
-    for (actor, symbol) in actors.iter().enumerate() {
-        for &(unit, atom) in rules.inputs(actor) {
-            if snapshot.is_fixed(actor) {
+    for (actor, symbol) in actors.enumerate() {
+        for &(unit, atom) in rules.inputs(actor.at()) {
+            if snapshot.problem().fixed[actor] {
                 // It stays there.
                 writeln!(text, "ruled({atom}).").expect(WRITES);
             } else {
-                inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
+                inputs.insert(atom, format!("run_on({},{})", symbol, units[UnitIx::new(unit)]));
             }
         }
     }

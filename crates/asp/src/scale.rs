@@ -4,13 +4,15 @@
 //! feasible here. *Relaxed* rounds the other way: what is feasible here is feasible there and costs no more, so its optimum,
 //! multiplied back, is a bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use placement::criteria::{Encoding, Scaling};
 use placement::file::{Constraint, ExchangeCost, SnapshotFile};
-use placement::{Criterion, Objectives, Snapshot, SnapshotError};
+use placement::ix::{IxVec, KindIx, ResourceIx};
+use placement::room::Rooms;
+use placement::{Criterion, Objectives, Problem, Snapshot, SnapshotError};
 
-use crate::criteria::{Extras, INDIVISIBLE, dearest_message};
-use crate::room::{Room, Rooms};
+use crate::caps;
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
 const LARGEST_SUM: i64 = 1 << 30;
@@ -29,8 +31,8 @@ pub enum Rounding {
 pub struct Scale {
     /// Work and capacities.
     work: u64,
-    /// Resources by position; the same for units and nodes.
-    resources: Vec<u64>,
+    /// Resources; the same for units and nodes.
+    resources: IxVec<ResourceIx, u64>,
     /// By level: rates, drags and weights.
     rates: Vec<u64>,
     /// Exchange costs.
@@ -46,7 +48,7 @@ impl Scale {
         let levels = snapshot.objectives().levels();
         let mut scale = Self {
             work: 1,
-            resources: vec![1; snapshot.resources().len()],
+            resources: IxVec::of(1, snapshot.problem().resources.len()),
             rates: vec![1; levels.len()],
             costs: 1,
         };
@@ -63,7 +65,7 @@ impl Scale {
             for (level, (now, then)) in next.levels.iter().zip(&peaks.levels).enumerate() {
                 // Rates that are all 1 by now get no smaller: then the price of one message is what is too large.
                 let stuck = *now > LARGEST_SUM && *now > then / 4 * 3;
-                if stuck && levels[level].contains(&Criterion::Communication) {
+                if stuck && multiplies_exchange(&levels[level]) {
                     scale.costs *= factor(*now);
                 }
             }
@@ -79,12 +81,13 @@ impl Scale {
             Err(SnapshotError { path: "objectives".to_owned(), problem })
         };
         for (position, level) in snapshot.objectives().levels().iter().enumerate() {
-            if !level.iter().any(|criterion| INDIVISIBLE.contains(criterion)) {
-                continue;
-            }
-            let added_overload = level.contains(&Criterion::Overload) && self.work > 1;
-            let prices = level.contains(&Criterion::Latency) && self.costs > 1;
-            if self.level(snapshot, position) > 1 || added_overload || prices {
+            let indivisible = level.iter().filter(|criterion| has(criterion, Scaling::Indivisible));
+            let prices = indivisible.clone().any(|criterion| criterion.measure().counts_exchange());
+            let added_work = level.iter().any(|criterion| has(criterion, Scaling::Work));
+            let is_divided = self.level(snapshot, position) > 1
+                || (added_work && self.work > 1)
+                || (prices && self.costs > 1);
+            if indivisible.count() > 0 && is_divided {
                 return refused(level);
             }
         }
@@ -105,9 +108,11 @@ impl Scale {
         }
     }
 
-    /// Overload that is added to something else is divided by what that is divided by.
+    /// Work that is added to something else is divided by what that is divided by.
     fn join(&mut self, snapshot: &Snapshot) {
-        let mixed = |level: &Vec<Criterion>| level.contains(&Criterion::Overload) && level.len() > 1;
+        let mixed = |level: &Vec<Criterion>| {
+            level.iter().any(|criterion| has(criterion, Scaling::Work)) && level.len() > 1
+        };
         if let Some(position) = snapshot.objectives().levels().iter().position(mixed) {
             let common = self.work.max(self.level(snapshot, position));
             self.rates[position] = common.div_ceil(self.costs_in(snapshot, position));
@@ -116,12 +121,12 @@ impl Scale {
     }
 
     fn costs_in(&self, snapshot: &Snapshot, level: usize) -> u64 {
-        if snapshot.objectives().levels()[level].contains(&Criterion::Communication) { self.costs } else { 1 }
+        if multiplies_exchange(&snapshot.objectives().levels()[level]) { self.costs } else { 1 }
     }
 
     /// What the values of a level are divided by.
     pub fn level(&self, snapshot: &Snapshot, level: usize) -> u64 {
-        if snapshot.objectives().levels()[level] == [Criterion::Overload] {
+        if snapshot.objectives().levels()[level].iter().all(|criterion| has(criterion, Scaling::Work)) {
             return self.work;
         }
         self.rates[level] * self.costs_in(snapshot, level)
@@ -130,7 +135,7 @@ impl Scale {
     /// Whether the optimum of the relaxed scaling bounds that of `snapshot`, whose scale this is: the difference of two
     /// overloads does not shrink with both, the largest alone does.
     pub fn bounds(&self, snapshot: &Snapshot) -> bool {
-        self.work <= 1 || Rooms::new(snapshot).least_overload() <= 0
+        self.work <= 1 || Rooms::new(snapshot.problem()).least_overload() <= 0
     }
 
     /// Whether every number stays as it is.
@@ -160,7 +165,8 @@ impl Scale {
     }
 
     fn resource(&self, snapshot: &Snapshot, name: &str) -> u64 {
-        snapshot.resources().iter().position(|known| known == name).map_or(1, |at| self.resources[at])
+        let known = snapshot.problem().resources.enumerate().find(|(_, known)| *known == name);
+        known.map_or(1, |(resource, _)| self.resources[resource])
     }
 
     fn divide_places(&self, file: &mut SnapshotFile, snapshot: &Snapshot, rounding: Rounding) {
@@ -196,45 +202,30 @@ impl Scale {
     }
 
     fn divide_prices(&self, file: &mut SnapshotFile, snapshot: &Snapshot, rounding: Rounding) {
-        let level = |criterion: Criterion| {
-            snapshot.objectives().levels().iter().position(|level| level.contains(&criterion))
-        };
-        let rate = |criterion| level(criterion).map_or(1, |level| self.rates[level]);
-        let price = |criterion| level(criterion).map_or(1, |level| self.level(snapshot, level));
-        for message in &mut file.messages {
-            message.count = rounding.up(message.count, rate(Criterion::Communication));
-        }
-        for pair in &mut file.annoyance {
-            pair.drag = rounding.up(pair.drag, price(Criterion::Annoyance));
-        }
-        for pair in &mut file.interference {
-            pair.drag = rounding.up(pair.drag, price(Criterion::Interference));
-        }
-        for actor in &mut file.actors {
-            actor.move_cost = rounding.up(actor.move_cost, price(Criterion::Migration));
-        }
-        for constraint in &mut file.constraints {
-            if let Constraint::Prefer { weight, .. } = constraint {
-                *weight = rounding.up(*weight, price(Criterion::Policy));
+        for (position, level) in snapshot.objectives().levels().iter().enumerate() {
+            for measure in level.iter().map(|criterion| criterion.measure()) {
+                // What is multiplied by exchange costs shrinks with these, too.
+                let divisor = if measure.counts_exchange() {
+                    self.rates[position]
+                } else {
+                    self.level(snapshot, position)
+                };
+                measure.divide(file, &|number| rounding.up(number, divisor));
             }
         }
         if self.costs > 1 {
-            divide_costs(&mut file.exchange_cost, snapshot, |cost| rounding.up(cost, self.costs));
+            divide_costs(&mut file.exchange_cost, snapshot.problem(), |cost| rounding.up(cost, self.costs));
         }
     }
 }
 
 /// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
-fn divide_costs(cost: &mut ExchangeCost, snapshot: &Snapshot, divide: impl Fn(u64) -> u64) {
-    let mut kinds: Vec<&str> = snapshot.file().units.iter().map(|unit| unit.kind.as_str()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let cost_of = |a: &str, b: &str| divide(snapshot.kind_cost(a, b).unsigned_abs());
-    let row = |a: &&str| (*a).to_owned();
-    cost.kinds = kinds
-        .iter()
-        .map(|a| (row(a), kinds.iter().map(|b| ((*b).to_owned(), cost_of(a, b))).collect()))
-        .collect();
+fn divide_costs(cost: &mut ExchangeCost, problem: &Problem, divide: impl Fn(u64) -> u64) {
+    let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
+    let name = |kind: KindIx| problem.kinds[kind].clone();
+    let cost_of = |a: KindIx, b: KindIx| divide(problem.kind_cost(a, b).unsigned_abs());
+    let row = |a: KindIx| kinds.iter().map(|&b| (name(b), cost_of(a, b))).collect();
+    cost.kinds = kinds.iter().map(|&a| (name(a), row(a))).collect();
     cost.other_kind = cost.other_kind.map(&divide);
     for added in [&mut cost.other_numa, &mut cost.other_node, &mut cost.other_zone] {
         *added = divide(*added);
@@ -242,6 +233,15 @@ fn divide_costs(cost: &mut ExchangeCost, snapshot: &Snapshot, divide: impl Fn(u6
     for pair in &mut cost.pairs {
         pair.cost = divide(pair.cost);
     }
+}
+
+fn has(criterion: &Criterion, scaling: Scaling) -> bool {
+    criterion.measure().scaling() == scaling
+}
+
+/// Whether a level has numbers that exchange costs are multiplied by, and which can be divided.
+fn multiplies_exchange(level: &[Criterion]) -> bool {
+    level.iter().any(|criterion| has(criterion, Scaling::Own) && criterion.measure().counts_exchange())
 }
 
 impl Rounding {
@@ -270,75 +270,30 @@ fn factor(peak: i64) -> u64 {
 /// The largest sums that a program over a snapshot could form.
 struct Peaks {
     work: i64,
-    resources: Vec<i64>,
+    resources: IxVec<ResourceIx, i64>,
     levels: Vec<i64>,
     watts: i64,
 }
 
 impl Peaks {
     fn of(snapshot: &Snapshot) -> Self {
-        let rooms = Rooms::new(snapshot);
-        let most_overload = rooms.most_overload();
-        let size = |room: &Room| room.wanted.saturating_add(room.left.saturating_abs());
-        let tight = rooms.work.iter().filter(|room| room.binds());
-        let names_overload = snapshot.objectives().names(Criterion::Overload);
-        // The bits of a number can add up to nearly twice the number.
-        let work = tight.map(|room| size(room).saturating_add(2 * most_overload)).max().unwrap_or(0);
-        let mut resources = vec![0; snapshot.resources().len()];
+        let rooms = Rooms::new(snapshot.problem());
+        let world = Encoding { snapshot, rooms: &rooms };
+        let mut resources = IxVec::of(0, snapshot.problem().resources.len());
         for limits in rooms.units.iter().chain(&rooms.nodes) {
-            for (peak, room) in resources.iter_mut().zip(limits).filter(|(_, room)| room.binds()) {
-                *peak = size(room).max(*peak);
+            for (resource, room) in limits.enumerate().filter(|(_, room)| room.binds()) {
+                resources[resource] = room.size().max(resources[resource]);
             }
         }
-        let totals = Totals::of(snapshot);
-        let extras = Extras::new(snapshot, &rooms);
-        let of = |criterion: &Criterion| match criterion {
-            Criterion::Overload => 2 * most_overload,
-            counted if INDIVISIBLE.contains(counted) => extras.most(snapshot, *counted),
-            other => totals.0.get(other).copied().unwrap_or(0),
-        };
-        let level = |level: &Vec<Criterion>| level.iter().map(of).fold(0, i64::saturating_add);
-        let levels = snapshot.objectives().levels().iter().map(level).collect();
-        let work = if names_overload { work } else { 0 };
+        let levels = snapshot.objectives().levels();
+        let sum = |criterion: &Criterion| criterion.measure().most_sum(&world);
+        let level = |level: &Vec<Criterion>| level.iter().map(sum).fold(0, i64::saturating_add);
+        let work = levels.iter().flatten().map(|criterion| criterion.measure().most_work(&world));
         Self {
-            work: work.max(extras.most_work(snapshot, &rooms)),
+            work: work.max().unwrap_or(0).max(caps::most_work(&world)),
             resources,
-            levels,
-            watts: extras.most_watts(snapshot),
+            levels: levels.iter().map(level).collect(),
+            watts: caps::most_watts(&world),
         }
-    }
-}
-
-/// The sum of all tuples of a criterion, whatever is placed where.
-struct Totals(BTreeMap<Criterion, i64>);
-
-impl Totals {
-    fn of(snapshot: &Snapshot) -> Self {
-        let mut totals = Self(BTreeMap::new());
-        let dearest = dearest_message(snapshot);
-        for actor in 0..snapshot.actors() {
-            if !snapshot.is_fixed(actor) && snapshot.current(actor).is_some() {
-                totals.add(Criterion::Migration, snapshot.move_cost(actor));
-            }
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
-                if !(snapshot.is_fixed(actor) && snapshot.is_fixed(edge.peer.at())) {
-                    totals.add(Criterion::Communication, edge.rate.saturating_mul(dearest));
-                    totals.add(Criterion::Annoyance, edge.annoyance);
-                    totals.add(Criterion::Interference, edge.interference);
-                }
-            }
-        }
-        totals.add(Criterion::Policy, snapshot.rules().map_or(0, placement::Rules::most_penalty));
-        for constraint in &snapshot.file().constraints {
-            if let Constraint::Prefer { weight, .. } = constraint {
-                totals.add(Criterion::Policy, i64::try_from(*weight).unwrap_or(i64::MAX));
-            }
-        }
-        totals
-    }
-
-    fn add(&mut self, criterion: Criterion, value: i64) {
-        let total = self.0.entry(criterion).or_default();
-        *total = total.saturating_add(value);
     }
 }

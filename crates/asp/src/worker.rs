@@ -5,6 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use clingo::{Symbol, SymbolType};
+use placement::ix::{ActorIx, UnitIx};
 use policy::{Argument, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +46,10 @@ struct Names {
 impl Names {
     fn argument(&self, symbol: Symbol) -> Argument {
         if let Some(actor) = self.actors.get(&symbol) {
-            return Argument::Actor(*actor);
+            return Argument::Actor(ActorIx::new(*actor));
         }
         if let Some(unit) = self.units.get(&symbol) {
-            return Argument::Unit(*unit);
+            return Argument::Unit(UnitIx::new(*unit));
         }
         let other = || Argument::Other(symbol.to_string());
         match symbol.symbol_type() {

@@ -12,11 +12,10 @@ struct Cap {
     most: i64,
 }
 
-/// A view for each rule that lets only so many of some actors, the one that is asked about among them, be in each of
-/// some places: at most three of a group in a zone.
-pub(crate) fn views(views: &Views) -> Vec<View> {
-    let families = families(views);
-    families.into_iter().map(|((_, members), caps)| view(views, &members, &caps)).collect()
+/// Whether a rule that lets only so many of some actors, the one that is asked about among them, be in each of some
+/// places (at most three of a group in a zone) leaves it none.
+pub(crate) fn refute(views: &Views) -> bool {
+    families(views).into_iter().any(|((_, members), caps)| views.refutes(&view(views, &members, &caps)))
 }
 
 /// Cases by rule and actors.

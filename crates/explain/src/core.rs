@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limit::{Element, Limit, actors_of, elements};
-use crate::oracle::{Effort, Verdict, ask};
+use crate::oracle::ask;
 use crate::relax::Question;
 use crate::stay;
+use crate::verdict::{Effort, Verdict};
 use placement::{Assignment, Holds, Snapshot};
 
 /// How often an element is narrowed to a part of it that says the same.
@@ -47,9 +48,9 @@ pub fn why_not(snapshot: &Snapshot, actor: usize, assignment: &Assignment, effor
         Verdict::Fits(found) => WhyNot::Room(inquiry.changes(&found)),
         Verdict::Never => match inquiry.reduce(&mut effort) {
             Some(core) => WhyNot::Blocked(core),
-            None => WhyNot::Blocked(stay::core(snapshot, actor, assignment)),
+            None => WhyNot::Blocked(beside_those_that_stay(snapshot, actor, assignment)),
         },
-        Verdict::Unknown => WhyNot::Blocked(stay::core(snapshot, actor, assignment)),
+        Verdict::Unknown => WhyNot::Blocked(beside_those_that_stay(snapshot, actor, assignment)),
     }
 }
 
@@ -246,4 +247,10 @@ fn narrowed(found: &[Element], wanted: impl Fn(&Limit) -> bool) -> Vec<Element> 
         if limits.is_empty() { element.clone() } else { Element { limits } }
     };
     found.iter().map(of).collect()
+}
+
+/// Why there is no place while everybody else stays.
+fn beside_those_that_stay(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
+    let elements = stay::core(snapshot, actor, assignment);
+    Core { actor, elements, holds: Holds::WhereOthersAre, irreducible: true }
 }

@@ -15,6 +15,7 @@ mod ruled;
 mod search;
 mod stay;
 mod told;
+mod verdict;
 mod view;
 mod views;
 mod words;

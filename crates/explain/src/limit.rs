@@ -144,18 +144,7 @@ fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = usize>) -> (BTreeSet
 
 /// The actors that a constraint names, by position.
 pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<usize> {
-    let one;
-    let ids = match constraint {
-        Constraint::Apart { actors, .. }
-        | Constraint::Together { actors, .. }
-        | Constraint::Only { actors, .. }
-        | Constraint::Never { actors, .. } => actors.as_slice(),
-        Constraint::Pin { actor, .. } | Constraint::Prefer { actor, .. } => {
-            one = [actor.clone()];
-            &one
-        }
-        Constraint::Reserve { .. } | Constraint::PowerCap { .. } => &[],
-    };
+    let ids = constraint.actors();
     ids.iter().map(|id| snapshot.problem().actor_by_id[id].at()).collect()
 }
 
@@ -209,7 +198,7 @@ impl<'a> Naming<'a> {
                 let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
                 return (8, Key::Reason("reserve", what, false, String::new()));
             }
-            Constraint::Prefer { .. } | Constraint::PowerCap { .. } => return (6, Key::Constraint(position)),
+            _ => return (6, Key::Constraint(position)),
         };
         let rank = if is_own { rank } else { 7 };
         match pattern(constraint) {

@@ -46,7 +46,7 @@ fn obstacle(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> St
     if let Some(relation) = state.broken_relation(at, on) {
         return snapshot.says(problem.relations[relation].constraint);
     }
-    if let Some(constraint) = state.passed_caps(at, on).next() {
+    if let Some(constraint) = state.passed_limits(at, on).next() {
         return snapshot.says(constraint);
     }
     if let Some(slots) = snapshot.file().units[unit].slots

@@ -88,8 +88,6 @@ impl<'a> Question<'a> {
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
-            Constraint::PowerCap { .. } => true,
-            Constraint::Pin { actor, .. } => takes_part(actor),
             Constraint::Apart { actors, .. }
             | Constraint::Together { actors, .. }
             | Constraint::Only { actors, .. }
@@ -103,6 +101,7 @@ impl<'a> Question<'a> {
                 let resource = self.snapshot.problem().resource(resource).at();
                 !dropped.contains(&Limit::OfUnit { unit, resource })
             }
+            other => other.actors().is_empty() || other.actors().iter().any(takes_part),
         };
         matters.then_some(constraint)
     }

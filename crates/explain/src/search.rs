@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::oracle::{Effort, Verdict};
 use crate::ruled::Seats;
+use crate::verdict::{Effort, Verdict};
 use crate::views::{Views, has_power_caps};
 use placement::file::Scope;
 use placement::ix::{ActorIx, UnitIx};

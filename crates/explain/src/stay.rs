@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::Core;
 use crate::limit::{Element, Limit, grouped, numbered};
 use placement::file::Constraint;
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
-use placement::{Assignment, Holds, Ruling, Snapshot, State};
+use placement::{Assignment, Ruling, Snapshot, State};
 
 /// Limits that together, and not without any one of them, keep an actor off a unit.
 pub(crate) type Block = Vec<Limit>;
@@ -27,7 +26,7 @@ pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &Sta
     blocks.extend(broken.map(|rule| constraint(rule.constraint)));
     let relations = state.broken_relations(at, on);
     blocks.extend(relations.map(|relation| constraint(problem.relations[relation].constraint)));
-    blocks.extend(state.passed_caps(at, on).map(constraint));
+    blocks.extend(state.passed_limits(at, on).map(constraint));
     if !state.has_slot(on) {
         blocks.push(vec![Limit::Slots { unit }]);
     }
@@ -91,7 +90,7 @@ pub(crate) fn cases(snapshot: &Snapshot, actor: usize, assignment: &Assignment) 
 }
 
 /// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
-pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
+pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Vec<Element> {
     let mut state = State::of(snapshot, assignment);
     state.take(ActorIx::new(actor));
     let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
@@ -117,6 +116,5 @@ pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -
             kept.insert(element);
         }
     }
-    let elements: Vec<Element> = kept.into_iter().map(|number| elements[number].clone()).collect();
-    Core { actor, elements, holds: Holds::WhereOthersAre, irreducible: true }
+    kept.into_iter().map(|number| elements[number].clone()).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::caps;
 use crate::ruled::{Kept, Seats};
 use crate::view::{UNLIMITED, View};
 use placement::file::Scope;
@@ -131,10 +130,10 @@ impl<'a> Views<'a> {
             || problem.relations_of[ActorIx::new(self.actor)]
                 .iter()
                 .any(|&relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
-            || caps::views(self).iter().any(|view| self.refutes(view))
     }
 
-    fn refutes(&self, view: &View) -> bool {
+    /// Whether a view says that there is no place.
+    pub fn refutes(&self, view: &View) -> bool {
         view.weight[self.actor] > 0
             && view.refutes(self.actor, self.base, &|actor| self.domain_of(actor), &self.class)
     }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::criteria::latency::Paths;
-use crate::file::{Constraint, Places, SnapshotFile, VERSION};
+use crate::error::{LARGEST, SnapshotError};
+use crate::file::{SnapshotFile, VERSION};
+use crate::names::Names;
+use crate::paths::Paths;
 use crate::problem::kind_cost;
 use crate::sums::check_sums;
-use crate::{Criterion, Objectives};
-
-/// The largest number, and the largest sum, that a snapshot may hold: 2^53, exact in every JSON reader.
-pub const LARGEST: u64 = 1 << 53;
+use crate::{Criterion, Objectives, constraints};
 
 /// The most actors that one snapshot may have.
 pub const MOST_ACTORS: usize = 20_000;
@@ -19,22 +18,6 @@ pub const MOST_EDGES: usize = 200_000;
 
 /// How many actors of a cycle are named.
 const MOST_NAMED: usize = 8;
-
-/// Why a snapshot is refused: where in the file, what is wrong, what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {problem}")]
-pub struct SnapshotError {
-    /// Where, as in `units[0].capacity`; `.` is the whole file.
-    pub path: String,
-    /// What is wrong and what to do.
-    pub problem: String,
-}
-
-impl SnapshotError {
-    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { path: path.into(), problem: problem.into() }
-    }
-}
 
 /// Refuses names that do not exist, numbers out of range, contradictions.
 pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
@@ -51,63 +34,14 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
         let problem = format!("{edges} edges; at most {MOST_EDGES} can be planned at once");
         return Err(SnapshotError::new("messages", problem));
     }
-    let names = Names::new(file)?;
+    let mut names = Names::new(file)?;
     check_numbers(file)?;
     check_units_and_actors(file, &names)?;
     check_edges(file, &names)?;
     check_exchange_cost(file, &names)?;
-    check_constraints(file, &names)?;
+    constraints::check_names(file, &mut names)?;
     check_sums(file, objectives)?;
     if objectives.names(Criterion::Latency) { check_paths(file) } else { Ok(()) }
-}
-
-struct Names<'a> {
-    actors: BTreeSet<&'a str>,
-    units: BTreeMap<&'a str, usize>,
-    nodes: BTreeSet<&'a str>,
-}
-
-impl<'a> Names<'a> {
-    fn new(file: &'a SnapshotFile) -> Result<Self, SnapshotError> {
-        let unique = |path: &str, ids: Vec<&'a str>| -> Result<BTreeSet<&'a str>, SnapshotError> {
-            let mut seen = BTreeSet::new();
-            for (position, id) in ids.into_iter().enumerate() {
-                let at = || format!("{path}[{position}].id");
-                if id.is_empty() {
-                    return Err(SnapshotError::new(at(), "is empty; give it a name"));
-                }
-                if !seen.insert(id) {
-                    return Err(SnapshotError::new(at(), format!("`{id}` is used twice; ids are unique")));
-                }
-            }
-            Ok(seen)
-        };
-        unique("units", file.units.iter().map(|unit| unit.id.as_str()).collect())?;
-        let nodes = unique("nodes", file.nodes.iter().map(|node| node.id.as_str()).collect())?;
-        Ok(Self {
-            actors: unique("actors", file.actors.iter().map(|actor| actor.id.as_str()).collect())?,
-            units: file
-                .units
-                .iter()
-                .enumerate()
-                .map(|(position, unit)| (unit.id.as_str(), position))
-                .collect(),
-            nodes: nodes.into_iter().chain(file.units.iter().map(|unit| unit.node.as_str())).collect(),
-        })
-    }
-
-    fn actor(&self, path: impl Fn() -> String, id: &str) -> Result<(), SnapshotError> {
-        if self.actors.contains(id) {
-            return Ok(());
-        }
-        Err(SnapshotError::new(path(), format!("there is no actor `{id}`; add it or correct the name")))
-    }
-
-    fn unit(&self, path: impl Fn() -> String, id: &str) -> Result<usize, SnapshotError> {
-        let missing =
-            || SnapshotError::new(path(), format!("there is no unit `{id}`; add it or correct the name"));
-        self.units.get(id).copied().ok_or_else(missing)
-    }
 }
 
 /// Every number of the file by its path, for the range check.
@@ -127,6 +61,7 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
     fits(&|| "windowMicroseconds".to_owned(), file.window_microseconds.unwrap_or(0))?;
     for (i, node) in file.nodes.iter().enumerate() {
         all(&|| format!("nodes[{i}].provides"), &node.provides)?;
+        fits(&|| format!("nodes[{i}].licenceCost"), node.licence_cost.unwrap_or(0))?;
     }
     for (i, unit) in file.units.iter().enumerate() {
         fits(&|| format!("units[{i}].capacity"), unit.capacity)?;
@@ -171,13 +106,8 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
         fits(&|| format!("exchangeCost.pairs[{i}].cost"), pair.cost)?;
     }
     for (i, constraint) in file.constraints.iter().enumerate() {
-        match constraint {
-            Constraint::Prefer { weight, .. } => fits(&|| format!("constraints[{i}].weight"), *weight)?,
-            Constraint::Reserve { quantity, .. } => {
-                fits(&|| format!("constraints[{i}].quantity"), *quantity)?;
-            }
-            Constraint::PowerCap { max, .. } => fits(&|| format!("constraints[{i}].max"), *max)?,
-            _ => {}
+        if let Some((field, number)) = constraints::number(constraint) {
+            fits(&|| format!("constraints[{i}].{field}"), number)?;
         }
     }
     Ok(())
@@ -276,67 +206,6 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
         }
     }
     Ok(())
-}
-
-fn check_constraints(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
-    let mut pins = BTreeMap::new();
-    for (i, constraint) in file.constraints.iter().enumerate() {
-        let actors_exist = |actors: &[String]| {
-            let known =
-                |(j, actor): (usize, &String)| names.actor(|| format!("constraints[{i}].actors[{j}]"), actor);
-            actors.iter().enumerate().try_for_each(known)
-        };
-        let actor_exists = |actor: &str| names.actor(|| format!("constraints[{i}].actor"), actor);
-        let unit_exists = |unit: &str| names.unit(|| format!("constraints[{i}].unit"), unit);
-        match constraint {
-            Constraint::Apart { actors, .. } | Constraint::Together { actors, .. } => actors_exist(actors)?,
-            Constraint::Pin { actor, unit, .. } => {
-                actor_exists(actor)?;
-                unit_exists(unit)?;
-                if let Some(other) = pins.insert(actor, unit)
-                    && other != unit
-                {
-                    let problem = format!("`{actor}` is pinned to `{other}` and to `{unit}`; keep one");
-                    return Err(SnapshotError::new(format!("constraints[{i}].unit"), problem));
-                }
-            }
-            Constraint::Only { actors, places, .. } | Constraint::Never { actors, places, .. } => {
-                actors_exist(actors)?;
-                check_places(i, places, file, names)?;
-            }
-            Constraint::Prefer { actor, unit, .. } => {
-                actor_exists(actor)?;
-                unit_exists(unit)?;
-            }
-            Constraint::Reserve { unit, .. } => {
-                unit_exists(unit)?;
-            }
-            Constraint::PowerCap { .. } => {}
-        }
-    }
-    Ok(())
-}
-
-fn check_places(i: usize, places: &Places, file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
-    match places {
-        Places::Units(units) => units.iter().enumerate().try_for_each(|(j, unit)| {
-            names.unit(|| format!("constraints[{i}].units[{j}]"), unit).map(|_| ())
-        }),
-        Places::Nodes(nodes) => nodes.iter().enumerate().try_for_each(|(j, node)| {
-            if names.nodes.contains(node.as_str()) {
-                return Ok(());
-            }
-            let problem = format!("there is no node `{node}`; add it or correct the name");
-            Err(SnapshotError::new(format!("constraints[{i}].nodes[{j}]"), problem))
-        }),
-        Places::Zones(zones) => zones.iter().enumerate().try_for_each(|(j, zone)| {
-            if file.units.iter().any(|unit| unit.zone.as_ref() == Some(zone)) {
-                return Ok(());
-            }
-            let problem = format!("no unit is in zone `{zone}`; correct the name or remove it");
-            Err(SnapshotError::new(format!("constraints[{i}].zones[{j}]"), problem))
-        }),
-    }
 }
 
 /// Refuses messages that go round in a circle: no path among them is the longest.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::{CapScope, Scope};
-
 /// A rule about where actors may be; binds placed actors only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", try_from = "RawConstraint")]
@@ -93,6 +91,33 @@ pub enum Constraint {
     },
 }
 
+impl Constraint {
+    /// The actors that it names.
+    pub fn actors(&self) -> &[String] {
+        match self {
+            Self::Apart { actors, .. }
+            | Self::Together { actors, .. }
+            | Self::Only { actors, .. }
+            | Self::Never { actors, .. } => actors,
+            Self::Pin { actor, .. } | Self::Prefer { actor, .. } => std::slice::from_ref(actor),
+            Self::Reserve { .. } | Self::PowerCap { .. } => &[],
+        }
+    }
+
+    /// Why it is there, in plain words, where it says so.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Apart { reason, .. }
+            | Self::Together { reason, .. }
+            | Self::Pin { reason, .. }
+            | Self::Only { reason, .. }
+            | Self::Never { reason, .. }
+            | Self::PowerCap { reason, .. } => reason.as_deref(),
+            Self::Prefer { .. } | Self::Reserve { .. } => None,
+        }
+    }
+}
+
 /// A set of places: units, nodes or zones, exactly one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,6 +128,38 @@ pub enum Places {
     Nodes(Vec<String>),
     /// Zones by name.
     Zones(Vec<String>),
+}
+
+/// How near is near: the scope of `apart` and `together`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Scope {
+    /// The same computing unit.
+    Unit,
+    /// The same NUMA domain of the same node.
+    Numa,
+    /// The same node.
+    Node,
+    /// The same zone.
+    Zone,
+}
+
+/// What a cap on power is about.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum CapScope {
+    /// Each node by itself.
+    Node,
+    /// Each zone by itself; a unit without a known zone is one of its own.
+    Zone,
+    /// All units together.
+    All,
 }
 
 /// What any constraint may be `on`.

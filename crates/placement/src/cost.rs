@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use strum::{EnumCount as _, IntoEnumIterator as _};
 
-use crate::criteria::{PairSums, Placed};
+use crate::criteria::{PairSums, Placed, SUMS_FIT, add};
 use crate::file::Constraint;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::{Assignment, Criterion, Objectives, Snapshot};
@@ -139,11 +139,4 @@ impl<'a> Placed<'a> {
         }
         placed
     }
-}
-
-const SUMS_FIT: &str = "worlds whose sums could pass 2^53 are refused on input";
-
-/// A sum that a checked world cannot overflow.
-pub(crate) fn add(a: i64, b: i64) -> i64 {
-    a.checked_add(b).expect(SUMS_FIT)
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use crate::constraint::{Constraint, Places};
+pub use crate::constraint::{CapScope, Constraint, Places, Scope};
 
 use crate::Criterion;
 
@@ -65,7 +65,7 @@ pub struct SnapshotFile {
 
 /// What all units of a node share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Node {
     /// Unique name.
     pub id: String,
@@ -78,6 +78,9 @@ pub struct Node {
     /// Countable resources that are left for actors; one that is not listed is not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provides: BTreeMap<String, u64>,
+    /// What it costs while it hosts anything: software that is licensed by node, or a machine that is rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence_cost: Option<u64>,
 }
 
 /// A computing unit: what one actor, or several, can run on.
@@ -214,23 +217,6 @@ pub struct PairCost {
     pub cost: u64,
 }
 
-/// How near is near: the scope of `apart` and `together`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum Scope {
-    /// The same computing unit.
-    Unit,
-    /// The same NUMA domain of the same node.
-    Numa,
-    /// The same node.
-    Node,
-    /// The same zone.
-    Zone,
-}
-
 /// The policy that a snapshot was made with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -240,21 +226,6 @@ pub struct Policy {
     /// The text of its program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-}
-
-/// What a cap on power is about.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum CapScope {
-    /// Each node by itself.
-    Node,
-    /// Each zone by itself; a unit without a known zone is one of its own.
-    Zone,
-    /// All units together.
-    All,
 }
 
 /// Levels of criteria: a criterion by itself, or several that are added.

@@ -34,6 +34,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+use serde::{Deserialize, Serialize};
+
 /// A position in one kind of list.
 pub trait Ix: Copy + Eq + Ord + fmt::Debug {
     /// The position of this number.
@@ -46,7 +48,7 @@ pub trait Ix: Copy + Eq + Ord + fmt::Debug {
 macro_rules! positions {
     ($($name:ident: $what:literal;)*) => {$(
         #[doc = concat!("The position of ", $what, ".")]
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub struct $name(u32);
 
         impl $name {
@@ -213,6 +215,15 @@ impl<I, T> FromIterator<T> for IxVec<I, T> {
 impl<I, T> Extend<T> for IxVec<I, T> {
     fn extend<E: IntoIterator<Item = T>>(&mut self, entries: E) {
         self.raw.extend(entries);
+    }
+}
+
+impl<I: Ix, T> IntoIterator for IxVec<I, T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.raw.into_iter()
     }
 }
 

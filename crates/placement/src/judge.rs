@@ -1,7 +1,6 @@
 //! What a policy says of a world and of an assignment.
 
-use crate::file::Constraint;
-use crate::{Assignment, Rules, Snapshot};
+use crate::{Assignment, Derived, Rules, Snapshot};
 
 /// A policy's own rules: what follows from facts, and a verdict on a finished assignment.
 pub trait Judge: Send + Sync {
@@ -27,15 +26,6 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
-}
-
-/// What a policy says of a world.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Derived {
-    /// What follows from facts alone.
-    pub constraints: Vec<Constraint>,
-    /// What depends on where actors are, if anything does.
-    pub rules: Option<Rules>,
 }
 
 /// A policy's verdict.

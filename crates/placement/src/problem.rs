@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::criteria::latency::Paths;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
-use crate::power::PowerCap;
+use crate::paths::Paths;
 use crate::{Criterion, Objectives};
 
 /// What an actor needs on one kind, resources summed over the actor's and the kind's own.
@@ -34,6 +33,17 @@ pub struct Edge {
     pub interference: i64,
 }
 
+/// What a message costs more where two units differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedCosts {
+    /// In NUMA domain, on one node.
+    pub numa: i64,
+    /// In node.
+    pub node: i64,
+    /// In zone, on top of the node's.
+    pub zone: i64,
+}
+
 /// A place that an actor is kept out of, or to, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -56,6 +66,19 @@ pub struct Relation {
     pub scope: Scope,
     /// Whom it is about, ascending.
     pub actors: Vec<ActorIx>,
+}
+
+/// A `powerCap` over numbered places.
+#[derive(Clone, Debug, Default)]
+pub struct PowerCap {
+    /// Position of the constraint in the snapshot.
+    pub constraint: usize,
+    /// By unit: its place.
+    pub place: IxVec<UnitIx, PlaceIx>,
+    /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
+    pub limit: IxVec<PlaceIx, i64>,
+    /// By place: its name, for people.
+    pub name: IxVec<PlaceIx, String>,
 }
 
 /// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.
@@ -85,16 +108,28 @@ pub struct Problem {
     pub unit_zone: IxVec<UnitIx, PlaceIx>,
     /// By unit: work per window.
     pub capacity: IxVec<UnitIx, i64>,
+    /// By unit: how many actors it takes, where that is limited.
+    pub slots: IxVec<UnitIx, Option<i64>>,
     /// By unit: watts of an idle one, and watts added at full load.
     pub watts: IxVec<UnitIx, (i64, i64)>,
     /// By unit and resource: provided minus reserved.
     pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
+    /// By node: what it costs while it hosts anything.
+    pub licence_cost: IxVec<NodeIx, i64>,
+    /// By node: its units, ascending.
+    pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
     /// By actor and kind.
     pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
     /// By actor: where it runs now.
     pub current: IxVec<ActorIx, Option<UnitIx>>,
+    /// By actor: whether it belongs to another application, and stays where it is.
+    pub fixed: IxVec<ActorIx, bool>,
+    /// Who is not fixed, ascending.
+    pub movable: Vec<ActorIx>,
+    /// By actor: the price of moving it once.
+    pub move_cost: IxVec<ActorIx, i64>,
     /// By actor: its group; equal names mean one group within one application only.
     pub group: IxVec<ActorIx, Option<GroupIx>>,
     /// How many groups there are.
@@ -126,8 +161,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Indexes a file whose names and numbers have been checked.
-    pub(crate) fn new(file: &SnapshotFile, objectives: &Objectives) -> Self {
+    /// Indexes a file whose names and numbers have been checked; what its constraints mean, they enter themselves.
+    pub(crate) fn new(
+        file: &SnapshotFile,
+        objectives: &Objectives,
+        enter_constraints: impl FnOnce(&SnapshotFile, &mut Self),
+    ) -> Self {
         let mut problem = Self {
             actor_by_id: positions(file.actors.iter().map(|actor| &actor.id)),
             unit_by_id: positions(file.units.iter().map(|unit| &unit.id)),
@@ -147,8 +186,9 @@ impl Problem {
         problem.read_actors(file);
         problem.read_edges(file);
         problem.read_exchange_cost(&file.exchange_cost);
-        problem.read_constraints(&file.constraints);
-        problem.read_caps(file);
+        problem.rules_of = IxVec::of(Vec::new(), file.actors.len());
+        problem.relations_of = IxVec::of(Vec::new(), file.actors.len());
+        enter_constraints(file, &mut problem);
         problem.find_candidates(file);
         if objectives.names(Criterion::Latency) {
             problem.paths = Paths::of(file).expect("cycles of messages are refused on input");
@@ -173,13 +213,20 @@ impl Problem {
                 *self.zones.entry(name.clone()).or_insert(next)
             }));
             self.capacity.push(number(unit.capacity));
+            self.slots.push(unit.slots.map(number));
             self.watts.push((number(unit.idle_watts.unwrap_or(0)), number(unit.power_watts.unwrap_or(0))));
             self.unit_provides.push(self.quantities(&unit.provides));
+        }
+        self.licence_cost = IxVec::of(0, self.nodes.len());
+        self.units_of_node = IxVec::of(Vec::new(), self.nodes.len());
+        for (unit, node) in self.unit_node.enumerate() {
+            self.units_of_node[*node].push(unit);
         }
         self.node_provides = IxVec::of(IxVec::of(0, self.resources.len()), self.nodes.len());
         for node in &file.nodes {
             let position = self.node(&node.id);
             self.node_provides[position] = self.quantities(&node.provides);
+            self.licence_cost[position] = number(node.licence_cost.unwrap_or(0));
         }
     }
 
@@ -205,6 +252,11 @@ impl Problem {
             }
             self.implementations.push(by_kind);
             self.current.push(actor.current.as_ref().map(|unit| self.unit_by_id[unit]));
+            self.move_cost.push(number(actor.move_cost));
+            let position = self.fixed.push(actor.fixed);
+            if !actor.fixed {
+                self.movable.push(position);
+            }
         }
         self.groups = groups.len();
     }
@@ -251,37 +303,8 @@ impl Problem {
         }
     }
 
-    fn read_constraints(&mut self, constraints: &[Constraint]) {
-        let actors = self.implementations.len();
-        self.rules_of = IxVec::of(Vec::new(), actors);
-        self.relations_of = IxVec::of(Vec::new(), actors);
-        for (constraint, given) in constraints.iter().enumerate() {
-            match given {
-                Constraint::Apart { on, actors, .. } => self.relation(constraint, true, *on, actors),
-                Constraint::Together { on, actors, .. } => self.relation(constraint, false, *on, actors),
-                Constraint::Pin { actor, unit, .. } => {
-                    let unit = self.unit_by_id[unit];
-                    let allows = self.capacity.positions().map(|other| other == unit).collect();
-                    self.rule(constraint, allows, false, std::slice::from_ref(actor));
-                }
-                Constraint::Only { actors, places, .. } => {
-                    let allows = self.inside(places);
-                    self.rule(constraint, allows, false, actors);
-                }
-                Constraint::Never { actors, places, except_current, .. } => {
-                    let allows = self.inside(places).iter().map(|inside| !inside).collect();
-                    self.rule(constraint, allows, *except_current, actors);
-                }
-                Constraint::Reserve { unit, resource, quantity } => {
-                    let (unit, resource) = (self.unit_by_id[unit], self.resource(resource));
-                    self.unit_provides[unit][resource] -= number(*quantity);
-                }
-                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => {}
-            }
-        }
-    }
-
-    fn relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
+    /// An `apart` or `together`.
+    pub(crate) fn add_relation(&mut self, constraint: usize, apart: bool, scope: Scope, actors: &[String]) {
         let mut actors: Vec<ActorIx> = actors.iter().map(|actor| self.actor_by_id[actor]).collect();
         actors.sort_unstable();
         actors.dedup();
@@ -291,7 +314,8 @@ impl Problem {
         self.relations.push(Relation { constraint, apart, scope, actors });
     }
 
-    fn rule(
+    /// What lets actors be on some units only.
+    pub(crate) fn add_rule(
         &mut self,
         constraint: usize,
         allows: IxVec<UnitIx, bool>,
@@ -305,7 +329,7 @@ impl Problem {
     }
 
     /// For each unit, whether it lies in `places`.
-    fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
+    pub(crate) fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
         let mut inside = IxVec::of(false, self.capacity.len());
         match places {
             Places::Units(units) => units.iter().for_each(|unit| inside[self.unit_by_id[unit]] = true),
@@ -366,6 +390,30 @@ impl Problem {
         self.implementations[actor][self.unit_kind[unit]].as_ref()
     }
 
+    /// Where a fixed actor is; `None` of those that can move.
+    pub fn fixed_at(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.current[actor].filter(|_| self.fixed[actor])
+    }
+
+    /// Every fixed actor and where it is.
+    pub fn residents(&self) -> impl Iterator<Item = (ActorIx, UnitIx)> {
+        let all = self.current.positions();
+        all.filter_map(|actor| Some((actor, self.fixed_at(actor)?)))
+    }
+
+    /// Work that the actor asks of the unit; 0 where it cannot run there.
+    #[inline]
+    pub fn work(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        self.implementation(actor, unit).map_or(0, |needs| needs.work)
+    }
+
+    /// What ties two actors; nothing where nothing does.
+    pub fn edge(&self, a: ActorIx, b: ActorIx) -> Edge {
+        let edges = &self.edges[a];
+        let found = edges.binary_search_by_key(&b, |edge| edge.peer);
+        found.map_or(Edge { peer: b, ..Edge::default() }, |at| edges[at])
+    }
+
     /// Whether a rule lets the actor be on the unit.
     pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
         rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
@@ -380,6 +428,21 @@ impl Problem {
             Scope::Node => PlaceIx::new(self.unit_node[unit].at()),
             Scope::Zone => self.unit_zone[unit],
         }
+    }
+
+    /// Cost of one message between two kinds, before places add to it.
+    pub fn kind_cost(&self, a: KindIx, b: KindIx) -> i64 {
+        self.kind_cost[a][b]
+    }
+
+    /// What differing places add to a message: NUMA domains of one node, nodes, and zones on top of nodes.
+    pub fn added_costs(&self) -> AddedCosts {
+        AddedCosts { numa: self.other_numa, node: self.other_node, zone: self.other_zone }
+    }
+
+    /// Pairs of units with a cost of their own, the smaller first, ascending.
+    pub fn pair_costs(&self) -> impl Iterator<Item = (UnitIx, UnitIx, i64)> {
+        self.pair_cost.iter().map(|(&(a, b), &cost)| (a, b, cost))
     }
 
     /// Cost of one message between two units.

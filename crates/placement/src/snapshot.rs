@@ -3,13 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::check::check;
-use crate::checker::Reading;
 use crate::file::{Scope, SnapshotFile};
 use crate::ix::{ActorIx, GroupIx, NodeIx, UnitIx};
 use crate::objectives::Objectives;
-use crate::problem::{Edge, Implementation, Problem, kind_cost};
-use crate::{Derived, Rules, SnapshotError};
+use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
+use crate::reading::Reading;
+use crate::{Assignment, Rules};
 
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
 ///
@@ -26,45 +25,12 @@ pub struct Snapshot {
     candidate_sets: Vec<Vec<usize>>,
 }
 
-/// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
-pub type Assignment = Vec<Option<usize>>;
-
 impl Snapshot {
-    /// Reads a snapshot file.
-    ///
-    /// # Errors
-    /// What is not JSON, has an unknown field, a name that does not exist, or a number out of range.
-    pub fn read(json: &str) -> Result<Self, SnapshotError> {
-        let mut reader = serde_json::Deserializer::from_str(json);
-        let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
-            SnapshotError::new(whole_if_empty(&e.path().to_string()), plain(&e.inner().to_string()))
-        })?;
-        reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
-        Self::new(file)
-    }
-
-    /// Checks and indexes plain data.
-    ///
-    /// # Errors
-    /// As [`Snapshot::read`].
-    pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
-        let objectives =
-            Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
-        check(&file, &objectives)?;
-        let problem = Problem::new(&file, &objectives);
+    /// A file that was checked, with what was made of it.
+    pub(crate) fn of(file: SnapshotFile, objectives: Objectives, problem: Problem) -> Self {
         let numbers = |units: &Vec<UnitIx>| units.iter().map(|unit| unit.at()).collect();
         let candidate_sets = problem.candidate_sets.iter().map(numbers).collect();
-        Ok(Self { file, objectives, rules: None, reading: OnceLock::new(), candidate_sets, problem })
-    }
-
-    /// The same world with what a policy derived from it.
-    ///
-    /// # Errors
-    /// As [`Snapshot::new`].
-    pub fn with_derived(&self, derived: Derived) -> Result<Self, SnapshotError> {
-        let mut file = self.file.clone();
-        file.constraints.extend(derived.constraints);
-        Ok(Self::new(file)?.with_rules(derived.rules))
+        Self { file, objectives, rules: None, reading: OnceLock::new(), candidate_sets, problem }
     }
 
     /// The same world under a policy's rules; what actors of others break by themselves is excused.
@@ -241,6 +207,17 @@ impl Snapshot {
         i64::try_from(cost).expect("numbers above 2^53 are refused on input")
     }
 
+    /// Watts that a unit draws: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
+    /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
+    pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
+        self.problem.draw(UnitIx::new(unit), load, in_use)
+    }
+
+    /// The caps on power.
+    pub fn power_caps(&self) -> &[PowerCap] {
+        &self.problem.caps
+    }
+
     /// Where everything is now: fixed actors and what runs; the rest has no place.
     pub fn incumbent(&self) -> Assignment {
         self.problem.current.iter().map(|place| place.map(UnitIx::at)).collect()
@@ -252,16 +229,4 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.write())
     }
-}
-
-/// A field may be called nothing at all: what is wrong with it is wrong with the file.
-fn whole_if_empty(path: &str) -> &str {
-    if path.is_empty() { "." } else { path }
-}
-
-/// What serde says, in words for people who do not write Rust.
-fn plain(message: &str) -> String {
-    [("expected u64", "expected a whole number from 0 to 2^53"), ("expected a sequence", "expected a list")]
-        .iter()
-        .fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))
 }

@@ -2,10 +2,12 @@
 //!
 //! Strategies share it; the checker does not.
 
-use std::collections::BTreeMap;
-
+use crate::constraints::relations::Company;
+use crate::constraints::resources::Remaining;
+use crate::constraints::slots::has_slot;
+use crate::constraints::{Excess, excesses};
 use crate::criteria::{Class, Figure, Measure, PairSums, Step};
-use crate::ix::{ActorIx, IxVec, NodeIx, PlaceIx, RelationIx, ResourceIx, UnitIx};
+use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 
 /// An assignment with loads, remaining resources and overloads kept up to date.
@@ -15,12 +17,10 @@ pub struct State<'a> {
     pub assignment: Assignment,
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u64>,
-    unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
-    node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
-    /// By cap and place: watts.
-    drawn: Vec<IxVec<PlaceIx, i64>>,
-    /// By relation and place: how many of its actors are there.
-    relation_places: IxVec<RelationIx, BTreeMap<PlaceIx, usize>>,
+    remaining: Remaining,
+    company: Company,
+    /// Constraints that are followed step by step, by position in the file.
+    limits: Vec<(usize, Box<dyn Excess>)>,
     /// The levels' criteria with what each needs to be priced.
     levels: Vec<Vec<Term>>,
 }
@@ -57,10 +57,9 @@ impl<'a> State<'a> {
             assignment: vec![None; snapshot.actors()],
             load: IxVec::of(0, units),
             hosted: IxVec::of(0, units),
-            unit_left: snapshot.problem.unit_provides.clone(),
-            node_left: snapshot.problem.node_provides.clone(),
-            drawn: snapshot.problem.caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
-            relation_places: IxVec::of(BTreeMap::new(), snapshot.problem.relations.len()),
+            remaining: Remaining::new(&snapshot.problem),
+            company: Company::new(&snapshot.problem),
+            limits: excesses(snapshot),
             levels: snapshot
                 .objectives()
                 .levels()
@@ -101,33 +100,19 @@ impl<'a> State<'a> {
             && self.missing(actor, unit).is_none()
             && problem.rules_of[actor].iter().all(|&rule| problem.obeys(actor, unit, &problem.rules[rule]))
             && self.broken_relation(actor, unit).is_none()
-            && self.passed_caps(actor, unit).next().is_none()
+            && (self.limits.is_empty() || self.passed_limits(actor, unit).next().is_none())
     }
 
-    /// The caps on power that the actor, which has no place now, would pass on the unit: their constraints.
-    pub fn passed_caps(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = usize> {
-        let caps = &self.snapshot.problem.caps;
-        let more = if caps.is_empty() { 0 } else { self.more_power(actor, unit) };
-        let passed = caps.iter().zip(&self.drawn).filter(move |(cap, drawn)| {
-            let place = cap.place[unit];
-            drawn[place] + more > cap.limit[place]
-        });
-        passed.map(|(cap, _)| cap.constraint)
-    }
-
-    /// Watts that the actor, which has no place now, would add on the unit.
-    fn more_power(&self, actor: ActorIx, unit: UnitIx) -> i64 {
-        let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
-        self.snapshot.problem.draw(unit, self.load[unit] + work, true) - self.power(unit)
-    }
-
-    fn power(&self, unit: UnitIx) -> i64 {
-        self.snapshot.problem.draw(unit, self.load[unit], self.hosted[unit] > 0)
+    /// Other constraints that the actor, which has no place now, would break on the unit.
+    pub fn passed_limits(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = usize> {
+        let step = self.step(actor, unit, true);
+        let passed = self.limits.iter().filter(move |(_, excess)| excess.refuses(self.snapshot, &step));
+        passed.map(|(constraint, _)| *constraint)
     }
 
     /// Whether the unit has a slot left.
     pub fn has_slot(&self, unit: UnitIx) -> bool {
-        self.snapshot.file().units[unit.at()].slots.is_none_or(|slots| self.hosted[unit] < slots)
+        has_slot(self.snapshot, unit, self.hosted[unit])
     }
 
     /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
@@ -143,13 +128,7 @@ impl<'a> State<'a> {
         actor: ActorIx,
         unit: UnitIx,
     ) -> impl Iterator<Item = (bool, ResourceIx, i64, i64)> {
-        let needs = self.snapshot.problem.implementation(actor, unit);
-        let node = self.snapshot.problem.unit_node[unit];
-        let of_unit = needs.into_iter().flat_map(|needs| needs.requires.iter().copied());
-        let of_node = needs.into_iter().flat_map(|needs| needs.node_requires.iter().copied());
-        let unit = of_unit.map(move |(r, needed)| (false, r, needed, self.unit_left[unit][r]));
-        let node = of_node.map(move |(r, needed)| (true, r, needed, self.node_left[node][r]));
-        unit.chain(node).filter(|(_, _, needed, left)| needed > left)
+        self.remaining.missing(&self.snapshot.problem, actor, unit)
     }
 
     /// How many actors are on the unit.
@@ -159,12 +138,12 @@ impl<'a> State<'a> {
 
     /// What is left of a unit's resource.
     pub fn left_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
-        self.unit_left[unit][resource]
+        self.remaining.unit[unit][resource]
     }
 
     /// What is left of a node's resource.
     pub fn left_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
-        self.node_left[node][resource]
+        self.remaining.node[node][resource]
     }
 
     /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
@@ -174,56 +153,32 @@ impl<'a> State<'a> {
 
     /// Every such rule.
     pub fn broken_relations(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = RelationIx> {
-        let problem = &self.snapshot.problem;
-        problem.relations_of[actor].iter().copied().filter(move |&relation| {
-            let (given, places) = (&problem.relations[relation], &self.relation_places[relation]);
-            let here = places.contains_key(&problem.place(given.scope, unit));
-            if given.apart { here } else { !(places.is_empty() || (here && places.len() == 1)) }
-        })
+        self.company.broken(&self.snapshot.problem, actor, unit)
     }
 
     /// Puts an actor without a place on a unit.
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
-        self.change(actor, unit, 1);
+        self.change(actor, unit, true);
         self.assignment[actor.at()] = Some(unit.at());
     }
 
     /// Takes an actor off its unit, and says which that was.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
         let unit = UnitIx::new(self.assignment[actor.at()].take()?);
-        self.change(actor, unit, -1);
+        self.change(actor, unit, false);
         Some(unit)
     }
 
-    fn change(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
+    fn change(&mut self, actor: ActorIx, unit: UnitIx, comes: bool) {
         let problem = &self.snapshot.problem;
-        let power = self.power(unit);
-        let step = self.step(actor, unit, sign > 0);
+        let step = self.step(actor, unit, comes);
         for figure in self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut()) {
             figure.count(self.snapshot, &step);
         }
-        if let Some(needs) = self.snapshot.problem.implementation(actor, unit) {
-            self.load[unit] += sign * needs.work;
-            for &(resource, quantity) in &needs.requires {
-                self.unit_left[unit][resource] -= sign * quantity;
-            }
-            for &(resource, quantity) in &needs.node_requires {
-                self.node_left[problem.unit_node[unit]][resource] -= sign * quantity;
-            }
-        }
-        self.hosted[unit] = self.hosted[unit].saturating_add_signed(sign);
-        let more = self.power(unit) - power;
-        for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
-            drawn[cap.place[unit]] += more;
-        }
-        for &relation in &problem.relations_of[actor] {
-            let place = problem.place(problem.relations[relation].scope, unit);
-            let count = self.relation_places[relation].entry(place).or_default();
-            *count = count.saturating_add_signed(isize::try_from(sign).expect("sign is 1 or -1"));
-            if *count == 0 {
-                self.relation_places[relation].remove(&place);
-            }
-        }
+        self.limits.iter_mut().for_each(|(_, excess)| excess.count(self.snapshot, &step));
+        self.remaining.count(problem, actor, unit, step.sign());
+        self.company.count(problem, actor, unit, comes);
+        (self.load[unit], self.hosted[unit]) = (step.load.1, step.hosted.1);
     }
 
     /// What a unit becomes when the actor comes to it or leaves it.
@@ -295,50 +250,5 @@ impl<'a> State<'a> {
         let thousandths =
             i128::from(self.load[unit] + work) * 1000 / i128::from(self.snapshot.problem.capacity[unit]);
         i64::try_from(thousandths).unwrap_or(i64::MAX)
-    }
-}
-
-/// How many units have each value of a figure.
-#[derive(Clone, Debug)]
-pub struct Counts(BTreeMap<i64, usize>);
-
-impl Counts {
-    /// All of so many units at 0.
-    pub fn of(units: usize) -> Self {
-        Self(BTreeMap::from([(0, units)]))
-    }
-
-    /// One unit's value changes.
-    pub fn change(&mut self, from: i64, to: i64) {
-        if from == to {
-            return;
-        }
-        if let Some(count) = self.0.get_mut(&from) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&from);
-            }
-        }
-        *self.0.entry(to).or_default() += 1;
-    }
-
-    /// The smallest.
-    pub fn least(&self) -> i64 {
-        self.0.keys().next().copied().unwrap_or(0)
-    }
-
-    /// The largest.
-    pub fn most(&self) -> i64 {
-        self.0.keys().next_back().copied().unwrap_or(0)
-    }
-
-    /// The smallest and the largest value if one unit's changed.
-    pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
-        let alone = self.0.get(&before) == Some(&1);
-        // With the unit's own value taken out when it was the only one, and its new value put in.
-        let stays = |value: &&i64| !(alone && **value == before);
-        let least = self.0.keys().find(stays).map_or(after, |value| after.min(*value));
-        let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));
-        (least, most)
     }
 }

@@ -6,7 +6,7 @@ use strum::IntoEnumIterator as _;
 
 use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
-use crate::{Criterion, LARGEST, Objectives, SnapshotError};
+use crate::{Criterion, LARGEST, Objectives, SnapshotError, constraints};
 
 /// Refuses worlds in which a criterion or a load could pass 2^53.
 pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
@@ -70,35 +70,12 @@ fn named_sums(
     objectives: &Objectives,
     sums: &FileSums,
 ) -> Vec<(&'static str, &'static str, u128)> {
-    let has_cap = file.constraints.iter().any(|constraint| matches!(constraint, Constraint::PowerCap { .. }));
     let named = Criterion::iter().filter(|criterion| objectives.names(*criterion));
     let mut all: Vec<_> = named.filter_map(|criterion| criterion.measure().largest(file, sums)).collect();
-    let capped = ("units", "power", most_power(file));
-    if has_cap && !all.contains(&capped) {
-        all.push(capped);
+    for sum in constraints::largest(file) {
+        if !all.contains(&sum) {
+            all.push(sum);
+        }
     }
     all
-}
-
-/// All units in use, and each actor where it draws most.
-pub(crate) fn most_power(file: &SnapshotFile) -> u128 {
-    let mut by_kind: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for unit in &file.units {
-        by_kind.entry(&unit.kind).or_default().push((unit.power_watts.unwrap_or(0), unit.capacity));
-    }
-    let share = |work: u64, &(watts, capacity): &(u64, u64)| {
-        (u128::from(work) * u128::from(watts)).div_ceil(u128::from(capacity.max(1)))
-    };
-    for units in by_kind.values_mut() {
-        units.sort_unstable();
-        units.dedup();
-    }
-    let most = |actor: &Actor| {
-        let shares = actor.runs_on.iter().flat_map(|(kind, needs)| {
-            by_kind.get(kind.as_str()).into_iter().flatten().map(|unit| share(needs.work, unit))
-        });
-        shares.max().unwrap_or(0)
-    };
-    let idle: u128 = file.units.iter().map(|unit| u128::from(unit.idle_watts.unwrap_or(0))).sum();
-    idle + file.actors.iter().map(most).sum::<u128>()
 }

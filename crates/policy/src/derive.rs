@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places, Scope};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Demand, Derived, GroundRule, Rules, Snapshot};
 
 use crate::program::Program;
@@ -52,7 +53,9 @@ pub(crate) fn derived(
     }
     let ground =
         grounding.rules.into_iter().map(|(head, lower, body)| GroundRule { head, lower, body }).collect();
-    let rules = Rules::new(snapshot.actors(), ground, &grounding.inputs, demands, penalties)
+    let inputs: Vec<(usize, usize, u32)> =
+        grounding.inputs.iter().map(|(actor, unit, atom)| (actor.at(), unit.at(), *atom)).collect();
+    let rules = Rules::new(snapshot.actors(), ground, &inputs, demands, penalties)
         .map_err(|problem| format!("policy {name}: {problem}"))?;
     Ok(Derived { constraints, rules: Some(rules) })
 }
@@ -60,15 +63,16 @@ pub(crate) fn derived(
 /// Terms back to actors and units.
 struct Names<'a> {
     terms: &'a Terms,
-    actors: BTreeMap<Value, usize>,
-    units: BTreeMap<Value, usize>,
+    actors: BTreeMap<Value, ActorIx>,
+    units: BTreeMap<Value, UnitIx>,
 }
 
 impl<'a> Names<'a> {
     fn new(snapshot: &Snapshot, terms: &'a Terms) -> Self {
+        let problem = snapshot.problem();
         let actors =
-            (0..snapshot.actors()).filter_map(|at| Some((terms.find_actor(snapshot.actor_id(at))?, at)));
-        let units = (0..snapshot.units()).filter_map(|at| Some((terms.find_text(snapshot.unit_id(at))?, at)));
+            problem.actor_by_id.iter().filter_map(|(id, actor)| Some((terms.find_actor(id)?, *actor)));
+        let units = problem.unit_by_id.iter().filter_map(|(id, unit)| Some((terms.find_text(id)?, *unit)));
         Self { terms, actors: actors.collect(), units: units.collect() }
     }
 
@@ -101,8 +105,8 @@ pub(crate) fn says(program: &Program, snapshot: &Snapshot, (statement, values): 
 
 fn shown(snapshot: &Snapshot, value: &Argument) -> String {
     match value {
-        Argument::Actor(actor) => snapshot.actor_id(*actor).to_owned(),
-        Argument::Unit(unit) => snapshot.unit_id(*unit).to_owned(),
+        Argument::Actor(actor) => snapshot.actor_id(actor.at()).to_owned(),
+        Argument::Unit(unit) => snapshot.unit_id(unit.at()).to_owned(),
         Argument::Text(text) | Argument::Other(text) => text.clone(),
         Argument::Number(number) => number.to_string(),
     }
@@ -112,13 +116,13 @@ fn shown(snapshot: &Snapshot, value: &Argument) -> String {
 struct Constraints<'a> {
     snapshot: &'a Snapshot,
     /// By statement and actor: units.
-    forbidden: BTreeMap<(usize, usize), BTreeSet<usize>>,
+    forbidden: BTreeMap<(usize, ActorIx), BTreeSet<UnitIx>>,
     /// By statement and name of the unit: actors.
-    pinned: BTreeMap<(usize, String), BTreeSet<usize>>,
+    pinned: BTreeMap<(usize, String), BTreeSet<ActorIx>>,
     /// By actor and unit.
-    preferred: BTreeMap<(usize, usize), u64>,
+    preferred: BTreeMap<(ActorIx, UnitIx), u64>,
     /// By statement, whether apart, and level: pairs, the smaller first.
-    related: BTreeMap<(usize, bool, Scope), BTreeSet<(usize, usize)>>,
+    related: BTreeMap<(usize, bool, Scope), BTreeSet<(ActorIx, ActorIx)>>,
     reserved: Vec<Constraint>,
 }
 
@@ -144,7 +148,7 @@ impl<'a> Constraints<'a> {
             }
             ("pin", [actor, unit]) => {
                 let name = match self.unit(word, unit)? {
-                    Some(unit) => self.snapshot.unit_id(unit).to_owned(),
+                    Some(unit) => self.snapshot.unit_id(unit.at()).to_owned(),
                     None => shown(self.snapshot, unit),
                 };
                 if let Some(actor) = self.actor(word, actor)? {
@@ -169,7 +173,7 @@ impl<'a> Constraints<'a> {
             ("reserve", [unit, Argument::Text(resource), quantity]) => {
                 let quantity = self.quantity(word, "quantity", quantity)?;
                 if let Some(unit) = self.unit(word, unit)? {
-                    let (unit, resource) = (self.snapshot.unit_id(unit).to_owned(), resource.clone());
+                    let (unit, resource) = (self.snapshot.unit_id(unit.at()).to_owned(), resource.clone());
                     self.reserved.push(Constraint::Reserve { unit, resource, quantity });
                 }
             }
@@ -184,7 +188,7 @@ impl<'a> Constraints<'a> {
         Ok(())
     }
 
-    fn actor(&self, word: &str, value: &Argument) -> Result<Option<usize>, String> {
+    fn actor(&self, word: &str, value: &Argument) -> Result<Option<ActorIx>, String> {
         match value {
             Argument::Actor(actor) => Ok(Some(*actor)),
             Argument::Other(text) if text.starts_with("a(") => Ok(None),
@@ -199,7 +203,7 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    fn unit(&self, word: &str, value: &Argument) -> Result<Option<usize>, String> {
+    fn unit(&self, word: &str, value: &Argument) -> Result<Option<UnitIx>, String> {
         match value {
             Argument::Unit(unit) => Ok(Some(*unit)),
             Argument::Text(_) => Ok(None),
@@ -239,10 +243,10 @@ impl<'a> Constraints<'a> {
 
     fn finish(self, place: &dyn Fn(usize) -> String) -> Vec<Constraint> {
         let snapshot = self.snapshot;
-        let actor = |actor: usize| snapshot.actor_id(actor).to_owned();
-        let unit = |unit: usize| snapshot.unit_id(unit).to_owned();
+        let actor = |actor: ActorIx| snapshot.actor_id(actor.at()).to_owned();
+        let unit = |unit: UnitIx| snapshot.unit_id(unit.at()).to_owned();
         let mut constraints = Vec::new();
-        let mut alike: BTreeMap<(usize, BTreeSet<usize>), Vec<String>> = BTreeMap::new();
+        let mut alike: BTreeMap<(usize, BTreeSet<UnitIx>), Vec<String>> = BTreeMap::new();
         for ((statement, of), units) in self.forbidden {
             alike.entry((statement, units)).or_default().push(actor(of));
         }
@@ -279,22 +283,22 @@ impl<'a> Constraints<'a> {
 }
 
 /// Pairs as sets: where all pairs of a connected set are there it is one set, else each pair is.
-fn groups(pairs: &BTreeSet<(usize, usize)>) -> Vec<Vec<usize>> {
-    let mut leader: BTreeMap<usize, usize> = BTreeMap::new();
+fn groups(pairs: &BTreeSet<(ActorIx, ActorIx)>) -> Vec<Vec<ActorIx>> {
+    let mut leader: BTreeMap<ActorIx, ActorIx> = BTreeMap::new();
     for &(a, b) in pairs {
         let (a, b) = (find(&mut leader, a), find(&mut leader, b));
         leader.insert(a.max(b), a.min(b));
     }
-    let all: Vec<usize> = leader.keys().copied().collect();
-    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let all: Vec<ActorIx> = leader.keys().copied().collect();
+    let mut members: BTreeMap<ActorIx, Vec<ActorIx>> = BTreeMap::new();
     for member in all {
         members.entry(find(&mut leader, member)).or_default().push(member);
     }
-    let mut tied: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut tied: BTreeMap<ActorIx, Vec<(ActorIx, ActorIx)>> = BTreeMap::new();
     for &pair in pairs {
         tied.entry(find(&mut leader, pair.0)).or_default().push(pair);
     }
-    let of_set = |(members, pairs): (Vec<usize>, Vec<(usize, usize)>)| {
+    let of_set = |(members, pairs): (Vec<ActorIx>, Vec<(ActorIx, ActorIx)>)| {
         if pairs.len() == members.len() * (members.len() - 1) / 2 {
             vec![members]
         } else {
@@ -305,7 +309,7 @@ fn groups(pairs: &BTreeSet<(usize, usize)>) -> Vec<Vec<usize>> {
 }
 
 /// The member that stands for all that one is connected with.
-fn find(leader: &mut BTreeMap<usize, usize>, of: usize) -> usize {
+fn find(leader: &mut BTreeMap<ActorIx, ActorIx>, of: ActorIx) -> ActorIx {
     let above = *leader.entry(of).or_insert(of);
     if above == of {
         return of;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
 
-use placement::{Assignment, Snapshot};
+use placement::ix::{ActorIx, IxVec, KindIx, UnitIx};
+use placement::{Assignment, Implementation, Problem, Snapshot};
 
 use crate::program::Program;
 use crate::symbols::{actor, string};
@@ -13,17 +14,20 @@ use crate::text::PREFIX;
 /// A term of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fact {
-    /// By position.
-    Actor(usize),
-    /// By position.
-    Unit(usize),
+    Actor(ActorIx),
+    Unit(UnitIx),
     Text(String),
     Number(i32),
 }
 
 impl Fact {
     /// The term among those that are kept.
-    pub fn value(&self, actors: &[Value], units: &[Value], terms: &mut Terms) -> Value {
+    pub fn value(
+        &self,
+        actors: &IxVec<ActorIx, Value>,
+        units: &IxVec<UnitIx, Value>,
+        terms: &mut Terms,
+    ) -> Value {
         match self {
             Self::Actor(actor) => actors[*actor],
             Self::Unit(unit) => units[*unit],
@@ -39,8 +43,8 @@ struct Written<'a>(&'a Snapshot, &'a Fact);
 impl Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Fact::Actor(position) => f.write_str(&actor(self.0.actor_id(*position))),
-            Fact::Unit(position) => f.write_str(&string(self.0.unit_id(*position))),
+            Fact::Actor(position) => f.write_str(&actor(self.0.actor_id(position.at()))),
+            Fact::Unit(position) => f.write_str(&string(self.0.unit_id(position.at()))),
             Fact::Text(text) => f.write_str(&string(text)),
             Fact::Number(number) => write!(f, "{number}"),
         }
@@ -54,12 +58,13 @@ const LARGEST_WORK: i64 = 1 << 24;
 /// The facts of a snapshot for one policy.
 pub(crate) struct Facts<'a> {
     snapshot: &'a Snapshot,
+    problem: &'a Problem,
     program: &'a Program,
     /// Predicate and terms.
     pub all: BTreeSet<(&'static str, Vec<Fact>)>,
     /// By predicate: the sum of its numbers.
     totals: BTreeMap<&'static str, i64>,
-    problem: Option<String>,
+    fault: Option<String>,
 }
 
 impl<'a> Facts<'a> {
@@ -69,7 +74,7 @@ impl<'a> Facts<'a> {
     /// A number, or a sum that the policy could form, that 32 bits do not hold.
     pub fn new(snapshot: &'a Snapshot, program: &'a Program) -> Result<Self, String> {
         let (all, totals) = (BTreeSet::new(), BTreeMap::new());
-        let mut facts = Self { snapshot, program, all, totals, problem: None };
+        let mut facts = Self { snapshot, problem: snapshot.problem(), program, all, totals, fault: None };
         facts.published()?;
         Ok(facts)
     }
@@ -82,14 +87,14 @@ impl<'a> Facts<'a> {
         self.prices();
         let largest = i64::from(i32::MAX);
         for (name, total) in &self.totals {
-            if *total > largest && self.program.summed.contains(*name) && self.problem.is_none() {
-                self.problem = Some(format!(
+            if *total > largest && self.program.summed.contains(*name) && self.fault.is_none() {
+                self.fault = Some(format!(
                     "`{name}` adds up to {total} here, and clingo sums to {largest} only; do not sum it, or plan with a \
                      shorter window"
                 ));
             }
         }
-        self.problem.take().map_or(Ok(()), Err)
+        self.fault.take().map_or(Ok(()), Err)
     }
 
     /// As clingo reads them, with where each actor is, and who could be somewhere.
@@ -103,11 +108,11 @@ impl<'a> Facts<'a> {
         for (name, terms) in &self.all {
             line(&format!("{PREFIX}{name}"), terms);
         }
-        for (actor, place) in assignment.iter().enumerate() {
+        for (actor, place) in self.problem.current.positions().zip(assignment) {
             if let Some(unit) = *place {
-                line("p_run_on", &[Fact::Actor(actor), Fact::Unit(unit)]);
+                line("p_run_on", &[Fact::Actor(actor), Fact::Unit(UnitIx::new(unit))]);
             }
-            if !self.snapshot.is_fixed(actor) {
+            if !self.problem.fixed[actor] {
                 line("movable", &[Fact::Actor(actor)]);
             }
         }
@@ -138,7 +143,7 @@ impl<'a> Facts<'a> {
             let mut says: Vec<String> =
                 terms.iter().map(|term| Written(self.snapshot, term).to_string()).collect();
             says.push(number.to_string());
-            self.problem.get_or_insert(format!(
+            self.fault.get_or_insert(format!(
                     "`{name}({})` does not fit the 32 bits that clingo computes with; do not read it, or plan with a \
                      shorter window",
                     says.join(",")
@@ -148,9 +153,9 @@ impl<'a> Facts<'a> {
     }
 
     fn of_units(&mut self) {
-        let snapshot = self.snapshot;
-        let divisor = work_divisor(snapshot);
-        for (position, unit) in snapshot.file().units.iter().enumerate() {
+        let (snapshot, problem) = (self.snapshot, self.problem);
+        let divisor = work_divisor(problem);
+        for (position, unit) in problem.capacity.positions().zip(&snapshot.file().units) {
             let of = Fact::Unit(position);
             self.fact("cu", std::slice::from_ref(&of));
             self.fact("cu_kind", &[of.clone(), text(&unit.kind)]);
@@ -161,15 +166,16 @@ impl<'a> Facts<'a> {
                     self.fact(name, &[of.clone(), text(value)]);
                 }
             }
-            let watts = |watts: Option<u64>| i64::try_from(watts.unwrap_or(0)).unwrap_or(i64::MAX);
             if unit.power_watts.is_some() || unit.idle_watts.is_some() {
-                let idle = i32::try_from(watts(unit.idle_watts)).unwrap_or(i32::MAX);
-                self.number("cu_power", &[of.clone(), Fact::Number(idle)], watts(unit.power_watts));
+                let (idle, full) = problem.watts[position];
+                let idle = i32::try_from(idle).unwrap_or(i32::MAX);
+                self.number("cu_power", &[of.clone(), Fact::Number(idle)], full);
             }
-            self.number("cu_capacity", std::slice::from_ref(&of), snapshot.capacity(position) / divisor);
-            if let Some(slots) = unit.slots {
-                self.number("cu_slots", std::slice::from_ref(&of), i64::try_from(slots).unwrap_or(i64::MAX));
+            self.number("cu_capacity", std::slice::from_ref(&of), problem.capacity[position] / divisor);
+            if let Some(slots) = problem.slots[position] {
+                self.number("cu_slots", std::slice::from_ref(&of), slots);
             }
+            // As given: what is reserved is still in it.
             for (resource, quantity) in &unit.provides {
                 self.number("cu_provides", &[of.clone(), text(resource)], as_number(*quantity));
             }
@@ -189,9 +195,9 @@ impl<'a> Facts<'a> {
     }
 
     fn of_actors(&mut self) {
-        let snapshot = self.snapshot;
-        let divisor = work_divisor(snapshot);
-        for (position, given) in snapshot.file().actors.iter().enumerate() {
+        let (snapshot, problem) = (self.snapshot, self.problem);
+        let divisor = work_divisor(problem);
+        for (position, given) in problem.current.positions().zip(&snapshot.file().actors) {
             let of = Fact::Actor(position);
             self.fact("actor", std::slice::from_ref(&of));
             if let Some((application, _)) = given.id.rsplit_once('/') {
@@ -206,57 +212,44 @@ impl<'a> Facts<'a> {
             if given.fixed {
                 self.fact("fixed", std::slice::from_ref(&of));
             }
-            if let Some(unit) = snapshot.current(position) {
+            if let Some(unit) = problem.current[position] {
                 self.fact("current", &[of.clone(), Fact::Unit(unit)]);
-                self.number("move_cost", std::slice::from_ref(&of), snapshot.move_cost(position));
+                self.number("move_cost", std::slice::from_ref(&of), problem.move_cost[position]);
             }
-            for (kind, runs_on) in &given.runs_on {
-                let kind = text(kind);
-                self.fact("runs_on_kind", &[of.clone(), kind.clone()]);
-                self.number(
-                    "work",
-                    &[of.clone(), kind.clone()],
-                    as_number(runs_on.work).saturating_add(divisor - 1) / divisor,
-                );
-                let mut requires = given.requires.clone();
-                for (resource, quantity) in &runs_on.requires {
-                    *requires.entry(resource.clone()).or_default() += quantity;
-                }
-                for (resource, quantity) in &requires {
-                    self.number(
-                        "requires",
-                        &[of.clone(), kind.clone(), text(resource)],
-                        as_number(*quantity),
-                    );
-                }
-                for (resource, quantity) in &runs_on.node_requires {
-                    self.number(
-                        "node_requires",
-                        &[of.clone(), kind.clone(), text(resource)],
-                        as_number(*quantity),
-                    );
+            for (kind, needs) in problem.implementations[position].enumerate() {
+                if let Some(needs) = needs {
+                    self.of_kind(&of, &text(&problem.kinds[kind]), needs, divisor);
                 }
             }
             self.of_candidates(position, divisor);
         }
     }
 
-    fn of_candidates(&mut self, actor: usize, divisor: i64) {
+    /// What an actor needs on a kind.
+    fn of_kind(&mut self, of: &Fact, kind: &Fact, needs: &Implementation, divisor: i64) {
+        let problem = self.problem;
+        self.fact("runs_on_kind", &[of.clone(), kind.clone()]);
+        self.number("work", &[of.clone(), kind.clone()], shares(needs.work, divisor));
+        for (name, list) in [("requires", &needs.requires), ("node_requires", &needs.node_requires)] {
+            for &(resource, quantity) in list {
+                let resource = text(&problem.resources[resource]);
+                self.number(name, &[of.clone(), kind.clone(), resource], quantity);
+            }
+        }
+    }
+
+    fn of_candidates(&mut self, actor: ActorIx, divisor: i64) {
         if !self.reads("runnable_on") && !self.reads("workload") {
             return;
         }
-        let (snapshot, of) = (self.snapshot, Fact::Actor(actor));
-        let home = snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-        let candidates = if snapshot.is_fixed(actor) { &[] } else { snapshot.candidates(actor) };
+        let (problem, of) = (self.problem, Fact::Actor(actor));
+        let home = problem.fixed_at(actor);
+        let candidates = if problem.fixed[actor] { &[] } else { problem.candidates(actor) };
         for &unit in candidates.iter().chain(&home) {
             let place = Fact::Unit(unit);
             self.fact("runnable_on", &[of.clone(), place.clone()]);
-            if let Some(needs) = snapshot.implementation(actor, unit) {
-                self.number(
-                    "workload",
-                    &[of.clone(), place.clone()],
-                    needs.work.saturating_add(divisor - 1) / divisor,
-                );
+            if let Some(needs) = problem.implementation(actor, unit) {
+                self.number("workload", &[of.clone(), place.clone()], shares(needs.work, divisor));
             }
         }
         // Of many places one counts.
@@ -266,10 +259,9 @@ impl<'a> Facts<'a> {
     }
 
     fn of_pairs(&mut self) {
-        let snapshot = self.snapshot;
-        for actor in 0..snapshot.actors() {
-            for edge in snapshot.edges(actor).iter().filter(|edge| edge.peer.at() > actor) {
-                let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer.at()));
+        for (actor, edges) in self.problem.edges.enumerate() {
+            for edge in edges.iter().filter(|edge| edge.peer > actor) {
+                let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer));
                 let ties = [
                     ("msg_exch_rate", edge.rate),
                     ("mutual_annoyance", edge.annoyance),
@@ -283,22 +275,20 @@ impl<'a> Facts<'a> {
     }
 
     fn prices(&mut self) {
-        let snapshot = self.snapshot;
-        let cost = &snapshot.file().exchange_cost;
-        let kinds: BTreeSet<&str> = snapshot.file().units.iter().map(|unit| unit.kind.as_str()).collect();
-        for a in &kinds {
-            for b in &kinds {
-                self.number("kind_cost", &[text(a), text(b)], snapshot.kind_cost(a, b));
+        let (problem, cost) = (self.problem, &self.snapshot.file().exchange_cost);
+        let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
+        for &a in &kinds {
+            for &b in &kinds {
+                let names = [text(&problem.kinds[a]), text(&problem.kinds[b])];
+                self.number("kind_cost", &names, problem.kind_cost(a, b));
             }
         }
-        let others = [
-            ("other_numa", cost.other_numa),
-            ("other_node", cost.other_node),
-            ("other_zone", cost.other_zone),
-        ];
+        let added = problem.added_costs();
+        let others = [("other_numa", added.numa), ("other_node", added.node), ("other_zone", added.zone)];
         for (name, value) in others {
-            self.number(name, &[], as_number(value));
+            self.number(name, &[], value);
         }
+        // As given: which of the two comes first is the file's.
         for pair in &cost.pairs {
             self.number("msg_exch_cost", &[text(&pair.a), text(&pair.b)], as_number(pair.cost));
         }
@@ -306,15 +296,18 @@ impl<'a> Facts<'a> {
 }
 
 /// By what work and capacities are divided for a policy: 1 while they are small.
-fn work_divisor(snapshot: &Snapshot) -> i64 {
-    let of_actors = snapshot
-        .file()
-        .actors
-        .iter()
-        .map(|actor| as_number(actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0)));
-    let work = of_actors.fold(0i64, i64::saturating_add);
-    let capacity = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).max().unwrap_or(0);
+fn work_divisor(problem: &Problem) -> i64 {
+    let most = |ways: &IxVec<KindIx, Option<Implementation>>| {
+        ways.iter().flatten().map(|needs| needs.work).max().unwrap_or(0)
+    };
+    let work = problem.implementations.iter().map(most).fold(0i64, i64::saturating_add);
+    let capacity = problem.capacity.iter().copied().max().unwrap_or(0);
     (work.max(capacity) - 1).max(0) / LARGEST_WORK + 1
+}
+
+/// Work, divided and rounded up.
+fn shares(work: i64, divisor: i64) -> i64 {
+    work.saturating_add(divisor - 1) / divisor
 }
 
 fn as_number(quantity: u64) -> i64 {

@@ -6,6 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::ix::{ActorIx, IxVec, UnitIx};
+use placement::{Problem, Snapshot};
+
 use crate::choices::Choices;
 use crate::compile::{Compiled, Goal, compile};
 use crate::facts::Fact;
@@ -21,13 +24,14 @@ use crate::vocabulary::{Source, published};
 pub(crate) fn ground(
     program: &Program,
     facts: &BTreeSet<(&'static str, Vec<Fact>)>,
-    names: (&[&str], &[&str]),
+    snapshot: &Snapshot,
     choices: &Choices,
     budget: GroundBudget,
 ) -> Result<Grounding, Stop> {
     let mut terms = Terms::default();
-    let actors: Vec<Value> = names.0.iter().map(|id| terms.actor(id)).collect();
-    let units: Vec<Value> = names.1.iter().map(|id| terms.text(id)).collect();
+    let actors: IxVec<ActorIx, Value> =
+        snapshot.file().actors.iter().map(|actor| terms.actor(&actor.id)).collect();
+    let units: IxVec<UnitIx, Value> = snapshot.file().units.iter().map(|unit| terms.text(&unit.id)).collect();
     let mut relations: BTreeMap<(String, usize), Relation> = BTreeMap::new();
     for (name, fact) in facts {
         let tuple: Vec<Value> = fact.iter().map(|term| term.value(&actors, &units, &mut terms)).collect();
@@ -44,7 +48,7 @@ pub(crate) fn ground(
         work.group(&group)?;
     }
     if program.reads.contains("run_on") || program.reads.contains("unplaced") {
-        work.place(choices, &actors, &units)?;
+        work.place(choices, snapshot.problem(), &actors, &units)?;
     }
     for group in from_placements {
         work.group(&group)?;
@@ -62,13 +66,13 @@ struct Work<'a> {
 impl Work<'_> {
     /// Statements that rest on each other: once, or until nothing new follows.
     fn group(&mut self, group: &[usize]) -> Result<(), Stop> {
-        let in_circle = self.program.is_circle(group);
+        let in_cycle = self.program.is_cycle(group);
         loop {
             let mut grew = false;
             for &statement in group {
                 grew |= self.statement(statement)?;
             }
-            if !(in_circle && grew) {
+            if !(in_cycle && grew) {
                 return Ok(());
             }
         }
@@ -132,19 +136,21 @@ impl Work<'_> {
     }
 
     /// Atoms for every place where an actor can be, and for having none.
-    fn place(&mut self, choices: &Choices, actors: &[Value], units: &[Value]) -> Result<(), Stop> {
+    fn place(
+        &mut self,
+        choices: &Choices,
+        problem: &Problem,
+        actors: &IxVec<ActorIx, Value>,
+        units: &IxVec<UnitIx, Value>,
+    ) -> Result<(), Stop> {
         let forbidden: BTreeSet<(Value, Value)> = {
             let said = self.sink.out.said.iter().filter(|(_, word, _)| *word == "forbid");
             said.filter_map(|(_, _, terms)| Some((*terms.first()?, *terms.get(1)?))).collect()
         };
-        let mut of_actor: Vec<Vec<(i32, i64)>> = vec![Vec::new(); actors.len()];
+        let mut of_actor: IxVec<ActorIx, Vec<(i32, i64)>> = IxVec::of(Vec::new(), actors.len());
         let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
-        let movable: BTreeSet<usize> = choices.movable.iter().copied().collect();
         for &(actor, unit) in &choices.places {
-            if choices.forbids
-                && movable.contains(&actor)
-                && forbidden.contains(&(actors[actor], units[unit]))
-            {
+            if choices.forbids && !problem.fixed[actor] && forbidden.contains(&(actors[actor], units[unit])) {
                 continue;
             }
             self.sink.keep(3)?;
@@ -156,7 +162,7 @@ impl Work<'_> {
         if !self.program.reads.contains("unplaced") {
             return Ok(());
         }
-        for &actor in &choices.movable {
+        for &actor in &problem.movable {
             let (placed, unplaced) = (self.sink.atom(), self.sink.atom());
             self.sink.out.rules.push((placed, 1, std::mem::take(&mut of_actor[actor])));
             self.sink.rule(unplaced, vec![-literal(placed)]);

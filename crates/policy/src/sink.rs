@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use placement::ix::{ActorIx, UnitIx};
+
 use crate::relation::{Relation, Truth};
 use crate::term::{Overflow, Terms, Value};
 
@@ -42,7 +44,7 @@ pub(crate) struct Grounding {
     /// What is left, over atoms from 1.
     pub rules: Vec<Rule>,
     /// Actor, unit, atom.
-    pub inputs: Vec<(usize, usize, u32)>,
+    pub inputs: Vec<(ActorIx, UnitIx, u32)>,
     /// Statement, values of its variables, atom.
     pub violated: Vec<(usize, Vec<Value>, u32)>,
     /// Statement, weight, atom.

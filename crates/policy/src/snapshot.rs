@@ -1,5 +1,6 @@
 //! The policy that a snapshot carries: what it derives from the snapshot, and what is asked about an assignment.
 
+use placement::ix::ActorIx;
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
 use crate::choices::{Choices, choices, open_choices};
@@ -81,7 +82,7 @@ impl<'a> Policy<'a> {
     /// # Errors
     /// When the policy is wrong, or takes more than `budget`.
     pub fn derive(&self, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
-        self.write_out(&choices(self.snapshot), budget)
+        self.write_out(&choices(self.snapshot.problem()), budget)
     }
 
     /// The rules about where actors are if limits fell: actors could be on any unit of their kinds, and those of
@@ -91,10 +92,10 @@ impl<'a> Policy<'a> {
     /// When the policy is wrong, or takes more than `budget`.
     pub fn rules_everywhere(
         &self,
-        anywhere: &[usize],
+        anywhere: &[ActorIx],
         budget: GroundBudget,
     ) -> Result<Option<Rules>, JudgeError> {
-        Ok(self.write_out(&open_choices(self.snapshot, anywhere), budget)?.0.rules)
+        Ok(self.write_out(&open_choices(self.snapshot.problem(), anywhere), budget)?.0.rules)
     }
 
     /// What clingo is asked about an assignment.
@@ -140,9 +141,7 @@ impl<'a> Policy<'a> {
     fn write_out(&self, choices: &Choices, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
         let (snapshot, program) = (self.snapshot, &self.program);
         let facts = self.facts()?;
-        let actors: Vec<&str> = (0..snapshot.actors()).map(|at| snapshot.actor_id(at)).collect();
-        let units: Vec<&str> = (0..snapshot.units()).map(|at| snapshot.unit_id(at)).collect();
-        let grounding = ground(program, &facts.all, (&actors, &units), choices, budget).map_err(|stop| {
+        let grounding = ground(program, &facts.all, snapshot, choices, budget).map_err(|stop| {
             let (statement, problem) = match stop {
                 Stop::Fault(statement, problem) => (statement, problem),
                 Stop::Budget(statement, what) => (

@@ -1,16 +1,17 @@
 //! What holds of a finished assignment: ground instances of a policy's statements.
 
+use placement::ix::{ActorIx, UnitIx};
 use serde::{Deserialize, Serialize};
 
 /// An argument of a ground instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Argument {
-    /// An actor, by position.
+    /// An actor.
     #[serde(rename = "a")]
-    Actor(usize),
-    /// A unit, by position.
+    Actor(ActorIx),
+    /// A unit.
     #[serde(rename = "u")]
-    Unit(usize),
+    Unit(UnitIx),
     /// Any other string.
     #[serde(rename = "t")]
     Text(String),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use asp::vector;
 use exact::branch;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Snapshot};
 
 use crate::run::Search;
@@ -187,16 +188,16 @@ impl<'a> DestroyRepair<'a> {
     }
 
     /// Units to empty, and who is on them; `None` where nobody can be moved.
-    fn draw(&mut self) -> Option<(BTreeSet<usize>, BTreeSet<usize>)> {
-        let solution = &self.solution;
-        let snapshot = solution.snapshot();
+    fn draw(&mut self) -> Option<(BTreeSet<ActorIx>, BTreeSet<UnitIx>)> {
+        let (solution, problem) = (&self.solution, self.solution.problem());
+        let all = problem.capacity.len();
         let movable =
-            |unit: usize| solution.hosted(unit).iter().copied().filter(|&actor| !snapshot.is_fixed(actor));
-        let first = self.rng.usize(..snapshot.units());
-        let (mut units, mut freed) = (BTreeSet::from([first]), movable(first).collect::<BTreeSet<usize>>());
-        let mut pull: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut newest: Vec<usize> = freed.iter().copied().collect();
-        while units.len() < snapshot.units() {
+            |unit: UnitIx| solution.hosted(unit).iter().copied().filter(|&actor| !problem.fixed[actor]);
+        let first = UnitIx::new(self.rng.usize(..all));
+        let (mut units, mut freed) = (BTreeSet::from([first]), movable(first).collect::<BTreeSet<ActorIx>>());
+        let mut pull: BTreeMap<UnitIx, u64> = BTreeMap::new();
+        let mut newest: Vec<ActorIx> = freed.iter().copied().collect();
+        while units.len() < all {
             for &actor in &newest {
                 add_pull(solution, actor, &mut pull);
             }
@@ -204,7 +205,7 @@ impl<'a> DestroyRepair<'a> {
             let next = match drawn(&mut self.rng, &pull) {
                 // Every now and then somewhere that nobody asks for: there may be room.
                 Some(unit) if self.rng.usize(..4) > 0 => unit,
-                _ => self.rng.usize(..snapshot.units()),
+                _ => UnitIx::new(self.rng.usize(..all)),
             };
             newest = movable(next).collect();
             if freed.len() + newest.len() > self.size {
@@ -219,16 +220,16 @@ impl<'a> DestroyRepair<'a> {
 
 /// Actors that can move.
 pub(crate) fn movable(snapshot: &Snapshot) -> usize {
-    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count()
+    snapshot.problem().movable.len()
 }
 
+/// Nodes that have units.
 fn nodes(snapshot: &Snapshot) -> usize {
-    let nodes: BTreeSet<usize> = (0..snapshot.units()).map(|unit| snapshot.node_of(unit)).collect();
-    nodes.len()
+    snapshot.problem().units_of_node.iter().filter(|units| !units.is_empty()).count()
 }
 
 /// One of the keys, each as likely as its weight.
-fn drawn(rng: &mut fastrand::Rng, weights: &BTreeMap<usize, u64>) -> Option<usize> {
+pub(crate) fn drawn<K: Copy>(rng: &mut fastrand::Rng, weights: &BTreeMap<K, u64>) -> Option<K> {
     let all = weights.values().fold(0u64, |all, weight| all.saturating_add(*weight));
     let mut at = if all == 0 { return None } else { rng.u64(..all) };
     weights.iter().find_map(|(&unit, &weight)| {
@@ -239,13 +240,12 @@ fn drawn(rng: &mut fastrand::Rng, weights: &BTreeMap<usize, u64>) -> Option<usiz
 }
 
 /// Adds how much an actor is drawn to the units of its peers.
-fn add_pull(solution: &Solution, actor: usize, pull: &mut BTreeMap<usize, u64>) {
-    let snapshot = solution.snapshot();
+fn add_pull(solution: &Solution, actor: ActorIx, pull: &mut BTreeMap<UnitIx, u64>) {
+    let problem = solution.problem();
     let Some(home) = solution.place(actor) else { return };
-    for edge in snapshot.edges(actor) {
-        let Some(unit) = solution.place(edge.peer.at()).filter(|unit| *unit != home) else { continue };
-        let paid =
-            edge.rate.saturating_mul(snapshot.exchange_cost(home, unit)).saturating_add(edge.annoyance);
+    for edge in &problem.edges[actor] {
+        let Some(unit) = solution.place(edge.peer).filter(|unit| *unit != home) else { continue };
+        let paid = edge.rate.saturating_mul(problem.exchange_cost(home, unit)).saturating_add(edge.annoyance);
         let sum = pull.entry(unit).or_default();
         *sum = sum.saturating_add(paid.unsigned_abs());
     }

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use asp::{Aim, Ended, Rounding, Scale, Task};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Snapshot, SolveError, Stage};
 
+use crate::destroy_repair::drawn;
 use crate::run::{Search, is_exhausted};
 use crate::subproblem::{Solution, Subproblem};
 use crate::whole::usable;
@@ -20,7 +22,7 @@ const MOST_TARGETS: usize = 8;
 const MOST_BOUND: usize = 8;
 
 /// Some actors, and units for them beside those that they are on.
-type Neighbourhood = (BTreeSet<usize>, BTreeSet<usize>);
+type Neighbourhood = (BTreeSet<ActorIx>, BTreeSet<UnitIx>);
 
 /// Conflicts of the search of one neighbourhood.
 const CONFLICTS: u64 = 3_000;
@@ -44,7 +46,7 @@ impl<'a> Neighbourhoods<'a> {
         self.solution.settle(&search.best.assignment);
     }
 
-    /// Solves the next one, a piece of effort; false if there are none, or nobody to solve them.
+    /// Solves the next one, an effort unit; false if there are none, or nobody to solve them.
     pub fn search(&mut self, search: &mut Search) -> Result<bool, SolveError> {
         if !search.has_solver() {
             return Ok(false);
@@ -76,8 +78,8 @@ impl<'a> Neighbourhoods<'a> {
     /// The subproblem, and the world to solve in its stead where its numbers are too large.
     fn fitting(
         &self,
-        freed: &BTreeSet<usize>,
-        targets: &BTreeSet<usize>,
+        freed: &BTreeSet<ActorIx>,
+        targets: &BTreeSet<UnitIx>,
     ) -> Option<(Subproblem, Snapshot, bool)> {
         let subproblem = usable(self.solution.cut(freed, targets))?;
         let scale = usable(Scale::of(&subproblem.world))?;
@@ -99,18 +101,19 @@ struct Chooser {
     /// Neighbourhoods that were searched to the end without gain, one after the other.
     idle: usize,
     /// Actors that have a choice.
-    free: Vec<usize>,
+    free: Vec<ActorIx>,
 }
 
 impl Chooser {
     pub fn new(snapshot: &Snapshot, seed: u64) -> Self {
-        let has_choice = |actor: &usize| !snapshot.is_fixed(*actor) && snapshot.candidates(*actor).len() > 1;
+        let problem = snapshot.problem();
+        let has_choice = |actor: &ActorIx| problem.candidates(*actor).len() > 1;
         let (size, _, _) = SIZE;
         Self {
             rng: fastrand::Rng::with_seed(seed),
             size,
             idle: 0,
-            free: (0..snapshot.actors()).filter(has_choice).collect(),
+            free: problem.movable.iter().copied().filter(has_choice).collect(),
         }
     }
 
@@ -123,8 +126,8 @@ impl Chooser {
             self.some_neighbours(solution, seed)
         };
         // Those who must be together move together, or not at all.
-        let bound: Vec<usize> = freed.iter().flat_map(|&actor| solution.bound(actor, MOST_BOUND)).collect();
-        freed.extend(bound.into_iter().filter(|&actor| !solution.snapshot().is_fixed(actor)));
+        let bound: Vec<ActorIx> = freed.iter().flat_map(|&actor| solution.bound(actor, MOST_BOUND)).collect();
+        freed.extend(bound.into_iter().filter(|&actor| !solution.problem().fixed[actor]));
         targets.extend(freed.iter().filter_map(|&actor| solution.place(actor)));
         Some((freed, targets))
     }
@@ -147,9 +150,9 @@ impl Chooser {
 
     /// Where to begin: with who breaks the policy's rules, what has no place, or a unit with too much work, every other
     /// time; else anywhere.
-    fn seed(&mut self, solution: &Solution) -> Option<usize> {
+    fn seed(&mut self, solution: &Solution) -> Option<ActorIx> {
         if self.rng.bool() {
-            let culprits: Vec<usize> = solution
+            let culprits: Vec<ActorIx> = solution
                 .culprits()
                 .iter()
                 .copied()
@@ -158,14 +161,15 @@ impl Chooser {
             if let Some(actor) = self.rng.choice(culprits) {
                 return Some(actor);
             }
-            let without: Vec<usize> =
+            let without: Vec<ActorIx> =
                 self.free.iter().copied().filter(|&actor| solution.place(actor).is_none()).collect();
             if let Some(actor) = self.rng.choice(without) {
                 return Some(actor);
             }
-            let overloaded = (0..solution.snapshot().units()).max_by_key(|&unit| solution.overload(unit));
+            let units = solution.problem().capacity.positions();
+            let overloaded = units.max_by_key(|&unit| solution.overload(unit));
             if let Some(unit) = overloaded.filter(|&unit| solution.overload(unit) > 0) {
-                let there: Vec<usize> = self.free_on(solution, unit).collect();
+                let there: Vec<ActorIx> = self.free_on(solution, unit).collect();
                 if let Some(actor) = self.rng.choice(there) {
                     return Some(actor);
                 }
@@ -174,33 +178,33 @@ impl Chooser {
         self.rng.choice(&self.free).copied()
     }
 
-    fn free_on<'a>(&'a self, solution: &'a Solution, unit: usize) -> impl Iterator<Item = usize> + 'a {
+    fn free_on<'a>(&'a self, solution: &'a Solution, unit: UnitIx) -> impl Iterator<Item = ActorIx> + 'a {
         solution.hosted(unit).iter().copied().filter(|actor| self.free.binary_search(actor).is_ok())
     }
 
     /// Everybody on two to four units that have much to do with each other.
-    fn some_units(&mut self, solution: &Solution, seed: usize) -> Neighbourhood {
+    fn some_units(&mut self, solution: &Solution, seed: ActorIx) -> Neighbourhood {
         let first =
-            solution.place(seed).or_else(|| self.rng.choice(solution.snapshot().candidates(seed)).copied());
-        let mut units: Vec<usize> = first.into_iter().collect();
+            solution.place(seed).or_else(|| self.rng.choice(solution.problem().candidates(seed)).copied());
+        let mut units: Vec<UnitIx> = first.into_iter().collect();
         let wanted = 2 + self.rng.usize(..3);
         while units.len() < wanted {
-            let mut pull: BTreeMap<usize, u64> = BTreeMap::new();
+            let mut pull: BTreeMap<UnitIx, u64> = BTreeMap::new();
             for actor in units.iter().flat_map(|&unit| self.free_on(solution, unit)) {
                 add_pull(solution, actor, &mut pull);
             }
             pull.retain(|unit, _| !units.contains(unit));
-            let next = match self.drawn(&pull) {
+            let next = match drawn(&mut self.rng, &pull) {
                 // Every now and then somewhere that nobody asks for: there may be room.
                 Some(unit) if self.rng.usize(..4) > 0 => Some(unit),
-                _ => self.rng.choice(solution.snapshot().candidates(seed)).copied(),
+                _ => self.rng.choice(solution.problem().candidates(seed)).copied(),
             };
             match next.filter(|unit| !units.contains(unit)) {
                 Some(unit) => units.push(unit),
                 None => break,
             }
         }
-        let mut there: Vec<usize> = units.iter().flat_map(|&unit| self.free_on(solution, unit)).collect();
+        let mut there: Vec<ActorIx> = units.iter().flat_map(|&unit| self.free_on(solution, unit)).collect();
         there.retain(|&actor| actor != seed);
         self.rng.shuffle(&mut there);
         there.truncate(self.size - 1);
@@ -208,20 +212,21 @@ impl Chooser {
     }
 
     /// Actors that have to do with each other, wherever they are, and where those are that they have to do with.
-    fn some_neighbours(&mut self, solution: &Solution, seed: usize) -> Neighbourhood {
-        let snapshot = solution.snapshot();
+    fn some_neighbours(&mut self, solution: &Solution, seed: ActorIx) -> Neighbourhood {
+        let problem = solution.problem();
         let mut freed = BTreeSet::from([seed]);
         let wanted = (self.size / 2).max(2);
-        let mut pull: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut pull: BTreeMap<ActorIx, u64> = BTreeMap::new();
         let mut newest = seed;
         while freed.len() < wanted {
-            for edge in snapshot.edges(newest) {
-                if self.free.binary_search(&edge.peer.at()).is_ok() {
-                    *pull.entry(edge.peer.at()).or_default() += strength(edge);
+            for edge in &problem.edges[newest] {
+                if self.free.binary_search(&edge.peer).is_ok() {
+                    *pull.entry(edge.peer).or_default() += strength(edge);
                 }
             }
             pull.retain(|actor, _| !freed.contains(actor));
-            let Some(next) = self.drawn(&pull).or_else(|| self.rng.choice(&self.free).copied()) else {
+            let Some(next) = drawn(&mut self.rng, &pull).or_else(|| self.rng.choice(&self.free).copied())
+            else {
                 break;
             };
             if !freed.insert(next) {
@@ -229,34 +234,21 @@ impl Chooser {
             }
             newest = next;
         }
-        let mut targets: BTreeSet<usize> = freed.iter().filter_map(|&actor| solution.place(actor)).collect();
+        let mut targets: BTreeSet<UnitIx> = freed.iter().filter_map(|&actor| solution.place(actor)).collect();
         let mut pull = BTreeMap::new();
         for &actor in &freed {
             add_pull(solution, actor, &mut pull);
         }
         while targets.len() < MOST_TARGETS {
             pull.retain(|unit, _| !targets.contains(unit));
-            let Some(next) = self.drawn(&pull) else { break };
+            let Some(next) = drawn(&mut self.rng, &pull) else { break };
             targets.insert(next);
         }
         // Who has no place is not held to where others are.
         for &actor in freed.iter().filter(|&&actor| solution.place(actor).is_none()) {
-            targets.extend((0..4).filter_map(|_| self.rng.choice(snapshot.candidates(actor)).copied()));
+            targets.extend((0..4).filter_map(|_| self.rng.choice(problem.candidates(actor)).copied()));
         }
         (freed, targets)
-    }
-
-    /// One of the keys, each as likely as its weight.
-    fn drawn(&mut self, weights: &BTreeMap<usize, u64>) -> Option<usize> {
-        let all = weights.values().fold(0u64, |all, weight| all.saturating_add(*weight));
-        let mut at = if all == 0 { return None } else { self.rng.u64(..all) };
-        for (&key, &weight) in weights {
-            if at < weight {
-                return Some(key);
-            }
-            at -= weight;
-        }
-        None
     }
 }
 
@@ -267,15 +259,15 @@ fn strength(edge: &placement::Edge) -> u64 {
 }
 
 /// Adds how much an actor is drawn to other units.
-fn add_pull(solution: &Solution, actor: usize, pull: &mut BTreeMap<usize, u64>) {
-    let home = solution.place(actor);
-    for edge in solution.snapshot().edges(actor) {
-        if let Some(unit) = solution.place(edge.peer.at()).filter(|unit| Some(*unit) != home) {
+fn add_pull(solution: &Solution, actor: ActorIx, pull: &mut BTreeMap<UnitIx, u64>) {
+    let (problem, home) = (solution.problem(), solution.place(actor));
+    for edge in &problem.edges[actor] {
+        if let Some(unit) = solution.place(edge.peer).filter(|unit| Some(*unit) != home) {
             let sum = pull.entry(unit).or_default();
             *sum = sum.saturating_add(strength(edge));
         }
     }
-    if let Some(before) = solution.snapshot().current(actor).filter(|unit| Some(*unit) != home) {
-        *pull.entry(before).or_default() += solution.snapshot().move_cost(actor).unsigned_abs();
+    if let Some(before) = problem.current[actor].filter(|unit| Some(*unit) != home) {
+        *pull.entry(before).or_default() += problem.move_cost[actor].unsigned_abs();
     }
 }

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Assignment, Demand, GroundRule, Rules, Snapshot};
+use placement::ix::{ActorIx, IxVec, UnitIx};
+use placement::{Demand, GroundRule, Problem, Rules, Snapshot};
+
+/// Where each actor is.
+pub(crate) type Places = IxVec<ActorIx, Option<UnitIx>>;
 
 /// The rules of a world in the order in which they follow from one another.
 pub(crate) struct Circuit<'a> {
@@ -30,9 +34,10 @@ impl<'a> Circuit<'a> {
         let literals = rules.ground().iter().flat_map(|rule| rule.body.iter().map(|(l, _)| l.unsigned_abs()));
         let inputs =
             (0..snapshot.actors()).flat_map(|actor| rules.inputs(actor).iter().map(|(_, atom)| *atom));
-        let told =
+        let asked =
             rules.demands().map(|demand| demand.atom).chain(rules.penalties().iter().map(|(atom, _)| *atom));
-        let atoms = heads.chain(literals).chain(inputs).chain(told).max().map_or(0, |most| most as usize + 1);
+        let atoms =
+            heads.chain(literals).chain(inputs).chain(asked).max().map_or(0, |most| most as usize + 1);
         let mut concluded_by = vec![0; atoms];
         let mut used_in = vec![Vec::new(); atoms];
         for (position, rule) in rules.ground().iter().enumerate() {
@@ -67,19 +72,19 @@ impl<'a> Circuit<'a> {
         Some(Self { rules, order, concluded_by })
     }
 
-    /// The rules for `freed` alone, by their positions in the subproblem, on its `units`; the others are where `assignment`
-    /// says. What is broken whatever the freed do is left out.
+    /// The rules for `freed` alone, by their positions in the subproblem, on its `units`; the others are at their
+    /// `places`. What is broken whatever the freed do is left out.
     ///
     /// # Errors
     /// As [`Rules::new`].
     pub fn sliced(
         &self,
-        assignment: &Assignment,
-        freed: &[usize],
-        units: &[usize],
+        places: &Places,
+        freed: &[ActorIx],
+        units: &[UnitIx],
         actors: usize,
     ) -> Result<Rules, String> {
-        let (mut values, inputs) = self.inputs(assignment, freed, units);
+        let (mut values, inputs) = self.inputs(places, freed, units);
         let mut undecided = self.concluded_by.clone();
         let mut is_open = vec![false; values.len()];
         let mut ground = Vec::new();
@@ -111,22 +116,22 @@ impl<'a> Circuit<'a> {
     /// What is known before any rule, and the inputs of the freed.
     fn inputs(
         &self,
-        assignment: &Assignment,
-        freed: &[usize],
-        units: &[usize],
+        places: &Places,
+        freed: &[ActorIx],
+        units: &[UnitIx],
     ) -> (Vec<Value>, Vec<(usize, usize, u32)>) {
         let mut values = vec![Value::Fails; self.concluded_by.len()];
         let mut inputs = Vec::new();
-        for (actor, place) in assignment.iter().enumerate() {
-            let known = self.rules.inputs(actor);
+        for (actor, place) in places.enumerate() {
+            let known = self.rules.inputs(actor.at());
             let Ok(position) = freed.binary_search(&actor) else {
-                for (_, atom) in known.iter().filter(|(unit, _)| Some(*unit) == *place) {
+                for (_, atom) in known.iter().filter(|(unit, _)| Some(UnitIx::new(*unit)) == *place) {
                     values[*atom as usize] = Value::Holds;
                 }
                 continue;
             };
             for (unit, atom) in known {
-                if let Ok(unit) = units.binary_search(unit) {
+                if let Ok(unit) = units.binary_search(&UnitIx::new(*unit)) {
                     values[*atom as usize] = Value::Open;
                     inputs.push((position, unit, *atom));
                 }
@@ -136,8 +141,8 @@ impl<'a> Circuit<'a> {
     }
 
     /// Actors that can move and that a broken demand rests on, ascending.
-    pub fn culprits(&self, snapshot: &Snapshot, assignment: &Assignment) -> Vec<usize> {
-        let (mut values, _) = self.inputs(assignment, &[], &[]);
+    pub fn culprits(&self, problem: &Problem, places: &Places) -> Vec<ActorIx> {
+        let (mut values, _) = self.inputs(places, &[], &[]);
         for &position in &self.order {
             let rule = &self.rules.ground()[position];
             if settle(rule, &values) == Ok(true) {
@@ -155,13 +160,12 @@ impl<'a> Circuit<'a> {
                 blamed.extend(rule.body.iter().map(|(literal, _)| literal.unsigned_abs()));
             }
         }
-        let movable = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
-        let is_culprit = |actor: &usize| {
-            let here =
-                |(unit, atom): &(usize, u32)| Some(*unit) == assignment[*actor] && blamed.contains(atom);
-            self.rules.inputs(*actor).iter().any(here)
+        let is_culprit = |actor: &ActorIx| {
+            let place = places[*actor].map(UnitIx::at);
+            let here = |(unit, atom): &(usize, u32)| Some(*unit) == place && blamed.contains(atom);
+            self.rules.inputs(actor.at()).iter().any(here)
         };
-        movable.filter(is_culprit).collect()
+        problem.movable.iter().copied().filter(is_culprit).collect()
     }
 }
 
@@ -188,6 +192,7 @@ fn settle(rule: &GroundRule, values: &[Value]) -> Result<bool, GroundRule> {
 
 #[cfg(test)]
 mod tests {
+    use placement::Assignment;
     use placement::file::{Actor, RunsOn, SnapshotFile, Unit};
 
     use super::*;
@@ -256,14 +261,16 @@ mod tests {
             let circuit = Circuit::new(&snapshot).unwrap();
             let place = |rng: &mut fastrand::Rng| Some(rng.usize(..UNITS)).filter(|_| rng.usize(..5) > 0);
             let assignment: Assignment = (0..ACTORS).map(|_| place(rng)).collect();
-            let freed: BTreeSet<usize> = (0..2).map(|_| rng.usize(..ACTORS)).collect();
-            let freed: Vec<usize> = freed.into_iter().collect();
-            let sliced = circuit.sliced(&assignment, &freed, &[0, 1, 2], freed.len()).unwrap();
+            let places: Places = assignment.iter().map(|place| place.map(UnitIx::new)).collect();
+            let freed: BTreeSet<ActorIx> = (0..2).map(|_| ActorIx::new(rng.usize(..ACTORS))).collect();
+            let freed: Vec<ActorIx> = freed.into_iter().collect();
+            let units: Vec<UnitIx> = UnitIx::first(UNITS).collect();
+            let sliced = circuit.sliced(&places, &freed, &units, freed.len()).unwrap();
             let mut constant = None;
             for _ in 0..20 {
                 let small: Assignment = freed.iter().map(|_| place(rng)).collect();
                 let mut wide = assignment.clone();
-                freed.iter().zip(&small).for_each(|(&actor, &place)| wide[actor] = place);
+                freed.iter().zip(&small).for_each(|(actor, &place)| wide[actor.at()] = place);
                 let mut broken = whole.violations(&wide);
                 for says in sliced.violations(&small) {
                     let at = broken.iter().position(|known| *known == says);
@@ -272,7 +279,7 @@ mod tests {
                 let rest = (broken, whole.penalty(&wide) - sliced.penalty(&small));
                 assert_eq!(*constant.get_or_insert(rest.clone()), rest, "seed {seed}");
             }
-            let culprits = circuit.culprits(&snapshot, &assignment);
+            let culprits = circuit.culprits(snapshot.problem(), &places);
             assert!(culprits.is_empty() || !whole.violations(&assignment).is_empty());
             blamed += usize::from(!culprits.is_empty());
         }

@@ -7,33 +7,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, Scope, SnapshotFile, Unit};
-use placement::{Assignment, Criterion, Snapshot, SnapshotError};
+use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, SnapshotFile, Unit};
+use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, UnitIx};
+use placement::{Assignment, Criterion, Problem, Snapshot, SnapshotError};
 
-use crate::partial::Circuit;
+use crate::partial::{self, Circuit};
 
 /// A whole world with an assignment, ready to be cut.
 pub(crate) struct Solution<'a> {
     snapshot: &'a Snapshot,
-    assignment: Assignment,
-    relations: Vec<Relation>,
-    /// By actor: positions in `relations`.
-    relations_of: Vec<Vec<usize>>,
-    /// By actor: units that it would rather be on, and what each is worth.
-    wishes_of: Vec<Vec<(usize, u64)>>,
-    units_of_node: Vec<Vec<usize>>,
+    problem: &'a Problem,
+    assignment: partial::Places,
+    /// By actor: units that it prefers, and what each is worth.
+    preferred: IxVec<ActorIx, Vec<(UnitIx, u64)>>,
     circuit: Option<Circuit<'a>>,
     /// Who can be moved to obey the policy, where it is not obeyed.
-    culprits: Vec<usize>,
+    culprits: Vec<ActorIx>,
     /// By unit: who is there.
-    hosted: Vec<Vec<usize>>,
-    load: Vec<i64>,
-}
-
-struct Relation {
-    apart: bool,
-    scope: Scope,
-    members: Vec<usize>,
+    hosted: IxVec<UnitIx, Vec<ActorIx>>,
+    load: IxVec<UnitIx, i64>,
 }
 
 /// Why a part of the world is no world; it costs that part.
@@ -52,64 +44,47 @@ pub(crate) struct Subproblem {
     /// Where everything in it is now.
     pub start: Assignment,
     /// By position in the small world, the position in the whole.
-    freed: Vec<usize>,
-    units: Vec<usize>,
+    freed: Vec<ActorIx>,
+    units: Vec<UnitIx>,
 }
 
 impl<'a> Solution<'a> {
     pub fn new(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
-        let mut solution = Self {
-            snapshot,
-            assignment: Vec::new(),
-            relations: Vec::new(),
-            relations_of: vec![Vec::new(); snapshot.actors()],
-            wishes_of: vec![Vec::new(); snapshot.actors()],
-            units_of_node: vec![Vec::new(); snapshot.nodes().len()],
-            circuit: Circuit::new(snapshot),
-            culprits: Vec::new(),
-            hosted: Vec::new(),
-            load: Vec::new(),
-        };
-        (0..snapshot.units()).for_each(|unit| solution.units_of_node[snapshot.node_of(unit)].push(unit));
+        let problem = snapshot.problem();
+        let mut preferred = IxVec::of(Vec::new(), snapshot.actors());
         for constraint in &snapshot.file().constraints {
-            match constraint {
-                Constraint::Apart { on, actors, .. } => solution.relate(true, *on, actors),
-                Constraint::Together { on, actors, .. } => solution.relate(false, *on, actors),
-                Constraint::Prefer { actor, unit, weight } => {
-                    let known = "the names of a checked file exist";
-                    let (actor, unit) =
-                        (snapshot.actor(actor).expect(known), snapshot.unit(unit).expect(known));
-                    solution.wishes_of[actor].push((unit, *weight));
-                }
-                // In the candidates, or copied as they are.
-                _ => {}
+            if let Constraint::Prefer { actor, unit, weight } = constraint {
+                preferred[problem.actor_by_id[actor]].push((problem.unit_by_id[unit], *weight));
             }
         }
+        let mut solution = Self {
+            snapshot,
+            problem,
+            assignment: IxVec::new(),
+            preferred,
+            circuit: Circuit::new(snapshot),
+            culprits: Vec::new(),
+            hosted: IxVec::new(),
+            load: IxVec::new(),
+        };
         solution.settle(assignment);
         solution
     }
 
-    fn relate(&mut self, apart: bool, scope: Scope, actors: &[String]) {
-        let known = |id: &String| self.snapshot.actor(id).expect("the actors of a checked file exist");
-        let members: Vec<usize> = actors.iter().map(known).collect::<BTreeSet<_>>().into_iter().collect();
-        for &member in &members {
-            self.relations_of[member].push(self.relations.len());
-        }
-        self.relations.push(Relation { apart, scope, members });
-    }
-
     /// Takes over where everything is.
     pub fn settle(&mut self, assignment: &Assignment) {
-        let snapshot = self.snapshot;
-        self.assignment.clone_from(assignment);
-        self.culprits =
-            self.circuit.as_ref().map_or_else(Vec::new, |circuit| circuit.culprits(snapshot, assignment));
-        self.hosted = vec![Vec::new(); snapshot.units()];
-        self.load = vec![0; snapshot.units()];
-        for (actor, place) in assignment.iter().enumerate() {
+        let (snapshot, problem) = (self.snapshot, self.problem);
+        self.assignment = assignment.iter().map(|place| place.map(UnitIx::new)).collect();
+        self.culprits = self
+            .circuit
+            .as_ref()
+            .map_or_else(Vec::new, |circuit| circuit.culprits(problem, &self.assignment));
+        self.hosted = IxVec::of(Vec::new(), snapshot.units());
+        self.load = IxVec::of(0, snapshot.units());
+        for (actor, place) in self.assignment.enumerate() {
             let Some(unit) = *place else { continue };
             self.hosted[unit].push(actor);
-            self.load[unit] += snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
+            self.load[unit] += problem.work(actor, unit);
         }
     }
 
@@ -117,39 +92,44 @@ impl<'a> Solution<'a> {
         self.snapshot
     }
 
+    pub fn problem(&self) -> &'a Problem {
+        self.problem
+    }
+
     /// Where an actor is.
-    pub fn place(&self, actor: usize) -> Option<usize> {
+    pub fn place(&self, actor: ActorIx) -> Option<UnitIx> {
         self.assignment[actor]
     }
 
     /// Who can be moved to obey the policy, where it is not obeyed.
-    pub fn culprits(&self) -> &[usize] {
+    pub fn culprits(&self) -> &[ActorIx] {
         &self.culprits
     }
 
     /// Who is on a unit.
-    pub fn hosted(&self, unit: usize) -> &[usize] {
+    pub fn hosted(&self, unit: UnitIx) -> &[ActorIx] {
         &self.hosted[unit]
     }
 
     /// Work on a unit above its capacity.
-    pub fn overload(&self, unit: usize) -> i64 {
-        (self.load[unit] - self.snapshot.capacity(unit)).max(0)
+    pub fn overload(&self, unit: UnitIx) -> i64 {
+        (self.load[unit] - self.problem.capacity[unit]).max(0)
     }
 
     /// Who must be where the actor is, itself included, as long as they are few.
-    pub fn bound(&self, actor: usize, few: usize) -> impl Iterator<Item = usize> {
-        let relations = self.relations_of[actor].iter().map(|&relation| &self.relations[relation]);
+    pub fn bound(&self, actor: ActorIx, few: usize) -> impl Iterator<Item = ActorIx> {
+        let relations =
+            self.problem.relations_of[actor].iter().map(|&relation| &self.problem.relations[relation]);
         relations
-            .filter(move |relation| !relation.apart && relation.members.len() <= few)
-            .flat_map(|relation| relation.members.iter().copied())
+            .filter(move |relation| !relation.apart && relation.actors.len() <= few)
+            .flat_map(|relation| relation.actors.iter().copied())
     }
 
     /// The world in which only `freed` can be elsewhere, on `targets` or where they are now.
     ///
     /// # Errors
     /// When that is no world: two names that are made up here, and that nobody gives, are equal.
-    pub fn cut(&self, freed: &BTreeSet<usize>, targets: &BTreeSet<usize>) -> Result<Subproblem, CutError> {
+    pub fn cut(&self, freed: &BTreeSet<ActorIx>, targets: &BTreeSet<UnitIx>) -> Result<Subproblem, CutError> {
         let mut targets = targets.clone();
         targets.extend(freed.iter().filter_map(|&actor| self.assignment[actor]));
         Cut { solution: self, freed, targets, file: SnapshotFile::default(), needs: BTreeMap::new() }.world()
@@ -161,7 +141,7 @@ impl Subproblem {
     pub fn widen(&self, whole: &Assignment, small: &Assignment) -> Assignment {
         let mut wide = whole.clone();
         for (&actor, &place) in self.freed.iter().zip(small) {
-            wide[actor] = place.map(|unit| self.units[unit]);
+            wide[actor.at()] = place.map(|unit| self.units[unit].at());
         }
         wide
     }
@@ -169,11 +149,11 @@ impl Subproblem {
 
 struct Cut<'a> {
     solution: &'a Solution<'a>,
-    freed: &'a BTreeSet<usize>,
-    targets: BTreeSet<usize>,
+    freed: &'a BTreeSet<ActorIx>,
+    targets: BTreeSet<UnitIx>,
     file: SnapshotFile,
     /// By unit of the subproblem, what its rest needs.
-    needs: BTreeMap<usize, RunsOn>,
+    needs: BTreeMap<UnitIx, RunsOn>,
 }
 
 /// The one fixed actor of a unit.
@@ -187,21 +167,26 @@ impl Cut<'_> {
         let units = self.units();
         self.places(&units);
         self.rest(&units);
-        let freed: Vec<usize> = self.freed.iter().copied().collect();
+        let freed: Vec<ActorIx> = self.freed.iter().copied().collect();
         for &actor in &freed {
             self.actor(actor);
         }
         self.ties();
         self.relations();
         self.residents();
-        let start_of = |actor: &usize| units.binary_search(&self.solution.assignment[*actor]?).ok();
+        let start_of = |actor: &ActorIx| units.binary_search(&self.solution.assignment[*actor]?).ok();
         let mut start: Assignment = freed.iter().map(start_of).collect();
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
-        let kept = |id: &String| snapshot.unit(id).is_some_and(|unit| units.binary_search(&unit).is_ok());
+        let problem = self.solution.problem;
+        let kept =
+            |id: &String| problem.unit_by_id.get(id).is_some_and(|unit| units.binary_search(unit).is_ok());
         self.file.exchange_cost.pairs.retain(|pair| kept(&pair.a) && kept(&pair.b));
-        // The rest of a unit is no actor that passes messages on: paths are for the whole to judge.
         let of_parts = |level: &Vec<Criterion>| {
-            level.iter().copied().filter(|criterion| *criterion != Criterion::Latency).collect::<Vec<_>>()
+            level
+                .iter()
+                .copied()
+                .filter(|criterion| criterion.measure().is_seen_in_parts())
+                .collect::<Vec<_>>()
         };
         let levels = snapshot.objectives().levels().iter().map(of_parts).filter(|level| !level.is_empty());
         self.file.objectives = Levels::InOrder(levels.collect());
@@ -213,24 +198,22 @@ impl Cut<'_> {
                 .map_err(CutError::Rules)?;
             world = world.with_rules(Some(rules));
         }
-        start.extend((freed.len()..world.actors()).map(|rest| world.current(rest)));
+        let rest = world.problem().current.iter().skip(freed.len());
+        start.extend(rest.map(|unit| unit.map(UnitIx::at)));
         Ok(Subproblem { world, start, freed, units })
     }
 
-    fn stands(&self, actor: usize) -> bool {
+    fn stands(&self, actor: ActorIx) -> bool {
         !self.freed.contains(&actor)
     }
 
     /// The units of the subproblem, ascending.
-    fn units(&self) -> Vec<usize> {
+    fn units(&self) -> Vec<UnitIx> {
         let solution = self.solution;
         let mut units = self.targets.clone();
         for &actor in self.freed {
-            let peers = solution.snapshot.edges(actor).iter().map(|edge| edge.peer.at());
-            let bound = solution.relations_of[actor].iter().map(|&relation| &solution.relations[relation]);
-            let bound = bound
-                .filter(|relation| !relation.apart)
-                .flat_map(|relation| relation.members.iter().copied());
+            let peers = solution.problem.edges[actor].iter().map(|edge| edge.peer);
+            let bound = solution.bound(actor, usize::MAX);
             units.extend(
                 peers
                     .chain(bound)
@@ -238,20 +221,21 @@ impl Cut<'_> {
                     .filter_map(|peer| solution.assignment[peer]),
             );
         }
-        let others = || (0..solution.snapshot.units()).filter(|unit| !self.targets.contains(unit));
+        let all = || solution.problem.capacity.positions();
+        let others = || all().filter(|unit| !self.targets.contains(unit));
         units.extend(others().max_by_key(|&unit| solution.overload(unit)));
         units.extend(others().min_by_key(|&unit| solution.overload(unit)));
-        let fullness = |unit: usize| {
-            solution.load[unit].saturating_mul(1 << 10) / solution.snapshot.capacity(unit).max(1)
+        let fullness = |unit: UnitIx| {
+            solution.load[unit].saturating_mul(1 << 10) / solution.problem.capacity[unit].max(1)
         };
         units.extend(others().max_by_key(|&unit| fullness(unit)));
         units.into_iter().collect()
     }
 
-    fn places(&mut self, units: &[usize]) {
+    fn places(&mut self, units: &[UnitIx]) {
         let snapshot = self.solution.snapshot;
         let given = snapshot.file();
-        self.file.units = units.iter().map(|&unit| given.units[unit].clone()).collect();
+        self.file.units = units.iter().map(|unit| given.units[unit.at()].clone()).collect();
         for (unit, &position) in self.file.units.iter_mut().zip(units) {
             if let Some(slots) = &mut unit.slots {
                 let stand =
@@ -266,7 +250,7 @@ impl Cut<'_> {
         for constraint in &given.constraints {
             let is_kept = match constraint {
                 Constraint::Reserve { unit, .. } => {
-                    snapshot.unit(unit).is_some_and(|unit| units.binary_search(&unit).is_ok())
+                    units.binary_search(&self.solution.problem.unit_by_id[unit]).is_ok()
                 }
                 Constraint::PowerCap { .. } => true,
                 _ => false,
@@ -278,29 +262,29 @@ impl Cut<'_> {
     }
 
     /// What stands on the units, and on the other units of nodes that somebody may come to.
-    fn rest(&mut self, units: &[usize]) {
-        let (solution, snapshot) = (self.solution, self.solution.snapshot);
+    fn rest(&mut self, units: &[UnitIx]) {
+        let (solution, problem) = (self.solution, self.solution.problem);
         let amount = |quantity: i64| quantity.unsigned_abs();
         for &unit in units {
             let rest = self.needs.entry(unit).or_default();
             for &actor in solution.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
-                let Some(needs) = snapshot.implementation(actor, unit) else { continue };
+                let Some(needs) = problem.implementation(actor, unit) else { continue };
                 rest.work += amount(needs.work);
                 for &(resource, quantity) in &needs.requires {
-                    *rest.requires.entry(snapshot.resources()[resource.at()].clone()).or_default() +=
+                    *rest.requires.entry(problem.resources[resource].clone()).or_default() +=
                         amount(quantity);
                 }
             }
         }
-        let nodes: BTreeMap<usize, usize> =
-            self.targets.iter().rev().map(|&unit| (snapshot.node_of(unit), unit)).collect();
+        let nodes: BTreeMap<NodeIx, UnitIx> =
+            self.targets.iter().rev().map(|&unit| (problem.unit_node[unit], unit)).collect();
         for (node, speaker) in nodes {
             let rest = self.needs.entry(speaker).or_default();
-            for &unit in &solution.units_of_node[node] {
+            for &unit in &problem.units_of_node[node] {
                 for &actor in solution.hosted[unit].iter().filter(|actor| !self.freed.contains(actor)) {
-                    let Some(needs) = snapshot.implementation(actor, unit) else { continue };
+                    let Some(needs) = problem.implementation(actor, unit) else { continue };
                     for &(resource, quantity) in &needs.node_requires {
-                        let name = snapshot.resources()[resource.at()].clone();
+                        let name = problem.resources[resource].clone();
                         *rest.node_requires.entry(name).or_default() += amount(quantity);
                     }
                 }
@@ -308,18 +292,17 @@ impl Cut<'_> {
         }
     }
 
-    fn actor(&mut self, actor: usize) {
-        let snapshot = self.solution.snapshot;
-        let mut given = snapshot.file().actors[actor].clone();
-        let is_target = |unit: &usize| self.targets.contains(unit);
+    fn actor(&mut self, actor: ActorIx) {
+        let (snapshot, problem) = (self.solution.snapshot, self.solution.problem);
+        let mut given = snapshot.file().actors[actor.at()].clone();
+        let is_target = |unit: &UnitIx| self.targets.contains(unit);
         // Whatever it left long ago, leaving it again costs nothing more.
-        given.current =
-            given.current.filter(|_| snapshot.current(actor).is_some_and(|unit| is_target(&unit)));
-        let id = |unit: usize| snapshot.unit_id(unit).to_owned();
-        let places = snapshot.candidates(actor).iter().copied().filter(is_target).map(id).collect();
+        given.current = given.current.filter(|_| problem.current[actor].is_some_and(|unit| is_target(&unit)));
+        let id = |unit: UnitIx| snapshot.unit_id(unit.at()).to_owned();
+        let places = problem.candidates(actor).iter().copied().filter(is_target).map(id).collect();
         let (actors, places) = (vec![given.id.clone()], Places::Units(places));
         self.file.constraints.push(Constraint::Only { actors, places, reason: None });
-        for &(unit, weight) in self.solution.wishes_of[actor].iter().filter(|(unit, _)| is_target(unit)) {
+        for &(unit, weight) in self.solution.preferred[actor].iter().filter(|(unit, _)| is_target(unit)) {
             let (actor, unit) = (given.id.clone(), id(unit));
             self.file.constraints.push(Constraint::Prefer { actor, unit, weight });
         }
@@ -329,12 +312,12 @@ impl Cut<'_> {
     /// Ties among the freed, and to the rest of each unit.
     fn ties(&mut self) {
         let snapshot = self.solution.snapshot;
-        let mut sums: BTreeMap<(usize, String), [i64; 3]> = BTreeMap::new();
+        let mut sums: BTreeMap<(ActorIx, String), [i64; 3]> = BTreeMap::new();
         for &actor in self.freed {
-            for edge in snapshot.edges(actor) {
-                let peer = match (self.stands(edge.peer.at()), self.solution.assignment[edge.peer.at()]) {
-                    (false, _) if edge.peer.at() > actor => snapshot.actor_id(edge.peer.at()).to_owned(),
-                    (true, Some(unit)) => rest_of(&snapshot.file().units[unit]),
+            for edge in &self.solution.problem.edges[actor] {
+                let peer = match (self.stands(edge.peer), self.solution.assignment[edge.peer]) {
+                    (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer.at()).to_owned(),
+                    (true, Some(unit)) => rest_of(&snapshot.file().units[unit.at()]),
                     _ => continue,
                 };
                 let sum = sums.entry((actor, peer)).or_default();
@@ -344,7 +327,7 @@ impl Cut<'_> {
             }
         }
         for ((actor, peer), [rate, annoyance, interference]) in sums {
-            let id = || snapshot.actor_id(actor).to_owned();
+            let id = || snapshot.actor_id(actor.at()).to_owned();
             if rate > 0 {
                 self.file.messages.push(Message { from: id(), to: peer.clone(), count: rate.unsigned_abs() });
             }
@@ -358,23 +341,23 @@ impl Cut<'_> {
     }
 
     fn relations(&mut self) {
-        let (solution, snapshot) = (self.solution, self.solution.snapshot);
-        let of_freed: BTreeSet<usize> =
-            self.freed.iter().flat_map(|&actor| solution.relations_of[actor].iter().copied()).collect();
-        for relation in of_freed.into_iter().map(|position| &solution.relations[position]) {
+        let (solution, snapshot, problem) = (self.solution, self.solution.snapshot, self.solution.problem);
+        let of_freed: BTreeSet<RelationIx> =
+            self.freed.iter().flat_map(|&actor| problem.relations_of[actor].iter().copied()).collect();
+        for relation in of_freed.into_iter().map(|position| &problem.relations[position]) {
             let mut members = BTreeSet::new();
-            for &member in &relation.members {
+            for &member in &relation.actors {
                 if !self.stands(member) {
-                    members.insert(snapshot.actor_id(member).to_owned());
+                    members.insert(snapshot.actor_id(member.at()).to_owned());
                     continue;
                 }
                 let Some(unit) = solution.assignment[member] else { continue };
-                let here = snapshot.place(relation.scope, unit);
-                let near = |target: &&usize| snapshot.place(relation.scope, **target) == here;
+                let here = problem.place(relation.scope, unit);
+                let near = |target: &&UnitIx| problem.place(relation.scope, **target) == here;
                 // Any unit of the place speaks for it. Far from all targets nobody can be too near.
                 let speaker = self.targets.get(&unit).or_else(|| self.targets.iter().find(near)).copied();
                 match speaker.or((!relation.apart).then_some(unit)) {
-                    Some(unit) => members.insert(rest_of(&snapshot.file().units[unit])),
+                    Some(unit) => members.insert(rest_of(&snapshot.file().units[unit.at()])),
                     None => continue,
                 };
                 if let Some(unit) = speaker {
@@ -405,7 +388,7 @@ impl Cut<'_> {
         let units = &self.solution.snapshot.file().units;
         let mut residents = Vec::new();
         for (&at, needs) in &self.needs {
-            let (id, unit) = (rest_of(&units[at]), &units[at]);
+            let (id, unit) = (rest_of(&units[at.at()]), &units[at.at()]);
             let hosts = self.solution.hosted[at].iter().any(|actor| !self.freed.contains(actor));
             if !hosts && *needs == RunsOn::default() && !named.contains(&id) {
                 continue;
@@ -450,11 +433,13 @@ mod tests {
         for _ in 0..40 {
             let first = rng.usize(..snapshot.actors());
             let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer.at()).take(3);
-            let freed: BTreeSet<usize> = neighbours
+            let freed: BTreeSet<ActorIx> = neighbours
                 .chain([first, rng.usize(..snapshot.actors())])
                 .filter(|&a| !snapshot.is_fixed(a))
+                .map(ActorIx::new)
                 .collect();
-            let targets: BTreeSet<usize> = (0..4).map(|_| rng.usize(..snapshot.units())).collect();
+            let targets: BTreeSet<UnitIx> =
+                (0..4).map(|_| UnitIx::new(rng.usize(..snapshot.units()))).collect();
             let subproblem = solution.cut(&freed, &targets).unwrap();
             assert!(subproblem.world.violations(&subproblem.start).is_empty(), "{:?}", subproblem.world);
             assert_eq!(subproblem.widen(&whole, &subproblem.start), whole);

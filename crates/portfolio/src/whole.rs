@@ -32,9 +32,8 @@ pub(crate) enum Verdict {
 
 /// Whether a proof is within reach.
 pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
-    let choices = (0..snapshot.actors())
-        .filter(|&actor| !snapshot.is_fixed(actor))
-        .map(|actor| snapshot.candidates(actor).len());
+    let problem = snapshot.problem();
+    let choices = problem.movable.iter().map(|&actor| problem.candidates(actor).len());
     let (actors, choices) = choices
         .filter(|choices| *choices > 1)
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
@@ -44,12 +43,12 @@ pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
 
 /// Whether branch and bound may prove the world.
 pub(crate) fn is_branched(snapshot: &Snapshot) -> bool {
-    (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).count() <= MOST_BRANCHED
+    snapshot.problem().movable.len() <= MOST_BRANCHED
 }
 
 /// Solves the whole world by branch and bound, where it is for that.
 ///
-/// Each better assignment is a piece of effort, and the proof is one.
+/// Each better assignment is an effort unit, and the proof is one.
 pub(crate) fn branch(search: &mut Search) -> Verdict {
     let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
     let limits = branch::Limits { work: BRANCH_WORK, stop };
@@ -105,7 +104,7 @@ fn verdict(ended: &Ended, proven: bool) -> Verdict {
 
 /// Has clingo solve a world, which may be a scaled one, and takes every model that is better in the real one.
 ///
-/// Each model is a piece of effort, and the proof is one. Returns how it ended, and the last model's vector.
+/// Each model is an effort unit, and the proof is one. Returns how it ended, and the last model's vector.
 fn improve(
     search: &mut Search,
     world: &Snapshot,

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::compound::CompoundMove;
-use crate::solution::{Change, Solution};
+use crate::model::Change;
+use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
 /// How many values of -ln(u) are kept.

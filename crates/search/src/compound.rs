@@ -5,7 +5,8 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx};
 
-use crate::solution::{Change, Solution};
+use crate::model::Change;
+use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
 /// The most items of a group.
@@ -148,9 +149,9 @@ fn ends(solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<(N
 mod tests {
     use super::*;
     use crate::anneal::Chain;
-    use crate::changes::tests::world;
     use crate::construct::place_the_rest;
     use crate::model::Model;
+    use crate::tests::world;
 
     #[test]
     fn a_walk_knows_what_its_placement_costs() {

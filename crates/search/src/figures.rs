@@ -1,13 +1,21 @@
 //! What is no sum over items and pairs: figures of units, places, groups and of the whole. A step is judged by taking it
 //! and, if it does not please, taking it back.
 
-use crate::model::Model;
+use crate::model::{Change, Model};
+use placement::constraints::{Excess, excesses};
 use placement::criteria::{Figure, Step};
-use placement::ix::{ActorIx, ItemIx, IxVec, PlaceIx, UnitIx};
+use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 use placement::weighted::Weights;
 use placement::{Criterion, Ruling, Snapshot};
 use strum::IntoEnumIterator as _;
+
+/// What figures come to in the objective's weights, and by how much limits are broken.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    value: i64,
+    broken: i64,
+}
 
 /// The figures that a snapshot asks for, for one placement.
 #[derive(Clone)]
@@ -17,12 +25,15 @@ pub(crate) struct Figures<'m> {
     hosted: IxVec<UnitIx, u32>,
     /// By criterion that is no sum over items and pairs: its weight, and its value.
     terms: Vec<(i64, Box<dyn Figure>)>,
-    /// By cap and place: watts.
-    drawn: Vec<IxVec<PlaceIx, i64>>,
+    /// By how much constraints are broken that are followed step by step.
+    limits: Vec<Box<dyn Excess>>,
     /// The weight of a penalty, and the policy's rules.
     ruling: Option<(i64, Ruling<'m>)>,
-    /// By how much caps are passed, in hundredths of the cap.
-    overdrawn: i64,
+    /// What they come to, and came to before the last changes.
+    now: Sums,
+    before: Sums,
+    /// Whether saying the value takes as long as looking at every actor.
+    is_slow: bool,
     /// By item: whether anything here depends on where it is.
     concerns: IxVec<ItemIx, bool>,
 }
@@ -36,24 +47,27 @@ impl<'m> Figures<'m> {
             let weight = Some(weights.of(criterion)).filter(|weight| *weight > 0)?;
             Some((weight, criterion.measure().figure(snapshot)?))
         });
-        let caps = &snapshot.problem().caps;
         let mut figures = Self {
             snapshot,
             load: IxVec::of(0, model.units),
             hosted: IxVec::of(0, model.units),
             terms: terms.collect(),
-            drawn: caps.iter().map(|cap| IxVec::of(0, cap.limit.len())).collect(),
+            limits: excesses(snapshot).into_iter().map(|(_, excess)| excess).collect(),
             ruling: snapshot.rules().map(|rules| (weights.of(Criterion::Policy), Ruling::new(rules))),
-            overdrawn: 0,
+            now: Sums::default(),
+            before: Sums::default(),
+            is_slow: false,
             concerns: IxVec::new(),
         };
-        let asked = !figures.terms.is_empty() || figures.ruling.is_some() || !caps.is_empty();
+        let asked = !figures.terms.is_empty() || figures.has_limits();
         if !asked {
             return None;
         }
         for (members, unit) in model.members.raw()[model.free..].iter().zip(&model.fixed_places) {
             figures.change(members, NOWHERE, *unit);
         }
+        figures.now = figures.sums();
+        figures.is_slow = figures.terms.iter().any(|(_, figure)| figure.is_slow());
         figures.concerns =
             model.members.iter().map(|members| members.iter().any(|actor| figures.counts(*actor))).collect();
         Some(figures)
@@ -62,8 +76,9 @@ impl<'m> Figures<'m> {
     /// Whether anything here depends on where an actor is.
     fn counts(&self, actor: ActorIx) -> bool {
         let in_a_term = self.terms.iter().any(|(_, figure)| figure.concerns(self.snapshot, actor));
+        let in_a_limit = self.limits.iter().any(|excess| excess.concerns(self.snapshot, actor));
         let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor.at()).is_empty());
-        in_a_term || !self.drawn.is_empty() || in_a_rule
+        in_a_term || in_a_limit || in_a_rule
     }
 
     /// Whether anything here depends on where an item is. Changes of others need not be told.
@@ -73,28 +88,62 @@ impl<'m> Figures<'m> {
     }
 
     /// What they come to, in the objective's weights.
+    #[inline]
     pub fn value(&self) -> i64 {
-        let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
-        terms + self.ruling.as_ref().map_or(0, |(weight, ruling)| weight * ruling.penalty())
+        self.now.value
     }
 
     /// What could be saved at most: all of it, as nothing here is below 0. `None` where the value is read off all actors.
+    #[inline]
     pub fn value_at_stake(&self) -> Option<i64> {
-        (!self.terms.iter().any(|(_, figure)| figure.is_slow())).then(|| self.value())
+        (!self.is_slow).then_some(self.now.value)
     }
 
-    /// Whether there are caps or rules.
+    /// Whether there are such constraints or rules.
     pub fn has_limits(&self) -> bool {
-        self.ruling.is_some() || !self.drawn.is_empty()
+        self.ruling.is_some() || !self.limits.is_empty()
     }
 
-    /// By how much caps and rules are broken; 0 when they are kept.
+    /// By how much such constraints and rules are broken; 0 when they are kept.
+    #[inline]
     pub fn broken(&self) -> i64 {
-        self.overdrawn + self.ruling.as_ref().map_or(0, |(_, ruling)| ruling.degree())
+        self.now.broken
+    }
+
+    /// Has everything follow changes of place: item, from, to. Says how value and breach change.
+    pub fn take(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
+        self.before = self.now;
+        for (item, from, to) in changes {
+            if self.concerns[*item] {
+                self.change(&model.members[*item], *from, *to);
+            }
+        }
+        self.now = self.sums();
+        (self.now.value - self.before.value, self.now.broken - self.before.broken)
+    }
+
+    /// Takes the last changes back.
+    pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
+        for (item, from, to) in changes {
+            if self.concerns[*item] {
+                self.change(&model.members[*item], *to, *from);
+            }
+        }
+        self.now = self.before;
+    }
+
+    fn sums(&self) -> Sums {
+        let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
+        let limits: i64 = self.limits.iter().map(|excess| excess.value()).sum();
+        let (penalty, degree) = self
+            .ruling
+            .as_ref()
+            .map_or((0, 0), |(weight, ruling)| (weight * ruling.penalty(), ruling.degree()));
+        Sums { value: terms + penalty, broken: limits + degree }
     }
 
     /// Actors go from one place to another; either may be nowhere.
-    pub fn change(&mut self, actors: &[ActorIx], from: UnitIx, to: UnitIx) {
+    fn change(&mut self, actors: &[ActorIx], from: UnitIx, to: UnitIx) {
         for &actor in actors {
             if from != NOWHERE {
                 self.count(actor, from, -1);
@@ -120,28 +169,10 @@ impl<'m> Figures<'m> {
             hosted: (u64::from(hosted), u64::from(self.hosted[unit])),
         };
         self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
-        if !self.drawn.is_empty() {
-            self.draw(&step);
-        }
+        self.limits.iter_mut().for_each(|excess| excess.count(snapshot, &step));
         if let Some((_, ruling)) = &mut self.ruling {
             let (actor, unit) = (actor.at(), unit.at());
             if sign > 0 { ruling.put(actor, unit) } else { ruling.take(actor, unit) }
-        }
-    }
-
-    /// Has the caps on power follow.
-    fn draw(&mut self, step: &Step) {
-        let problem = self.snapshot.problem();
-        let unit = step.unit;
-        let more = problem.draw(unit, step.load.1, step.hosted.1 > 0)
-            - problem.draw(unit, step.load.0, step.hosted.0 > 0);
-        for (cap, drawn) in problem.caps.iter().zip(&mut self.drawn) {
-            let (place, limit) = (cap.place[unit], cap.limit[cap.place[unit]]);
-            let passed = |drawn: i64| {
-                ((drawn - limit).max(0) * 100).div_euclid(limit.max(1)) + i64::from(drawn > limit)
-            };
-            self.overdrawn += passed(drawn[place] + more) - passed(drawn[place]);
-            drawn[place] += more;
         }
     }
 }

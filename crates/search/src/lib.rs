@@ -13,6 +13,7 @@ mod figures;
 mod greedy;
 mod local;
 mod model;
+mod notes;
 mod random;
 mod regions;
 mod repair;
@@ -22,6 +23,8 @@ mod schedule;
 mod session;
 mod solution;
 mod tempering;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use greedy::Greedy;

@@ -8,6 +8,9 @@ use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 
 use crate::regions::Regions;
 
+/// An item, where it is, and where it goes.
+pub(crate) type Change = (ItemIx, UnitIx, UnitIx);
+
 /// Pairs of an item and a unit up to which what everything would cost everywhere is kept: it is asked far more often
 /// than changed only where chains are cold most of the time.
 const MOST_IN_COST_TABLE: usize = 1 << 13;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use placement::{Answer, Budget, Snapshot};
 
-use crate::improve;
+use crate::local::improve;
 
 /// Pieces of native search for each actor of a placement that breaks the policy's rules.
 const REPAIR: u64 = 2;

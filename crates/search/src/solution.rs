@@ -2,13 +2,10 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
-use crate::changes::Notes;
 use crate::figures::Figures;
-use crate::model::Model;
+use crate::model::{Change, Model};
+use crate::notes::Notes;
 use placement::weighted::NOWHERE;
-
-/// An item, where it is, and where it goes.
-pub(crate) type Change = (ItemIx, UnitIx, UnitIx);
 
 /// Slack where overload is no limit.
 pub(crate) const NO_LIMIT: i64 = i64::MAX / 4;
@@ -89,24 +86,17 @@ impl<'m> Solution<'m> {
     }
 
     /// Has the figures follow changes of place: item, from, to. Says how the objective and what is broken change.
+    #[inline]
     pub fn try_figures(&mut self, changes: &[Change]) -> (i64, i64) {
-        let Some(figures) = &mut self.figures else { return (0, 0) };
-        let before = (figures.value(), figures.broken());
-        for (item, from, to) in changes {
-            if figures.concerns(*item) {
-                figures.change(&self.model.members[*item], *from, *to);
-            }
-        }
-        (figures.value() - before.0, figures.broken() - before.1)
+        let model = self.model;
+        self.figures.as_mut().map_or((0, 0), |figures| figures.take(model, changes))
     }
 
-    /// Takes that back.
+    /// Takes that back, before anything else is tried.
+    #[inline]
     pub fn undo_figures(&mut self, changes: &[Change]) {
-        let Some(figures) = &mut self.figures else { return };
-        for (item, from, to) in changes {
-            if figures.concerns(*item) {
-                figures.change(&self.model.members[*item], *to, *from);
-            }
+        if let Some(figures) = &mut self.figures {
+            figures.take_back(self.model, changes);
         }
     }
 

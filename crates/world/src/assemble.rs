@@ -19,6 +19,9 @@ use crate::objects::{ApplicationKey, Objects};
 use crate::pods::{Amounts, asks, resource_unit};
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_nodes, offer};
 
+/// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
+const LICENCE_COST: &str = "cairn.dev/licence-cost";
+
 /// The most actors that one application may have.
 const MOST_OF_ONE: usize = 5000;
 
@@ -368,6 +371,7 @@ fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Nod
             zone: offer.units.iter().find(|unit| unit.node == node.name).and_then(|unit| unit.zone.clone()),
             labels: if labelled { node.node.labels().clone() } else { BTreeMap::new() },
             provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
+            licence_cost: node.node.labels().get(LICENCE_COST).and_then(|cost| cost.parse().ok()),
         }
     };
     nodes.iter().filter(|free| used.contains(free.name.as_str())).map(node).collect()

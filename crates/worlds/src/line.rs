@@ -123,6 +123,11 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
     };
     let reason = None;
     match words.as_slice() {
+        ["licence", node, cost] => file.nodes.push(Node {
+            id: node.to_owned(),
+            licence_cost: Some(cost.parse().unwrap()),
+            ..Node::default()
+        }),
         ["node", id, provides @ ..] => file.nodes.push(Node {
             id: own(id),
             provides: provides

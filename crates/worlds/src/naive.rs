@@ -8,8 +8,8 @@ use placement::file::{Actor, CapScope, Constraint, Places, Scope, SnapshotFile, 
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
 /// Overload, communication, annoyance, interference, migration, unplaced, missed preferences; then bottleneck,
-/// consolidate, energy, spread, latency, whether they are named or not. Latency is nothing where messages go round.
-pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 12] {
+/// consolidate, energy, spread, latency, licence, whether they are named or not. Latency is nothing where messages go round.
+pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 13] {
     let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
     let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
     let communication = file.messages.iter().filter_map(|message| {
@@ -51,6 +51,7 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 12] {
             .map(|actor| dearest_from(file, at, &actor.id, file.actors.len()))
             .max()
             .unwrap_or(0),
+        licences(file, at),
     ]
 }
 
@@ -72,6 +73,11 @@ fn watts(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
     let idle = if hosts(at, unit) { unit.idle_watts.unwrap_or(0) } else { 0 };
     i128::from(idle)
         + divide_up(load(file, at, unit) * i128::from(unit.power_watts.unwrap_or(0)), unit.capacity)
+}
+
+fn licences(file: &SnapshotFile, at: &Placed) -> i128 {
+    let paid = file.nodes.iter().filter(|node| at.values().any(|unit| unit.node == node.id));
+    paid.map(|node| i128::from(node.licence_cost.unwrap_or(0))).sum()
 }
 
 /// The names in these worlds have no application: equal groups are one.

@@ -107,6 +107,10 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             i64::try_from(used.count()).unwrap()
         }
         Criterion::Energy => (0..file.units.len()).map(|unit| watts(file, places, unit)).sum(),
+        Criterion::Licence => {
+            let hosts = |id: &String| places.iter().flatten().any(|unit| file.units[*unit].node == *id);
+            sum(&mut file.nodes.iter().filter(|node| hosts(&node.id)).filter_map(|node| node.licence_cost))
+        }
         Criterion::Spread => {
             let mut groups: BTreeMap<&String, Vec<&Unit>> = BTreeMap::new();
             for (actor, place) in file.actors.iter().zip(places) {

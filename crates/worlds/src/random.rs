@@ -95,7 +95,8 @@ fn node(dice: &mut Rng, number: usize, roomy: bool) -> Node {
         provides.insert("cores".to_owned(), dice.u64(3..12));
         provides.insert("pods".to_owned(), dice.u64(2..7));
     }
-    Node { id: format!("node-{number}"), provides, ..Node::default() }
+    let licence_cost = (dice.u8(..3) > 0).then(|| dice.u64(..9));
+    Node { id: format!("node-{number}"), provides, licence_cost, ..Node::default() }
 }
 
 fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
@@ -244,7 +245,7 @@ fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
 fn objectives(dice: &mut Rng) -> Levels {
     use Criterion::{
-        Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Migration,
+        Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Licence, Migration,
         Overload, Policy, Spread,
     };
     match dice.u8(..16) {
@@ -268,7 +269,8 @@ fn objectives(dice: &mut Rng) -> Levels {
             [Migration, Overload],
             [Interference, Consolidate],
             [Policy, Communication],
-        ][dice.usize(..11)];
+            [Licence, Overload],
+        ][dice.usize(..12)];
         criteria.retain(|criterion| ![first, second].contains(criterion));
         criteria.splice(0..0, [first, second]);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::ix::ActorIx;
 use placement::{Criterion, Objectives, Snapshot};
 
 use crate::bound::ascent::{Leave, Point, ascend};
@@ -40,7 +41,7 @@ pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTre
         let bound = if value == 0 {
             // Nothing is below 0.
             Some(0)
-        } else if level.contains(&Criterion::Overload) {
+        } else if limits_load(level) {
             None
         } else {
             level_bound(snapshot, level, full, value, stop)
@@ -51,7 +52,7 @@ pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTre
         if bound != value {
             break;
         }
-        if level.contains(&Criterion::Overload) {
+        if limits_load(level) {
             full = most_over(snapshot);
         }
     }
@@ -62,15 +63,18 @@ pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTre
 ///
 /// Then all are equally far above, which takes work that there may not be. `None` where a sum does not fit.
 fn most_over(snapshot: &Snapshot) -> Option<i64> {
-    let heaviest = |actor: usize| {
-        let works =
-            snapshot.candidates(actor).iter().filter_map(|&unit| snapshot.implementation(actor, unit));
-        works.map(|needs| needs.work).max().unwrap_or(0)
+    let problem = snapshot.problem();
+    let heaviest = |actor: ActorIx| {
+        problem.candidates(actor).iter().map(|&unit| problem.work(actor, unit)).max().unwrap_or(0)
     };
-    let work = (0..snapshot.actors()).map(heaviest).try_fold(0i64, i64::checked_add)?;
-    let room = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).try_fold(0i64, i64::checked_add)?;
+    let work = problem.current.positions().map(heaviest).try_fold(0i64, i64::checked_add)?;
+    let room = problem.capacity.iter().copied().try_fold(0i64, i64::checked_add)?;
     let units = i64::try_from(snapshot.units()).ok()?;
     (units > 0).then(|| (work - room).max(0) / units)
+}
+
+fn limits_load(level: &[Criterion]) -> bool {
+    level.iter().any(|criterion| criterion.measure().is_limit_of_load())
 }
 
 /// The best bound of one level that the search finds; never above `value`, which is reached.

@@ -10,22 +10,24 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Constraint, Scope};
+use placement::criteria::{Home, PairSums};
+use placement::file::Scope;
+use placement::ix::{ActorIx, Ix, IxVec, KindIx, UnitIx};
 use placement::{Criterion, Edge};
 
-use crate::bound::pairs::{Common, Commons, Pairs};
+use crate::bound::pairs::{Common, Commons, Pairs, Two};
 use crate::bound::program::Program;
-use crate::bound::world::{Dimension, World, signed};
+use crate::bound::world::{Dimension, Limits, World};
 
 /// Where two actors can be together, and the variables of that.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// The smaller actor.
-    pub a: usize,
+    pub a: ActorIx,
     /// The larger actor.
-    pub b: usize,
+    pub b: ActorIx,
     /// By kind: that they share a unit of it; `None` where they cannot.
-    pub units: Vec<Option<usize>>,
+    pub units: IxVec<KindIx, Option<usize>>,
     /// That they share a node; `None` where they cannot.
     pub node: Option<usize>,
     /// That they share a zone, or a node; `None` where they cannot.
@@ -39,58 +41,54 @@ pub struct Relaxation<'a> {
     /// The program.
     pub program: Program,
     /// By actor and kind.
-    pub on_kind: Vec<BTreeMap<usize, usize>>,
+    pub on_kind: IxVec<ActorIx, BTreeMap<KindIx, usize>>,
     /// The pairs, ascending.
     pub pairs: Vec<Pair>,
     /// By actor: the other and the position of their pair.
-    pub pairs_of: Vec<Vec<(usize, usize)>>,
+    pub pairs_of: IxVec<ActorIx, Vec<(ActorIx, usize)>>,
 }
 
-/// How often each tie between actors counts in the level, 0 or 1, and whether nodes and zones make a difference.
+/// What the level counts of ties between actors, and whether nodes and zones make a difference.
 struct Aim {
-    communication: i64,
-    annoyance: i64,
-    interference: i64,
+    pairs: PairSums,
     nodes: bool,
     zones: bool,
 }
+
+/// By unit: who would cost nothing there, and the variable of its being there.
+type Stays = BTreeMap<UnitIx, Vec<(ActorIx, usize)>>;
 
 impl<'a> Relaxation<'a> {
     /// Writes the program of one level.
     pub fn new(world: &'a World<'a>, level: &[Criterion]) -> Self {
         let actors = world.snapshot.actors();
-        let counts = |criterion: Criterion| i64::from(level.contains(&criterion));
-        let communication = counts(Criterion::Communication);
+        let pairs = PairSums::weighed(level.iter().map(|criterion| (*criterion, 1)));
+        let added = world.problem.added_costs();
         let aim = Aim {
-            communication,
-            annoyance: counts(Criterion::Annoyance),
-            interference: counts(Criterion::Interference),
-            nodes: communication > 0 && world.other_node > 0 && world.snapshot.nodes().len() > 1,
-            zones: communication > 0 && world.other_zone > 0,
+            pairs,
+            nodes: pairs.exchanged > 0 && added.node > 0 && world.problem.nodes.len() > 1,
+            zones: pairs.exchanged > 0 && added.zone > 0,
         };
         let mut relaxation = Self {
             world,
             program: Program::default(),
-            on_kind: vec![BTreeMap::new(); actors],
+            on_kind: IxVec::of(BTreeMap::new(), actors),
             pairs: Vec::new(),
-            pairs_of: vec![Vec::new(); actors],
+            pairs_of: IxVec::of(Vec::new(), actors),
         };
         relaxation.place();
         relaxation.fill_kinds();
         relaxation.pair_up(&aim);
         relaxation.fill_places();
-        if level.contains(&Criterion::Migration) {
-            relaxation.stay();
-        }
-        if level.contains(&Criterion::Policy) {
-            relaxation.prefer();
+        for criterion in level {
+            relaxation.stay(&criterion.measure().homes(world.snapshot));
         }
         relaxation
     }
 
     /// Each actor is on one kind.
     fn place(&mut self) {
-        for actor in 0..self.on_kind.len() {
+        for actor in self.on_kind.positions() {
             for kind in self.world.kinds_of(actor) {
                 let variable = self.program.variable(0);
                 self.on_kind[actor].insert(kind, variable);
@@ -103,27 +101,29 @@ impl<'a> Relaxation<'a> {
 
     /// The units of a kind together hold what is on it, the nodes together what they hold.
     fn fill_kinds(&mut self) {
-        for dimension in &self.world.dimensions {
-            let scopes: Vec<Vec<usize>> = if dimension.of_nodes {
-                vec![(0..self.world.kinds).collect()]
-            } else {
-                (0..self.world.kinds).map(|kind| vec![kind]).collect()
-            };
-            for kinds in scopes {
-                let limit = if dimension.of_nodes {
-                    dimension.limits.iter().sum()
-                } else {
-                    let of_kind = |unit: &usize| kinds.contains(&self.world.unit_kind[*unit]);
-                    (0..dimension.limits.len()).filter(of_kind).map(|unit| dimension.limits[unit]).sum()
-                };
-                let needs = self.on_kind.iter().enumerate().flat_map(|(actor, on)| {
-                    let kinds = &kinds;
-                    let here = on.iter().filter(move |(kind, _)| kinds.contains(kind));
-                    here.map(move |(kind, variable)| (*variable, dimension.needs[actor][*kind]))
-                });
-                at_most(&mut self.program, needs.collect(), limit);
+        let world = self.world;
+        for dimension in &world.dimensions {
+            match &dimension.limits {
+                Limits::Nodes(limits) => self.fill(dimension, limits.iter().sum(), |_| true),
+                Limits::Units(limits) => {
+                    for kind in world.problem.kinds.positions() {
+                        let here = limits.enumerate();
+                        let here = here.filter(|(unit, _)| world.problem.unit_kind[*unit] == kind);
+                        self.fill(dimension, here.map(|(_, limit)| limit).sum(), |other| other == kind);
+                    }
+                }
             }
         }
+    }
+
+    /// All on some kinds need no more than there is.
+    fn fill(&mut self, dimension: &Dimension, limit: i64, counts: impl Fn(KindIx) -> bool) {
+        let mut needs = Vec::new();
+        for (actor, on) in self.on_kind.enumerate() {
+            let here = on.iter().filter(|(kind, _)| counts(**kind));
+            needs.extend(here.map(|(kind, variable)| (*variable, dimension.needs[actor][*kind])));
+        }
+        at_most(&mut self.program, needs, limit);
     }
 
     fn pair_up(&mut self, aim: &Aim) {
@@ -131,12 +131,10 @@ impl<'a> Relaxation<'a> {
         let mut commons = Commons::default();
         for &(a, b) in &pairs.all {
             let common = commons.of(self.world, a, b);
-            let edges = self.world.snapshot.edges(a);
-            let edge =
-                edges.binary_search_by_key(&b, |edge| edge.peer.at()).map_or(Edge::default(), |at| edges[at]);
-            let rate = aim.communication * edge.rate;
+            let edge = self.world.problem.edge(a, b);
+            let rate = aim.pairs.exchanged * edge.rate;
             let apart = pairs.apart.get(&(a, b)).copied();
-            let pair = self.meet(a, b, common, apart, aim);
+            let pair = self.meet((a, b), common, apart, aim);
             let both = self.price_kinds(&pair, rate);
             self.price_places(&pair, &edge, rate, aim);
             self.tie(&pair, &both);
@@ -154,18 +152,18 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Variables of where the two can be together.
-    fn meet(&mut self, a: usize, b: usize, common: &Common, apart: Option<Scope>, aim: &Aim) -> Pair {
+    fn meet(&mut self, (a, b): Two, common: &Common, apart: Option<Scope>, aim: &Aim) -> Pair {
         let world = self.world;
-        let fixed = world.snapshot.is_fixed(a) && world.snapshot.is_fixed(b);
-        let fits = |kind: usize| {
+        let fixed = world.problem.fixed[a] && world.problem.fixed[b];
+        let fits = |kind: KindIx| {
             let Some(limits) = &common.limits[kind] else { return false };
-            let dimensions = world.dimensions.iter().filter(|dimension| !dimension.of_nodes);
-            let within = |(dimension, limit): (&Dimension, &i64)| {
+            let within = |((dimension, _), limit): ((&Dimension, _), &i64)| {
                 dimension.needs[a][kind] + dimension.needs[b][kind] <= *limit
             };
-            apart.is_none() && (fixed || dimensions.zip(limits).all(within))
+            apart.is_none() && (fixed || world.of_units().zip(limits).all(within))
         };
-        let units = (0..world.kinds).map(|kind| fits(kind).then(|| self.program.variable(0))).collect();
+        let kinds = world.problem.kinds.positions();
+        let units = kinds.map(|kind| fits(kind).then(|| self.program.variable(0))).collect();
         let node = common.node && aim.nodes && apart.is_none_or(|scope| scope < Scope::Node);
         let zone = (common.zone || common.node) && aim.zones;
         let mut sharing = |shared: bool| shared.then(|| self.program.variable(0));
@@ -173,8 +171,8 @@ impl<'a> Relaxation<'a> {
     }
 
     /// What the kinds make a message cost; returns by kind the variable that both are on it, where there is one.
-    fn price_kinds(&mut self, pair: &Pair, rate: i64) -> Vec<Option<usize>> {
-        let mut both = vec![None; self.world.kinds];
+    fn price_kinds(&mut self, pair: &Pair, rate: i64) -> IxVec<KindIx, Option<usize>> {
+        let mut both = IxVec::of(None, self.world.problem.kinds.len());
         if rate == 0 {
             return both;
         }
@@ -203,17 +201,18 @@ impl<'a> Relaxation<'a> {
     /// What is saved, or comes on top, where the two are together.
     fn price_places(&mut self, pair: &Pair, edge: &Edge, rate: i64, aim: &Aim) {
         let (annoyance, interference) =
-            (aim.annoyance * edge.annoyance, aim.interference * edge.interference);
+            (aim.pairs.apart * edge.annoyance, aim.pairs.together * edge.interference);
+        let added = self.world.problem.added_costs();
         let program = &mut self.program;
         program.constant += annoyance;
-        for (kind, variable) in pair.units.iter().enumerate() {
+        for (kind, variable) in pair.units.enumerate() {
             if let Some(variable) = *variable {
                 program.costs[variable] = interference - annoyance - rate * self.world.kind_cost[kind][kind];
             }
         }
         // On one node every pair of units is, so the price is saved; else it is paid by all who are apart.
         for (told_apart, shared, price) in
-            [(aim.nodes, pair.node, self.world.other_node), (aim.zones, pair.zone, self.world.other_zone)]
+            [(aim.nodes, pair.node, added.node), (aim.zones, pair.zone, added.zone)]
         {
             if told_apart {
                 program.constant += rate * price;
@@ -225,9 +224,9 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Who shares a unit is on its kind, shares its node, and shares its zone.
-    fn tie(&mut self, pair: &Pair, both: &[Option<usize>]) {
+    fn tie(&mut self, pair: &Pair, both: &IxVec<KindIx, Option<usize>>) {
         let program = &mut self.program;
-        for (kind, variable) in pair.units.iter().enumerate() {
+        for (kind, variable) in pair.units.enumerate() {
             let Some(variable) = *variable else { continue };
             if let Some(both) = both[kind] {
                 program.at_most(vec![(variable, 1), (both, -1)], 0);
@@ -267,19 +266,19 @@ impl<'a> Relaxation<'a> {
 
     /// Who shares a place with an actor fits there beside it.
     fn fill_places(&mut self) {
-        for actor in 0..self.on_kind.len() {
+        for actor in self.on_kind.positions() {
             self.fill_units(actor);
-            self.fill_wider(actor, |pair| pair.node, |world, unit| world.snapshot.node_of(unit));
+            self.fill_nodes(actor);
         }
     }
 
-    fn fill_units(&mut self, actor: usize) {
-        let world = self.world;
-        let candidates = world.snapshot.candidates(actor);
-        for dimension in world.dimensions.iter().filter(|dimension| !dimension.of_nodes) {
+    fn fill_units(&mut self, actor: ActorIx) {
+        let problem = self.world.problem;
+        let candidates = problem.candidates(actor);
+        for (dimension, limits) in self.world.of_units() {
             for (&kind, &on_kind) in &self.on_kind[actor] {
-                let of_kind = candidates.iter().filter(|unit| world.unit_kind[**unit] == kind);
-                let most = of_kind.map(|&unit| dimension.limits[unit]).max().unwrap_or(0);
+                let of_kind = candidates.iter().filter(|unit| problem.unit_kind[**unit] == kind);
+                let most = of_kind.map(|&unit| limits[unit]).max().unwrap_or(0);
                 let left = most - dimension.needs[actor][kind];
                 let others = self.pairs_of[actor].iter().filter_map(|&(other, pair)| {
                     Some((self.pairs[pair].units[kind]?, dimension.needs[other][kind]))
@@ -294,99 +293,86 @@ impl<'a> Relaxation<'a> {
     }
 
     /// The same by node: what the units of a node, or the node itself, can take.
-    fn fill_wider(
-        &mut self,
-        actor: usize,
-        shared: impl Fn(&Pair) -> Option<usize>,
-        place: impl Fn(&World, usize) -> usize,
-    ) {
+    fn fill_nodes(&mut self, actor: ActorIx) {
         let world = self.world;
-        if self.pairs_of[actor].iter().all(|&(_, pair)| shared(&self.pairs[pair]).is_none()) {
+        if self.pairs_of[actor].iter().all(|&(_, pair)| self.pairs[pair].node.is_none()) {
             return;
         }
-        let kinds = |actor: usize| self.on_kind[actor].keys().copied();
+        let kinds = |actor: ActorIx| self.on_kind[actor].keys().copied();
         for dimension in &world.dimensions {
-            let mut limits: BTreeMap<usize, i64> = BTreeMap::new();
-            if dimension.of_nodes {
-                limits.extend(dimension.limits.iter().copied().enumerate());
-            } else {
-                for (unit, limit) in dimension.limits.iter().enumerate() {
-                    *limits.entry(place(world, unit)).or_default() += limit;
-                }
-            }
-            let homes = world.snapshot.candidates(actor).iter().map(|&unit| limits[&place(world, unit)]);
+            let node_of = &world.problem.unit_node;
+            let of_nodes = match &dimension.limits {
+                Limits::Nodes(limits) => limits.clone(),
+                Limits::Units(limits) => sums(limits, node_of, world.problem.nodes.len()),
+            };
+            let homes = world.problem.candidates(actor).iter().map(|&unit| of_nodes[node_of[unit]]);
             let left = homes.max().unwrap_or(0) - dimension.least_need(actor, kinds(actor));
             let others = self.pairs_of[actor].iter().filter_map(|&(other, pair)| {
-                Some((shared(&self.pairs[pair])?, dimension.least_need(other, kinds(other))))
+                Some((self.pairs[pair].node?, dimension.least_need(other, kinds(other))))
             });
             at_most(&mut self.program, others.collect(), left);
         }
     }
 
-    /// Who leaves pays; who stays does so on one unit, beside the others who stay.
-    fn stay(&mut self) {
+    /// Who is not at home pays; who is there is so beside the others who are.
+    fn stay(&mut self, homes: &[Home]) {
         let world = self.world;
-        let mut stays: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
-        for actor in 0..self.on_kind.len() {
-            let Some(home) = world.snapshot.current(actor) else { continue };
-            let price = world.snapshot.move_cost(actor);
-            self.program.constant += price;
-            if world.snapshot.candidates(actor).binary_search(&home).is_ok() && price > 0 {
-                let stay = self.program.variable(-price);
-                let on_kind = self.on_kind[actor][&world.unit_kind[home]];
+        let mut stays = Stays::new();
+        for home in homes {
+            self.program.constant += home.price;
+            let is_candidate = world.problem.candidates(home.actor).binary_search(&home.unit).is_ok();
+            if is_candidate && home.price > 0 {
+                let stay = self.program.variable(-home.price);
+                let on_kind = self.on_kind[home.actor][&world.problem.unit_kind[home.unit]];
                 self.program.at_most(vec![(stay, 1), (on_kind, -1)], 0);
-                stays.entry(home).or_default().push((actor, stay));
+                stays.entry(home.unit).or_default().push((home.actor, stay));
             }
         }
         for (home, stays) in &stays {
-            let kind = world.unit_kind[*home];
-            for dimension in world.dimensions.iter().filter(|dimension| !dimension.of_nodes) {
+            let kind = world.problem.unit_kind[*home];
+            for (dimension, limits) in world.of_units() {
                 let terms = stays.iter().map(|&(actor, stay)| (stay, dimension.needs[actor][kind]));
-                at_most(&mut self.program, terms.collect(), dimension.limits[*home]);
+                at_most(&mut self.program, terms.collect(), limits[*home]);
             }
         }
         self.part(&stays);
     }
 
     /// Two that stay on different units do not share one.
-    fn part(&mut self, stays: &BTreeMap<usize, Vec<(usize, usize)>>) {
-        let snapshot = self.world.snapshot;
-        let of: BTreeMap<usize, usize> = stays.values().flatten().copied().collect();
+    fn part(&mut self, stays: &Stays) {
+        let node_of = &self.world.problem.unit_node;
+        let mut of: BTreeMap<ActorIx, Vec<(UnitIx, usize)>> = BTreeMap::new();
+        for (home, stays) in stays {
+            stays.iter().for_each(|&(actor, stay)| of.entry(actor).or_default().push((*home, stay)));
+        }
         for pair in &self.pairs {
-            let (Some(&a), Some(&b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };
-            let (Some(at_a), Some(at_b)) = (snapshot.current(pair.a), snapshot.current(pair.b)) else {
-                continue;
-            };
-            let mut terms: Vec<(usize, i64)> = Vec::new();
-            if at_a != at_b {
-                terms.extend(pair.units.iter().flatten().map(|&variable| (variable, 1)));
-            }
-            if let Some(node) = pair.node
-                && snapshot.node_of(at_a) != snapshot.node_of(at_b)
-            {
-                // Sharing a node includes sharing a unit.
-                terms = vec![(node, 1)];
-            }
-            if !terms.is_empty() {
-                terms.extend([(a, 1), (b, 1)]);
-                self.program.at_most(terms, 2);
+            let (Some(of_a), Some(of_b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };
+            let both = of_a.iter().flat_map(|a| of_b.iter().map(move |b| (*a, *b)));
+            for ((at_a, a), (at_b, b)) in both {
+                let mut terms: Vec<(usize, i64)> = Vec::new();
+                if at_a != at_b {
+                    terms.extend(pair.units.iter().flatten().map(|&variable| (variable, 1)));
+                }
+                if let Some(node) = pair.node
+                    && node_of[at_a] != node_of[at_b]
+                {
+                    // Sharing a node includes sharing a unit.
+                    terms = vec![(node, 1)];
+                }
+                if !terms.is_empty() {
+                    terms.extend([(a, 1), (b, 1)]);
+                    self.program.at_most(terms, 2);
+                }
             }
         }
     }
+}
 
-    /// Who is not where it is preferred costs the weight; on another kind it is elsewhere for sure.
-    fn prefer(&mut self) {
-        for constraint in &self.world.snapshot.file().constraints {
-            let Constraint::Prefer { actor, unit, weight } = constraint else { continue };
-            let place = self.world.snapshot.actor(actor).zip(self.world.snapshot.unit(unit));
-            let (actor, unit) = place.expect("unknown names are refused on input");
-            self.program.constant += signed(*weight);
-            if self.world.snapshot.candidates(actor).binary_search(&unit).is_ok() {
-                let there = self.on_kind[actor][&self.world.unit_kind[unit]];
-                self.program.costs[there] -= signed(*weight);
-            }
-        }
-    }
+/// By place: the sum over its units.
+fn sums<I: Ix>(of_units: &IxVec<UnitIx, i64>, place: &IxVec<UnitIx, I>, places: usize) -> IxVec<I, i64> {
+    let mut sums = IxVec::of(0, places);
+    of_units.iter().zip(place).for_each(|(of_unit, place)| sums[*place] += of_unit);
+    sums
 }
 
 /// A row that says something: that everything together does not fit.

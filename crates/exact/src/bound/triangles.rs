@@ -1,11 +1,13 @@
 //! Who shares a place with b, and who else does, share it with one another.
 
+use placement::ix::{ActorIx, KindIx};
+
 use crate::bound::relaxation::{Pair, Relaxation};
 
 /// One place to look: which variable of a pair says that the two share it, and which that an actor is there at all.
 #[derive(Clone, Copy)]
 enum Share {
-    Unit(usize),
+    Unit(KindIx),
     Node,
     Zone,
 }
@@ -21,10 +23,11 @@ const LEAST: f64 = 0.02;
 /// together(a,b) + together(b,c) − together(a,c) ≤ is there(b) (Grötschel and Wakabayashi, 1990, with b's presence for
 /// the right-hand side). Where a and c cannot be together, their term is 0.
 pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize) -> usize {
-    let shares = (0..relaxation.world.kinds).map(Share::Unit).chain([Share::Node, Share::Zone]);
+    let kinds = relaxation.world.problem.kinds.positions();
+    let shares = kinds.map(Share::Unit).chain([Share::Node, Share::Zone]);
     let mut cuts: Vec<Cut> = Vec::new();
     for share in shares {
-        for middle in 0..relaxation.on_kind.len() {
+        for middle in relaxation.on_kind.positions() {
             around(relaxation, values, share, middle, &mut cuts);
         }
     }
@@ -45,7 +48,7 @@ fn variable(pair: &Pair, share: Share) -> Option<usize> {
     }
 }
 
-fn around(relaxation: &Relaxation, values: &[f64], share: Share, middle: usize, cuts: &mut Vec<Cut>) {
+fn around(relaxation: &Relaxation, values: &[f64], share: Share, middle: ActorIx, cuts: &mut Vec<Cut>) {
     let there = match share {
         Share::Unit(kind) => match relaxation.on_kind[middle].get(&kind) {
             Some(variable) => Some(*variable),
@@ -54,7 +57,7 @@ fn around(relaxation: &Relaxation, values: &[f64], share: Share, middle: usize, 
         Share::Node | Share::Zone => None,
     };
     let presence = there.map_or(1.0, |variable| values[variable]);
-    let beside: Vec<(usize, usize)> = relaxation.pairs_of[middle]
+    let beside: Vec<(ActorIx, usize)> = relaxation.pairs_of[middle]
         .iter()
         .filter_map(|&(other, pair)| Some((other, variable(&relaxation.pairs[pair], share)?)))
         .filter(|(_, variable)| values[*variable] > LEAST)

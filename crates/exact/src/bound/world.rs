@@ -1,70 +1,46 @@
-//! What the relaxation asks of a snapshot: kinds, scopes, and how much of what is where.
+//! What the relaxation asks of a snapshot beyond its dense form: how much of what is where, and the least that kinds cost.
 
-use std::collections::BTreeMap;
-
-use placement::Snapshot;
+use placement::ix::{ActorIx, IxVec, KindIx, NodeIx, ResourceIx, UnitIx};
+use placement::{Implementation, Problem, Snapshot};
 
 /// A quantity that places have a limit of and actors need: work, a resource, a slot.
 #[derive(Clone, Debug)]
 pub struct Dimension {
     /// By actor and kind: what it needs of it there.
-    pub needs: Vec<Vec<i64>>,
-    /// By unit, or by node where `of_nodes`: the most that a feasible placement puts there.
-    pub limits: Vec<i64>,
-    /// The limits are the nodes' and not the units'.
-    pub of_nodes: bool,
+    pub needs: IxVec<ActorIx, IxVec<KindIx, i64>>,
+    /// The most that a feasible placement puts somewhere.
+    pub limits: Limits,
+}
+
+/// Limits of units, or of nodes.
+#[derive(Clone, Debug)]
+pub enum Limits {
+    /// By unit.
+    Units(IxVec<UnitIx, i64>),
+    /// By node.
+    Nodes(IxVec<NodeIx, i64>),
 }
 
 /// The snapshot by kinds and places.
 pub struct World<'a> {
     /// What it is made from.
     pub snapshot: &'a Snapshot,
-    /// How many kinds there are.
-    pub kinds: usize,
-    /// By unit.
-    pub unit_kind: Vec<usize>,
-    /// By unit: equal numbers are one zone; a unit of unknown zone has its own.
-    pub unit_zone: Vec<usize>,
+    /// Its dense form.
+    pub problem: &'a Problem,
     /// What is limited.
     pub dimensions: Vec<Dimension>,
     /// By pair of kinds: the least that a message costs before nodes and zones add to it.
-    pub kind_cost: Vec<Vec<i64>>,
-    /// Added when the nodes differ.
-    pub other_node: i64,
-    /// Added when the nodes and the zones differ.
-    pub other_zone: i64,
+    pub kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
 }
 
 impl<'a> World<'a> {
     /// Takes a snapshot apart; with `full` given, units may be loaded that far above their capacity, else without end.
     pub fn new(snapshot: &'a Snapshot, full: Option<i64>) -> Self {
-        let units = &snapshot.file().units;
-        let mut names: Vec<&str> = units.iter().map(|unit| unit.kind.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let kind = |name: &str| names.binary_search(&name).expect("the kinds are those of the units");
-        let mut zones = BTreeMap::new();
-        let unit_zone = units.iter().enumerate().map(|(unit, given)| match &given.zone {
-            None => unit,
-            Some(name) => {
-                let next = units.len() + zones.len();
-                *zones.entry(name.as_str()).or_insert(next)
-            }
-        });
-        let costs = &snapshot.file().exchange_cost;
-        let mut world = Self {
-            snapshot,
-            kinds: names.len(),
-            unit_kind: units.iter().map(|unit| kind(&unit.kind)).collect(),
-            unit_zone: unit_zone.collect(),
-            dimensions: Vec::new(),
-            kind_cost: names
-                .iter()
-                .map(|a| names.iter().map(|b| snapshot.kind_cost(a, b)).collect())
-                .collect(),
-            other_node: signed(costs.other_node),
-            other_zone: signed(costs.other_zone),
-        };
+        let problem = snapshot.problem();
+        let kinds = problem.kinds.positions();
+        let row = |a: KindIx| problem.kinds.positions().map(|b| problem.kind_cost(a, b)).collect();
+        let mut world =
+            Self { snapshot, problem, dimensions: Vec::new(), kind_cost: kinds.map(row).collect() };
         world.heed_overrides();
         world.find_dimensions(full);
         world
@@ -72,95 +48,96 @@ impl<'a> World<'a> {
 
     /// An override below the class lowers what its kinds cost: the classes then are bounds from below still.
     fn heed_overrides(&mut self) {
-        for pair in &self.snapshot.file().exchange_cost.pairs {
-            let place =
-                |id: &str| self.snapshot.unit(id).expect("a pair of unknown units is refused on input");
-            let (a, b) = (place(&pair.a), place(&pair.b));
-            let apart = if self.snapshot.node_of(a) == self.snapshot.node_of(b) {
+        let (problem, added) = (self.problem, self.problem.added_costs());
+        for (a, b, cost) in problem.pair_costs() {
+            let apart = if problem.unit_node[a] == problem.unit_node[b] {
                 0
-            } else if self.unit_zone[a] == self.unit_zone[b] {
-                self.other_node
+            } else if problem.unit_zone[a] == problem.unit_zone[b] {
+                added.node
             } else {
-                self.other_node + self.other_zone
+                added.node + added.zone
             };
-            let left = signed(pair.cost) - apart;
-            let (k, l) = (self.unit_kind[a], self.unit_kind[b]);
-            self.kind_cost[k][l] = self.kind_cost[k][l].min(left);
+            let (k, l) = (problem.unit_kind[a], problem.unit_kind[b]);
+            self.kind_cost[k][l] = self.kind_cost[k][l].min(cost - apart);
             self.kind_cost[l][k] = self.kind_cost[k][l];
         }
     }
 
     fn find_dimensions(&mut self, full: Option<i64>) {
-        let snapshot = self.snapshot;
-        let resources = snapshot.resources().len();
-        let nodes = snapshot.nodes().len();
+        let problem = self.problem;
         if let Some(over) = full {
-            let limits = (0..snapshot.units()).map(|unit| snapshot.capacity(unit) + over).collect();
-            self.dimension(limits, false, |needs| needs.work);
+            let limits = problem.capacity.iter().map(|capacity| capacity + over).collect();
+            self.dimension(Limits::Units(limits), |needs| needs.work);
         }
-        for resource in 0..resources {
-            let quantity = move |needs: &[(placement::ix::ResourceIx, i64)]| {
-                needs.iter().find(|(of, _)| of.at() == resource).map_or(0, |(_, quantity)| *quantity)
+        for resource in problem.resources.positions() {
+            let quantity = move |needs: &[(ResourceIx, i64)]| {
+                needs.iter().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
             };
-            let units = (0..snapshot.units()).map(|unit| snapshot.unit_provides(unit)[resource]).collect();
-            self.dimension(units, false, |needs| quantity(&needs.requires));
-            let of_nodes = (0..nodes).map(|node| snapshot.node_provides(node)[resource]).collect();
-            self.dimension(of_nodes, true, |needs| quantity(&needs.node_requires));
+            let of_units = problem.unit_provides.iter().map(|provides| provides[resource]).collect();
+            self.dimension(Limits::Units(of_units), |needs| quantity(&needs.requires));
+            let of_nodes = problem.node_provides.iter().map(|provides| provides[resource]).collect();
+            self.dimension(Limits::Nodes(of_nodes), |needs| quantity(&needs.node_requires));
         }
-        let slots = snapshot.file().units.iter().map(|unit| unit.slots);
-        if slots.clone().any(|slots| slots.is_some()) {
-            let limits = slots.map(|slots| slots.map_or(i64::from(u32::MAX), signed)).collect();
-            self.dimension(limits, false, |_| 1);
+        if problem.slots.iter().any(Option::is_some) {
+            let limits = problem.slots.iter().map(|slots| slots.unwrap_or(i64::from(u32::MAX))).collect();
+            self.dimension(Limits::Units(limits), |_| 1);
         }
     }
 
     /// Keeps a dimension that somebody needs. What fixed actors overfill they may: there the limit is what they take.
-    fn dimension(
-        &mut self,
-        mut limits: Vec<i64>,
-        of_nodes: bool,
-        quantity: impl Fn(&placement::Implementation) -> i64,
-    ) {
-        let snapshot = self.snapshot;
-        let mut needs = vec![vec![0; self.kinds]; snapshot.actors()];
-        for (actor, needs) in needs.iter_mut().enumerate() {
-            for &unit in snapshot.candidates(actor) {
-                needs[self.unit_kind[unit]] = snapshot.implementation(actor, unit).map_or(0, &quantity);
+    fn dimension(&mut self, mut limits: Limits, quantity: impl Fn(&Implementation) -> i64) {
+        let problem = self.problem;
+        let needed = |actor, unit| problem.implementation(actor, unit).map_or(0, &quantity);
+        let none = IxVec::of(0, problem.kinds.len());
+        let mut needs: IxVec<ActorIx, IxVec<KindIx, i64>> = IxVec::of(none, self.snapshot.actors());
+        for actor in problem.current.positions() {
+            for &unit in problem.candidates(actor) {
+                needs[actor][problem.unit_kind[unit]] = needed(actor, unit);
             }
         }
         if needs.iter().flatten().all(|need| *need == 0) {
             return;
         }
-        let mut taken = vec![0; limits.len()];
-        for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
-            let home = snapshot.current(actor).expect("a fixed actor without a place is refused on input");
-            let need = snapshot.implementation(actor, home).map_or(0, &quantity);
-            taken[if of_nodes { snapshot.node_of(home) } else { home }] += need;
+        let homes = problem.residents().map(|(actor, home)| (home, needed(actor, home)));
+        match &mut limits {
+            Limits::Units(limits) => keep_taken(limits, homes),
+            Limits::Nodes(limits) => {
+                keep_taken(limits, homes.map(|(home, need)| (problem.unit_node[home], need)));
+            }
         }
-        for (limit, taken) in limits.iter_mut().zip(taken) {
-            *limit = (*limit).max(taken);
-        }
-        self.dimensions.push(Dimension { needs, limits, of_nodes });
+        self.dimensions.push(Dimension { needs, limits });
+    }
+
+    /// The limits of units, each with its dimension.
+    pub fn of_units(&self) -> impl Iterator<Item = (&Dimension, &IxVec<UnitIx, i64>)> {
+        self.dimensions.iter().filter_map(|dimension| match &dimension.limits {
+            Limits::Units(limits) => Some((dimension, limits)),
+            Limits::Nodes(_) => None,
+        })
     }
 
     /// The kinds that an actor has candidates of, ascending.
-    pub fn kinds_of(&self, actor: usize) -> Vec<usize> {
-        let mut kinds: Vec<usize> =
-            self.snapshot.candidates(actor).iter().map(|&unit| self.unit_kind[unit]).collect();
+    pub fn kinds_of(&self, actor: ActorIx) -> Vec<KindIx> {
+        let units = self.problem.candidates(actor).iter();
+        let mut kinds: Vec<KindIx> = units.map(|unit| self.problem.unit_kind[*unit]).collect();
         kinds.sort_unstable();
         kinds.dedup();
         kinds
     }
 }
 
-impl Dimension {
-    /// The least that an actor needs wherever it runs.
-    pub fn least_need(&self, actor: usize, kinds: impl Iterator<Item = usize>) -> i64 {
-        kinds.map(|kind| self.needs[actor][kind]).min().unwrap_or(0)
+/// Raises limits to what is taken of them.
+fn keep_taken<I: placement::ix::Ix>(limits: &mut IxVec<I, i64>, needs: impl Iterator<Item = (I, i64)>) {
+    let mut taken: IxVec<I, i64> = IxVec::of(0, limits.len());
+    needs.for_each(|(place, need)| taken[place] += need);
+    for (limit, taken) in limits.iter_mut().zip(taken) {
+        *limit = (*limit).max(taken);
     }
 }
 
-/// A number of a file; those above 2^53 are refused on input.
-pub fn signed(number: u64) -> i64 {
-    i64::try_from(number).expect("numbers above 2^53 are refused on input")
+impl Dimension {
+    /// The least that an actor needs wherever it runs.
+    pub fn least_need(&self, actor: ActorIx, kinds: impl Iterator<Item = KindIx>) -> i64 {
+        kinds.map(|kind| self.needs[actor][kind]).min().unwrap_or(0)
+    }
 }

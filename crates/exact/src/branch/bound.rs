@@ -234,10 +234,10 @@ impl Part {
         let mut any = false;
         for (domain, least) in self.domains.iter_mut().zip(&self.least) {
             let cheapest = ones(*domain).map(|class| least[class]).min().expect("domains are never empty");
-            let dear = ones(*domain).filter(|&class| least[class] - cheapest > slack);
-            let dear = dear.fold(0, |bits, class| bits | 1 << class);
-            any |= dear != 0;
-            *domain &= !dear;
+            let expensive = ones(*domain).filter(|&class| least[class] - cheapest > slack);
+            let expensive = expensive.fold(0, |bits, class| bits | 1 << class);
+            any |= expensive != 0;
+            *domain &= !expensive;
         }
         any
     }

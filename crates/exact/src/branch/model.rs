@@ -1,9 +1,13 @@
 //! A snapshot as the search sees it: items, classes of units, and one number to be made small.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Constraint, Scope};
-use placement::{Assignment, Criterion, Snapshot};
+use placement::constraints::excesses;
+use placement::criteria::{Class as Adds, PairSums};
+use placement::file::Scope;
+use placement::ix::{ActorIx, RelationIx, UnitIx};
+use placement::room::Rooms;
+use placement::{Assignment, Criterion, Problem, Snapshot};
 
 use crate::branch::classes::{Class, MOST, Pool, classes};
 
@@ -18,8 +22,8 @@ const MOST_UNITS: usize = 512;
 
 /// An actor that can move.
 pub(crate) struct Item {
-    /// Its position in the snapshot.
-    pub actor: usize,
+    /// Who it is.
+    pub actor: ActorIx,
     /// The classes that it can be in, as bits.
     pub domain: u64,
     /// By class: what it costs there whatever the other items do.
@@ -63,96 +67,82 @@ pub(crate) struct Model {
     pub start: Option<i64>,
 }
 
-/// What each criterion counts in the one number.
-struct Weights(BTreeMap<Criterion, i64>);
-
-impl Weights {
-    fn of(&self, criterion: Criterion) -> i64 {
-        self.0.get(&criterion).copied().unwrap_or(0)
-    }
+/// What the levels count in the one number.
+struct Weights {
+    /// By criterion.
+    of: BTreeMap<Criterion, i64>,
+    /// Of each of the sums over pairs.
+    pairs: PairSums,
 }
 
-/// What a unit costs an item by itself: its ties to what is fixed, the price of moving, wishes that are missed.
-struct Alone {
-    /// By item and position in `targets`.
-    costs: Vec<Vec<i64>>,
-    /// By item and position in `targets`: whether it may be there.
-    may: Vec<Vec<bool>>,
+/// What a unit costs an actor by itself: its ties to what is fixed, and not being at home.
+struct Alone<'a> {
+    problem: &'a Problem,
+    pairs: PairSums,
+    /// By actor: where it would cost nothing, and what it costs elsewhere.
+    homes: BTreeMap<ActorIx, Vec<(UnitIx, i64)>>,
 }
 
 impl Model {
     /// Takes a snapshot apart; `None` where it has criteria, rules or sizes that are not for this search.
     pub fn new(snapshot: &Snapshot, start: &Assignment) -> Option<Self> {
-        let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
-        if movable.len() > MOST || snapshot.rules().is_some_and(|rules| !rules.ground().is_empty()) {
+        let problem = snapshot.problem();
+        let has_rules = snapshot.rules().is_some_and(|rules| !rules.ground().is_empty());
+        if problem.movable.len() > MOST || has_rules || !excesses(snapshot).is_empty() {
             return None;
         }
-        let has_cap = |constraint: &Constraint| matches!(constraint, Constraint::PowerCap { .. });
-        if snapshot.file().constraints.iter().any(has_cap) {
-            return None;
-        }
-        let mut targets: Vec<usize> =
-            movable.iter().flat_map(|&actor| snapshot.candidates(actor).iter().copied()).collect();
-        targets.sort_unstable();
-        targets.dedup();
+        let candidates = problem.movable.iter().flat_map(|&actor| problem.candidates(actor));
+        let targets: BTreeSet<UnitIx> = candidates.copied().collect();
         if targets.len() > MOST_UNITS {
             return None;
         }
-        let is_full = is_overload_full(snapshot, &movable)?;
-        let weights = weights(snapshot, &movable, &targets)?;
-        let alone = alone(snapshot, &movable, &targets, &weights);
-        let relations = Relations::new(snapshot, &movable);
-        let world =
-            classes(snapshot, &movable, &targets, is_full, &relations.scopes, &alone.costs, &alone.may)?;
-        let rep = |class: &Class| class.units[0];
-        let exchange = world.classes.iter().map(|a| {
+        let rooms = Rooms::new(problem);
+        let is_full = is_overload_full(snapshot, &rooms)?;
+        let weights = Weights::new(snapshot, &targets)?;
+        let places = classes(snapshot, &rooms, &targets, is_full)?;
+        let alone = Alone::new(snapshot, &weights);
+        let exchange = places.classes.iter().map(|a| {
             let between = |b: &Class| match a.units.get(1) {
-                Some(&second) if rep(a) == rep(b) => snapshot.exchange_cost(rep(a), second),
-                _ => snapshot.exchange_cost(rep(a), rep(b)),
+                Some(&second) if a.first() == b.first() => problem.exchange_cost(a.first(), second),
+                _ => problem.exchange_cost(a.first(), b.first()),
             };
-            world.classes.iter().map(between).collect()
+            places.classes.iter().map(between).collect()
         });
         let mut model = Self {
             items: Vec::new(),
             ties: Vec::new(),
             exchange: exchange.collect(),
-            classes: world.classes,
-            pools: world.pools,
+            classes: places.classes,
+            pools: places.pools,
             start: None,
         };
-        for (item, &actor) in movable.iter().enumerate() {
-            let at =
-                |class: &Class| targets.binary_search(&class.units[0]).expect("classes are made of targets");
-            let may = |(_, class): &(usize, &Class)| alone.may[item][at(class)];
-            let domain =
-                model.classes.iter().enumerate().filter(may).fold(0, |bits, (class, _)| bits | 1 << class);
+        for (&actor, needs) in problem.movable.iter().zip(places.needs) {
+            let may = |class: &Class| is_allowed(problem, actor, class.first());
             model.items.push(Item {
                 actor,
-                domain,
-                costs: model.classes.iter().map(|class| alone.costs[item][at(class)]).collect(),
-                needs: world.needs[item].clone(),
+                domain: bits(model.classes.iter().map(may)),
+                costs: model.classes.iter().map(|class| alone.cost(actor, class.first())).collect(),
+                needs,
                 ties: Vec::new(),
             });
         }
-        model.tie_up(snapshot, &movable, &weights, &relations);
+        model.tie_up(problem, &weights, &Relations::new(problem));
         let is_whole = start.iter().all(Option::is_some)
-            && (!is_full || snapshot.cost(start).of(Criterion::Overload) == 0);
-        model.start = is_whole.then(|| model.value(snapshot, start));
+            && (!is_full || snapshot.cost(start).vector(snapshot)[FIRST_LEVEL] == 0);
+        model.start = is_whole.then(|| model.value(problem, start));
         Some(model)
     }
 
-    fn tie_up(&mut self, snapshot: &Snapshot, movable: &[usize], weights: &Weights, relations: &Relations) {
-        for (a, &actor) in movable.iter().enumerate() {
-            for (b, &peer) in movable.iter().enumerate().skip(a + 1) {
-                let edges = snapshot.edges(actor);
-                let edge = edges.binary_search_by_key(&peer, |edge| edge.peer.at()).ok().map(|at| edges[at]);
-                let edge = edge.unwrap_or_default();
+    fn tie_up(&mut self, problem: &Problem, weights: &Weights, relations: &Relations) {
+        for (a, &actor) in problem.movable.iter().enumerate() {
+            for (b, &peer) in problem.movable.iter().enumerate().skip(a + 1) {
+                let edge = problem.edge(actor, peer);
                 let tie = Tie {
                     items: [a, b],
-                    rate: edge.rate * weights.of(Criterion::Communication),
-                    apart: edge.annoyance * weights.of(Criterion::Annoyance),
-                    together: edge.interference * weights.of(Criterion::Interference),
-                    bar: relations.bar(snapshot, [actor, peer], &self.classes),
+                    rate: edge.rate * weights.pairs.exchanged,
+                    apart: edge.annoyance * weights.pairs.apart,
+                    together: edge.interference * weights.pairs.together,
+                    bar: relations.bar(problem, [actor, peer], &self.classes),
                 };
                 if tie.rate > 0 || tie.apart > 0 || tie.together > 0 || tie.bar.is_some() {
                     self.items[a].ties.push((b, self.ties.len()));
@@ -208,8 +198,10 @@ impl Model {
     }
 
     /// The one number of an assignment of the whole world.
-    fn value(&self, snapshot: &Snapshot, assignment: &Assignment) -> i64 {
-        let unit = |item: usize| assignment[self.items[item].actor].expect("all actors are placed");
+    fn value(&self, problem: &Problem, assignment: &Assignment) -> i64 {
+        let unit = |item: usize| {
+            UnitIx::new(assignment[self.items[item].actor.at()].expect("all actors are placed"))
+        };
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));
             self.classes.iter().position(of).expect("a feasible place is a candidate")
@@ -217,200 +209,156 @@ impl Model {
         let alone = (0..self.items.len()).map(|item| self.items[item].costs[class(item)]);
         let tied = self.ties.iter().map(|tie| {
             let [a, b] = tie.items.map(unit);
-            if a == b { tie.together } else { tie.rate * snapshot.exchange_cost(a, b) + tie.apart }
+            if a == b { tie.together } else { tie.rate * problem.exchange_cost(a, b) + tie.apart }
         });
         alone.chain(tied).sum()
     }
 }
 
+/// Where the first level is in a cost's vector, behind the number of unplaced actors.
+const FIRST_LEVEL: usize = 1;
+
 /// Whether load is limited by capacity; `None` where overload is more than a limit.
 ///
 /// The first level may be overload alone. Where it is 0, no unit is above its capacity, or all are equally far above:
 /// the latter takes more work than there is room.
-fn is_overload_full(snapshot: &Snapshot, movable: &[usize]) -> Option<bool> {
+fn is_overload_full(snapshot: &Snapshot, rooms: &Rooms) -> Option<bool> {
     let levels = snapshot.objectives().levels();
-    if !snapshot.objectives().names(Criterion::Overload) {
+    let is_limit = |criterion: &Criterion| criterion.measure().is_limit_of_load();
+    if !levels.iter().flatten().any(is_limit) {
         return Some(false);
     }
-    if levels[0] != [Criterion::Overload] {
+    if !is_limit_alone(&levels[0]) || rooms.work.iter().any(|room| room.left < 0) {
         return None;
     }
-    let work = |actor: usize, unit: usize| snapshot.implementation(actor, unit).map_or(0, |needs| needs.work);
-    let most = |&actor: &usize| snapshot.candidates(actor).iter().map(|&unit| work(actor, unit)).max();
-    let mut room: Vec<i128> = (0..snapshot.units()).map(|unit| i128::from(snapshot.capacity(unit))).collect();
-    for actor in (0..snapshot.actors()).filter(|&actor| snapshot.is_fixed(actor)) {
-        let home = snapshot.current(actor)?;
-        room[home] -= i128::from(work(actor, home));
-    }
-    if room.iter().any(|room| *room < 0) {
-        return None;
-    }
-    let work: i128 = movable.iter().filter_map(most).map(i128::from).sum();
-    let room: i128 = room.iter().sum();
+    let problem = snapshot.problem();
+    let most =
+        |&actor: &ActorIx| problem.candidates(actor).iter().map(|&unit| problem.work(actor, unit)).max();
+    let work: i128 = problem.movable.iter().filter_map(most).map(i128::from).sum();
+    let room: i128 = rooms.work.iter().map(|room| i128::from(room.left)).sum();
     let units = i128::try_from(snapshot.units()).ok()?;
     (work < room + units).then_some(true)
 }
 
-/// Weights that make one number of the levels, such that the least of it is the least of them in their order.
-fn weights(snapshot: &Snapshot, movable: &[usize], targets: &[usize]) -> Option<Weights> {
-    let mut dearest = 0;
-    for &a in targets {
+fn is_limit_alone(level: &[Criterion]) -> bool {
+    matches!(level, [criterion] if criterion.measure().is_limit_of_load())
+}
+
+impl Weights {
+    /// Weights that make one number of the levels, such that the least of it is the least of them in their order; `None`
+    /// where a criterion is no sum over actors or pairs, or the number is too large.
+    fn new(snapshot: &Snapshot, targets: &BTreeSet<UnitIx>) -> Option<Self> {
+        let problem = snapshot.problem();
         // Also to units of fixed peers, which need not be targets.
-        for b in 0..snapshot.units() {
-            dearest = dearest.max(snapshot.exchange_cost(a, b));
+        let all = || problem.capacity.positions();
+        let costs = targets.iter().flat_map(|&a| all().map(move |b| problem.exchange_cost(a, b)));
+        let message = costs.max().unwrap_or(0);
+        let most = |criterion: &Criterion| -> Option<i128> {
+            let measure = criterion.measure();
+            match measure.class() {
+                Adds::Pairs => {
+                    let edges = problem.movable.iter().flat_map(|actor| &problem.edges[*actor]);
+                    let sums = edges.map(|edge| PairSums {
+                        exchanged: edge.rate.saturating_mul(message),
+                        apart: edge.annoyance,
+                        together: edge.interference,
+                    });
+                    Some(sums.map(|sums| i128::from(measure.of_pairs(&sums))).sum())
+                }
+                Adds::Actors => {
+                    let homes = measure.homes(snapshot).into_iter();
+                    let prices = homes.filter(|home| !problem.fixed[home.actor]).map(|home| home.price);
+                    Some(prices.map(i128::from).sum())
+                }
+                Adds::Places | Adds::Whole => None,
+            }
+        };
+        let mut of = BTreeMap::new();
+        let mut weight: i128 = 1;
+        for level in snapshot.objectives().levels().iter().rev().filter(|level| !is_limit_alone(level)) {
+            let sum: i128 = level.iter().map(most).sum::<Option<i128>>()?;
+            for criterion in level {
+                of.insert(*criterion, i64::try_from(weight).ok()?);
+            }
+            weight = weight.checked_mul(sum + 1)?;
         }
+        let pairs = PairSums::weighed(of.iter().map(|(criterion, weight)| (*criterion, *weight)));
+        (weight <= i128::from(LARGEST)).then_some(Self { of, pairs })
     }
-    let of_edges = |value: &dyn Fn(&placement::Edge) -> i64| -> i128 {
-        movable.iter().flat_map(|&actor| snapshot.edges(actor)).map(|edge| i128::from(value(edge))).sum()
+}
+
+impl<'a> Alone<'a> {
+    fn new(snapshot: &'a Snapshot, weights: &Weights) -> Self {
+        let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, i64)>> = BTreeMap::new();
+        for (criterion, weight) in &weights.of {
+            for home in criterion.measure().homes(snapshot) {
+                homes.entry(home.actor).or_default().push((home.unit, weight * home.price));
+            }
+        }
+        Self { problem: snapshot.problem(), pairs: weights.pairs, homes }
+    }
+
+    fn cost(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+        let problem = self.problem;
+        let fixed = problem.edges[actor].iter().filter_map(|edge| Some((edge, problem.fixed_at(edge.peer)?)));
+        let tied = fixed.map(|(edge, home)| {
+            if home == unit {
+                return edge.interference * self.pairs.together;
+            }
+            edge.rate * problem.exchange_cost(unit, home) * self.pairs.exchanged
+                + edge.annoyance * self.pairs.apart
+        });
+        let missed = self.homes.get(&actor).into_iter().flatten().filter(|(home, _)| *home != unit);
+        tied.chain(missed.map(|(_, price)| *price)).sum()
+    }
+}
+
+/// Whether the actor may be on the unit beside the fixed actors, as far as relations to them say.
+fn is_allowed(problem: &Problem, actor: ActorIx, unit: UnitIx) -> bool {
+    let holds = |relation: &RelationIx| {
+        let relation = &problem.relations[*relation];
+        let mut homes = relation.actors.iter().filter_map(|&other| problem.fixed_at(other));
+        let place = |unit: UnitIx| problem.place(relation.scope, unit);
+        homes.all(|home| (place(home) == place(unit)) != relation.apart)
     };
-    let most = |criterion: &Criterion| -> Option<i128> {
-        Some(match criterion {
-            Criterion::Communication => of_edges(&|edge| edge.rate) * i128::from(dearest),
-            Criterion::Annoyance => of_edges(&|edge| edge.annoyance),
-            Criterion::Interference => of_edges(&|edge| edge.interference),
-            Criterion::Migration => movable.iter().map(|&actor| i128::from(snapshot.move_cost(actor))).sum(),
-            Criterion::Policy => wishes(snapshot).map(|(_, _, weight)| i128::from(weight)).sum(),
-            _ => return None,
-        })
-    };
-    let mut weights = BTreeMap::new();
-    let mut weight: i128 = 1;
-    for level in snapshot.objectives().levels().iter().rev() {
-        if *level == [Criterion::Overload] {
-            continue;
-        }
-        let sum: i128 = level.iter().map(most).sum::<Option<i128>>()?;
-        for criterion in level {
-            weights.insert(*criterion, i64::try_from(weight).ok()?);
-        }
-        weight = weight.checked_mul(sum + 1)?;
-    }
-    (weight <= i128::from(LARGEST)).then_some(Weights(weights))
+    problem.candidates(actor).binary_search(&unit).is_ok() && problem.relations_of[actor].iter().all(holds)
 }
 
-/// Preferences: the actor, the unit, and what it costs to be elsewhere.
-fn wishes(snapshot: &Snapshot) -> impl Iterator<Item = (usize, usize, i64)> {
-    snapshot.file().constraints.iter().filter_map(|constraint| {
-        let Constraint::Prefer { actor, unit, weight } = constraint else { return None };
-        Some((snapshot.actor(actor)?, snapshot.unit(unit)?, i64::try_from(*weight).ok()?))
-    })
-}
-
-fn alone(snapshot: &Snapshot, movable: &[usize], targets: &[usize], weights: &Weights) -> Alone {
-    let mut wished: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
-    for (actor, unit, weight) in wishes(snapshot) {
-        wished.entry(actor).or_default().push((unit, weight));
-    }
-    let cost = |actor: usize, unit: usize| {
-        let mut cost = 0;
-        for edge in snapshot.edges(actor).iter().filter(|edge| snapshot.is_fixed(edge.peer.at())) {
-            let home = snapshot.current(edge.peer.at()).expect("a fixed actor has a place");
-            cost += if home == unit {
-                edge.interference * weights.of(Criterion::Interference)
-            } else {
-                edge.rate * snapshot.exchange_cost(unit, home) * weights.of(Criterion::Communication)
-                    + edge.annoyance * weights.of(Criterion::Annoyance)
-            };
-        }
-        if snapshot.current(actor).is_some_and(|home| home != unit) {
-            cost += snapshot.move_cost(actor) * weights.of(Criterion::Migration);
-        }
-        let missed = wished.get(&actor).into_iter().flatten().filter(|(wish, _)| *wish != unit);
-        cost + missed.map(|(_, weight)| weight).sum::<i64>() * weights.of(Criterion::Policy)
-    };
-    let costs =
-        movable.iter().map(|&actor| targets.iter().map(|&unit| cost(actor, unit)).collect()).collect();
-    let held = Held::new(snapshot);
-    let may = movable.iter().map(|&actor| {
-        let candidates = snapshot.candidates(actor);
-        targets
-            .iter()
-            .map(|&unit| candidates.binary_search(&unit).is_ok() && held.allows(snapshot, actor, unit))
-            .collect()
-    });
-    Alone { costs, may: may.collect() }
-}
-
-/// Relations as lists of positions: whether apart, the scope, the actors.
-fn relations(snapshot: &Snapshot) -> Vec<(bool, Scope, Vec<usize>)> {
-    let constraints = snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
-        Constraint::Apart { on, actors, .. } => Some((true, *on, actors)),
-        Constraint::Together { on, actors, .. } => Some((false, *on, actors)),
-        _ => None,
-    });
-    let known = constraints.map(|(apart, on, actors)| {
-        let mut actors: Vec<usize> = actors.iter().filter_map(|actor| snapshot.actor(actor)).collect();
-        actors.sort_unstable();
-        actors.dedup();
-        (apart, on, actors)
-    });
-    known.collect()
-}
-
-/// What relations with fixed actors say.
-struct Held(Vec<(bool, Scope, Vec<usize>)>);
-
-impl Held {
-    fn new(snapshot: &Snapshot) -> Self {
-        Self(relations(snapshot))
-    }
-
-    fn allows(&self, snapshot: &Snapshot, actor: usize, unit: usize) -> bool {
-        self.0.iter().filter(|(_, _, actors)| actors.binary_search(&actor).is_ok()).all(
-            |(apart, on, actors)| {
-                let homes = actors.iter().filter(|&&other| snapshot.is_fixed(other));
-                let mut homes = homes.filter_map(|&other| snapshot.current(other));
-                homes.all(|home| (snapshot.place(*on, home) == snapshot.place(*on, unit)) != *apart)
-            },
-        )
-    }
-}
-
-/// Relations among items.
-struct Relations {
-    /// By pair of actors, ascending: whether apart, and the scope.
-    of: BTreeMap<[usize; 2], Vec<(bool, Scope)>>,
-    /// The scopes that matter.
-    scopes: Vec<Scope>,
-}
+/// Relations among items, by pair of actors, ascending: whether apart, and the scope.
+struct Relations(BTreeMap<[ActorIx; 2], Vec<(bool, Scope)>>);
 
 impl Relations {
-    fn new(snapshot: &Snapshot, movable: &[usize]) -> Self {
-        let mut of: BTreeMap<[usize; 2], Vec<(bool, Scope)>> = BTreeMap::new();
-        let mut scopes = Vec::new();
-        for (apart, on, actors) in relations(snapshot) {
-            let actors: Vec<usize> =
-                actors.into_iter().filter(|actor| movable.binary_search(actor).is_ok()).collect();
+    fn new(problem: &Problem) -> Self {
+        let mut of: BTreeMap<[ActorIx; 2], Vec<(bool, Scope)>> = BTreeMap::new();
+        for relation in &problem.relations {
+            let actors = relation.actors.iter().copied().filter(|actor| !problem.fixed[*actor]);
+            let actors: Vec<ActorIx> = actors.collect();
             for (position, &a) in actors.iter().enumerate() {
                 for &b in &actors[position + 1..] {
-                    of.entry([a, b]).or_default().push((apart, on));
-                    if !scopes.contains(&on) {
-                        scopes.push(on);
-                    }
+                    of.entry([a, b]).or_default().push((relation.apart, relation.scope));
                 }
             }
         }
-        Self { of, scopes }
+        Self(of)
     }
 
-    fn bar(&self, snapshot: &Snapshot, pair: [usize; 2], classes: &[Class]) -> Option<Bar> {
-        let relations = self.of.get(&pair)?;
-        let may = |u: usize, v: usize| {
-            let holds = |(apart, on): &(bool, Scope)| {
-                (u == v || snapshot.place(*on, u) == snapshot.place(*on, v)) != *apart
-            };
+    fn bar(&self, problem: &Problem, pair: [ActorIx; 2], classes: &[Class]) -> Option<Bar> {
+        let relations = self.0.get(&pair)?;
+        let may = |u: UnitIx, v: UnitIx| {
+            let holds =
+                |(apart, on): &(bool, Scope)| (problem.place(*on, u) == problem.place(*on, v)) != *apart;
             relations.iter().all(holds)
         };
         let apart = classes.iter().map(|a| {
             let beside = |b: &Class| {
-                let other = if a.units[0] == b.units[0] { b.units.get(1) } else { b.units.first() };
-                other.is_some_and(|&other| may(a.units[0], other))
+                let other = if a.first() == b.first() { b.units.get(1) } else { b.units.first() };
+                other.is_some_and(|&other| may(a.first(), other))
             };
             bits(classes.iter().map(beside))
         });
         Some(Bar {
             apart: apart.collect(),
-            together: bits(classes.iter().map(|class| may(class.units[0], class.units[0]))),
+            together: bits(classes.iter().map(|class| may(class.first(), class.first()))),
         })
     }
 }

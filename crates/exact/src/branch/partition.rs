@@ -1,5 +1,7 @@
 //! One class whose items are known: to partition them into columns, one per unit, so that most is kept within.
 
+use placement::ix::UnitIx;
+
 use crate::branch::column::Column;
 use crate::branch::exact_cover::ExactCover;
 use crate::branch::halt::Halt;
@@ -38,7 +40,7 @@ pub(crate) struct Partition {
 
 impl Partition {
     /// Writes down the unit of each item.
-    pub fn put(&self, problem: &Problem, model: &Model, places: &mut [usize]) {
+    pub fn put(&self, problem: &Problem, model: &Model, places: &mut [UnitIx]) {
         for (&members, &unit) in self.columns.iter().zip(&model.classes[problem.class].units) {
             ones(members).for_each(|member| places[problem.items[member]] = unit);
         }
@@ -136,8 +138,8 @@ impl Problem {
             |dimension: usize| self.needs.iter().map(|needs| needs[dimension]).fold(0, i64::saturating_add);
         let fits = (0..self.room.len()).all(|dimension| total(dimension) <= self.room[dimension]);
         let is_best = self.kept.iter().flatten().all(|kept| *kept >= 0);
-        let is_lawful = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
-        (fits && is_best && is_lawful).then(|| self.kept.iter().flatten().sum::<i64>() / 2)
+        let is_feasible = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
+        (fits && is_best && is_feasible).then(|| self.kept.iter().flatten().sum::<i64>() / 2)
     }
 
     /// Writes down all that can be made of `column` with items from `first` on; false if there are too many.

@@ -1,5 +1,6 @@
 //! The search: which class every item is in, and then how each class is partitioned.
 
+use placement::ix::UnitIx;
 use placement::{Assignment, Snapshot};
 
 use crate::branch::bound::Part;
@@ -127,7 +128,7 @@ impl Tree<'_> {
             .filter_map(|class| Problem::new(model, class, &classes))
             .collect();
         problems.sort_by_key(Problem::size);
-        let mut places: Vec<usize> = classes.iter().map(|&class| model.classes[class].units[0]).collect();
+        let mut places: Vec<UnitIx> = classes.iter().map(|&class| model.classes[class].first()).collect();
         for problem in &problems {
             let most = self.best - 1 - sum;
             let mut left = self.left;
@@ -153,7 +154,7 @@ impl Tree<'_> {
         self.best = sum;
         let mut assignment = self.start.clone();
         for (item, place) in model.items.iter().zip(places) {
-            assignment[item.actor] = Some(place);
+            assignment[item.actor.at()] = Some(place.at());
         }
         if (self.found)(assignment) { Ok(()) } else { Err(Halt::Stopped) }
     }

@@ -1,9 +1,12 @@
 //! `bottleneck`: the fullest unit.
 
-use super::{Amounts, Class, Figure, FileSums, Measure, Placed, Step};
+use super::encoding::sum_of_bits;
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
 use crate::Snapshot;
+use crate::counts::Counts;
 use crate::file::SnapshotFile;
-use crate::state::Counts;
+use crate::ix::UnitIx;
+use crate::room::Rooms;
 
 /// Largest load of a unit in thousandths of its capacity, rounded up.
 pub(super) struct Bottleneck;
@@ -33,9 +36,60 @@ impl Measure for Bottleneck {
         Some(Box::new(Fullness(Counts::of(snapshot.units()))))
     }
 
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        vec![Some(snapshot.problem().capacity[unit]), Some(rooms.work[unit].left)]
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let problem = world.problem();
+        let full = told(world);
+        for &unit in &full {
+            let fixed = 1000 * world.rooms.fixed_load(problem, unit);
+            facts.weighed.insert(unit);
+            facts.say("full", [unit.into(), problem.capacity[unit].into(), fixed.into()]);
+        }
+        facts.bits("peak_bit", &[], peak(world, &full));
+    }
+
+    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+        0
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        sum_of_bits(peak(world, &told(world)))
+    }
+
+    fn most_work(&self, world: &Encoding) -> i64 {
+        let (problem, full) = (world.problem(), told(world));
+        let bits = sum_of_bits(peak(world, &full));
+        let work = full.iter().map(|&unit| {
+            let bits = problem.capacity[unit].saturating_mul(bits);
+            world.rooms.most_load(problem, unit).saturating_mul(1000).saturating_add(bits)
+        });
+        work.max().unwrap_or(0)
+    }
+
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/bottleneck.lp")
     }
+}
+
+/// Units whose fullness the program has to know: those whose load can change, and the fullest of the others.
+fn told(world: &Encoding) -> Vec<UnitIx> {
+    let units = world.problem().capacity.positions();
+    let (wanted, others): (Vec<UnitIx>, Vec<UnitIx>) =
+        units.partition(|unit| world.rooms.work[*unit].wanted > 0);
+    let fullest = others.into_iter().max_by_key(|&unit| fullest(world, unit));
+    wanted.into_iter().chain(fullest).collect()
+}
+
+/// A unit with everybody who could be there.
+fn fullest(world: &Encoding, unit: UnitIx) -> i64 {
+    world.snapshot.fullness(unit.at(), world.rooms.most_load(world.problem(), unit))
+}
+
+fn peak(world: &Encoding, full: &[UnitIx]) -> i64 {
+    full.iter().map(|&unit| fullest(world, unit)).max().unwrap_or(0)
 }
 
 /// How many units have each load in thousandths of capacity.

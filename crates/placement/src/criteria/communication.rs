@@ -1,6 +1,7 @@
 //! `communication`: messages between units.
 
-use super::{Amounts, Class, Measure, PairSums, Placed};
+use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
+use crate::file::SnapshotFile;
 
 /// Σ messages × exchange cost over pairs on different units (APO III-B, M2).
 pub(super) struct Communication;
@@ -24,6 +25,19 @@ impl Measure for Communication {
 
     fn of_pairs(&self, pairs: &PairSums) -> i64 {
         pairs.exchanged
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        facts.exchange_costs = true;
+        world.say_edges(facts, "msg_exch_rate", |edge| edge.rate);
+    }
+
+    fn counts_exchange(&self) -> bool {
+        true
+    }
+
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        file.messages.iter_mut().for_each(|message| message.count = divide(message.count));
     }
 
     fn program(&self) -> &'static str {

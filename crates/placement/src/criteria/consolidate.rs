@@ -1,7 +1,9 @@
 //! `consolidate`: units in use.
 
-use super::{Amounts, Class, Figure, Measure, OverUnits, Placed};
+use super::{Amounts, Class, Encoding, Facts, Figure, Measure, OverUnits, Placed};
 use crate::Snapshot;
+use crate::ix::UnitIx;
+use crate::room::Rooms;
 
 /// Units that host anything.
 pub(super) struct Consolidate;
@@ -21,6 +23,24 @@ impl Measure for Consolidate {
 
     fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
         Some(Box::new(OverUnits { cost: |_, _, _, hosted| i64::from(hosted > 0), sum: 0 }))
+    }
+
+    fn tells_apart(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        vec![Some(i64::from(rooms.hosts_fixed[unit]))]
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        for (unit, _) in world.rooms.hosts_fixed.enumerate().filter(|(_, hosts)| !**hosts) {
+            facts.say("counted", [unit.into()]);
+        }
+    }
+
+    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+        world.rooms.hosts_fixed.iter().map(|hosts| i64::from(*hosts)).sum()
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        i64::try_from(world.snapshot.units()).unwrap_or(i64::MAX)
     }
 
     fn program(&self) -> &'static str {

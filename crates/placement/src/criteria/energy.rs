@@ -1,10 +1,11 @@
 //! `energy`: watts of all units.
 
-use super::{Amounts, Class, Figure, FileSums, Measure, OverUnits, Placed};
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
 use crate::Snapshot;
-use crate::cost::add;
 use crate::file::SnapshotFile;
-use crate::sums::most_power;
+use crate::ix::UnitIx;
+use crate::power::most_power;
+use crate::room::Rooms;
 
 /// Σ watts of the units ([`Snapshot::draw`]).
 pub(super) struct Energy;
@@ -31,6 +32,28 @@ impl Measure for Energy {
     fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
         let cost = |snapshot: &Snapshot, unit, load, hosted| snapshot.problem().draw(unit, load, hosted > 0);
         Some(Box::new(OverUnits { cost, sum: 0 }))
+    }
+
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        rooms.of_unit(snapshot.problem(), unit)
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        world.say_watts(facts, |_| true);
+    }
+
+    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+        let meters = world.meters().into_iter().collect();
+        let kept = world.rooms.hosts_fixed.enumerate().filter(|(_, hosts)| **hosts);
+        kept.map(|(unit, _)| world.settled_watts(&meters, unit)).sum()
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        world.most_watts()
+    }
+
+    fn most_work(&self, world: &Encoding) -> i64 {
+        world.most_work_of_watts()
     }
 
     fn program(&self) -> &'static str {

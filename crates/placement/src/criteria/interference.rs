@@ -1,6 +1,7 @@
 //! `interference`: drag of pairs that share a unit.
 
-use super::{Amounts, Class, Measure, PairSums, Placed};
+use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
+use crate::file::SnapshotFile;
 
 /// Σ drag of interference pairs that share a unit.
 pub(super) struct Interference;
@@ -24,6 +25,14 @@ impl Measure for Interference {
 
     fn of_pairs(&self, pairs: &PairSums) -> i64 {
         pairs.together
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        world.say_edges(facts, "interferes", |edge| edge.interference);
+    }
+
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        file.interference.iter_mut().for_each(|pair| pair.drag = divide(pair.drag));
     }
 
     fn program(&self) -> &'static str {

@@ -1,8 +1,8 @@
 //! `migration`: the price of what leaves its unit.
 
-use super::{Amounts, Class, Home, Measure, Placed};
+use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed, add};
 use crate::Snapshot;
-use crate::cost::add;
+use crate::file::SnapshotFile;
 
 /// Σ move cost of actors that are not where they were.
 pub(super) struct Migration;
@@ -37,6 +37,24 @@ impl Measure for Migration {
             Some(Home { actor, unit: (*unit)?, price, without_place: true })
         });
         home.collect()
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let problem = world.problem();
+        for &actor in &problem.movable {
+            if let Some(unit) = problem.current[actor] {
+                facts.say("current", [actor.into(), unit.into()]);
+                facts.say("move_cost", [actor.into(), problem.move_cost[actor].into()]);
+            }
+        }
+    }
+
+    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+        0
+    }
+
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        file.actors.iter_mut().for_each(|actor| actor.move_cost = divide(actor.move_cost));
     }
 
     fn program(&self) -> &'static str {

@@ -1,81 +1,42 @@
 //! Criteria: what placements are judged by. One file each; less is better.
 //!
-//! A new criterion is a file here that implements [`Measure`], its two lines in this one, and its program in `policies/`
-//! (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
+//! A new criterion is a file here that implements [`Measure`], its `mod` line in this one, its line in the list of
+//! [`Criterion`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
 
 mod annoyance;
 mod bottleneck;
 mod communication;
 mod consolidate;
+pub mod encoding;
 mod energy;
 mod interference;
-pub(crate) mod latency;
+mod latency;
+mod licence;
 mod migration;
 mod overload;
 mod policy;
 mod spread;
 
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize};
-use strum::IntoEnumIterator;
-
+use crate::criterion::{Criterion, each_criterion};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
 
-macro_rules! criteria {
-    ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
-        /// One thing that a placement is judged by; less is better.
-        #[derive(
-            Clone,
-            Copy,
-            Debug,
-            PartialEq,
-            Eq,
-            PartialOrd,
-            Ord,
-            Hash,
-            Serialize,
-            strum::Display,
-            strum::EnumCount,
-            strum::EnumIter,
-            strum::IntoStaticStr,
-        )]
-        #[serde(rename_all = "lowercase")]
-        #[strum(serialize_all = "lowercase")]
-        pub enum Criterion {
-            $($(#[doc = $doc])+ $name,)*
-        }
+pub use encoding::{Encoding, Facts, Scaling};
 
+macro_rules! measures {
+    ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
         /// In the order of the criteria.
         const MEASURES: &[&dyn Measure] = &[$(&$module::$name),*];
     };
 }
 
-criteria! {
-    /// Largest minus smallest overload of the units (APO III-B, M1).
-    Overload in overload;
-    /// Messages between units, each times its exchange cost (APO III-B, M2).
-    Communication in communication;
-    /// Drag of pairs that are apart (APO III-C, M3).
-    Annoyance in annoyance;
-    /// Drag of pairs that share a unit.
-    Interference in interference;
-    /// The price of what leaves its unit.
-    Migration in migration;
-    /// Penalties of the policy: its own, and those of `prefer`.
-    Policy in policy;
-    /// The fullest unit: work over capacity, in thousandths.
-    Bottleneck in bottleneck;
-    /// Units that host anything.
-    Consolidate in consolidate;
-    /// Watts.
-    Energy in energy;
-    /// Actors of one group in one zone.
-    Spread in spread;
-    /// The most expensive path that messages take.
-    Latency in latency;
+each_criterion!(measures);
+
+/// What criteria mean to clingo, in their order.
+pub fn programs() -> impl Iterator<Item = &'static str> {
+    MEASURES.iter().map(|measure| measure.program())
 }
 
 /// How a criterion adds up.
@@ -129,6 +90,84 @@ pub trait Measure: Sync {
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         let _ = snapshot;
         None
+    }
+
+    /// Whether its being 0 means that no unit is loaded beyond its capacity, or all are equally far.
+    fn is_limit_of_load(&self) -> bool {
+        false
+    }
+
+    /// What it counts of a unit beside who comes there, its kind and its place: units are symmetric only where that is
+    /// equal. What sums over actors and pairs count is looked at anyway; any other criterion has no symmetric units unless
+    /// it says so.
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let _ = (snapshot, rooms);
+        match self.class() {
+            Class::Actors | Class::Pairs => Vec::new(),
+            Class::Places | Class::Whole => vec![Some(i64::from(unit.raw()))],
+        }
+    }
+
+    /// Says what its program has to know of a world, where a level names it.
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let _ = (world, facts);
+    }
+
+    /// What the program leaves out, because it is so whoever comes; `alone` is the value with fixed actors only.
+    fn settled(&self, world: &Encoding, alone: i64) -> i64 {
+        let _ = world;
+        alone
+    }
+
+    /// The largest sum that its program can form of its tuples.
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        match self.class() {
+            Class::Pairs => {
+                let message = world.most_message();
+                let sums = world.open_edges().map(|(_, edge)| PairSums {
+                    exchanged: edge.rate.saturating_mul(message),
+                    apart: edge.annoyance,
+                    together: edge.interference,
+                });
+                sums.map(|sums| self.of_pairs(&sums)).fold(0, i64::saturating_add)
+            }
+            Class::Actors => {
+                let homes = self.homes(world.snapshot).into_iter();
+                let prices = homes.filter(|home| !world.problem().fixed[home.actor]).map(|home| home.price);
+                prices.fold(0, i64::saturating_add)
+            }
+            Class::Places | Class::Whole => i64::MAX,
+        }
+    }
+
+    /// The largest sum of numbers of work that its program can form.
+    fn most_work(&self, world: &Encoding) -> i64 {
+        let _ = world;
+        0
+    }
+
+    /// By what its values become smaller when numbers of the file are divided.
+    fn scaling(&self) -> Scaling {
+        match self.class() {
+            Class::Actors | Class::Pairs => Scaling::Own,
+            Class::Places | Class::Whole => Scaling::Indivisible,
+        }
+    }
+
+    /// Whether its values grow with exchange costs.
+    fn counts_exchange(&self) -> bool {
+        false
+    }
+
+    /// Divides its own numbers in a file.
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        let _ = (file, divide);
+    }
+
+    /// Whether a part of the world can be priced by it while the rest stands for the rest: not so where what is summed up
+    /// loses what it counts.
+    fn is_seen_in_parts(&self) -> bool {
+        true
     }
 
     /// What it means to clingo.
@@ -213,6 +252,20 @@ pub struct PairSums {
     pub together: i64,
 }
 
+impl PairSums {
+    /// What one of each sum is worth to criteria with these weights.
+    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)> + Clone) -> Self {
+        let of = |one: Self| -> i64 {
+            criteria.clone().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
+        };
+        Self {
+            exchanged: of(Self { exchanged: 1, ..Self::default() }),
+            apart: of(Self { apart: 1, ..Self::default() }),
+            together: of(Self { together: 1, ..Self::default() }),
+        }
+    }
+}
+
 /// A whole assignment with its loads.
 pub struct Placed<'a> {
     /// The world.
@@ -264,23 +317,6 @@ impl Criterion {
     }
 }
 
-impl FromStr for Criterion {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
-            let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
-            format!("`{name}` is no criterion; use one of {}", known.join(", "))
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Criterion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Σ over units of what each costs by its load and by how many it hosts: the figure of such a criterion.
 #[derive(Clone)]
 pub(crate) struct OverUnits {
@@ -312,4 +348,12 @@ impl Figure for OverUnits {
     fn boxed(&self) -> Box<dyn Figure> {
         Box::new(self.clone())
     }
+}
+
+/// Why a sum cannot overflow.
+pub(crate) const SUMS_FIT: &str = "worlds whose sums could pass 2^53 are refused on input";
+
+/// A sum that a checked world cannot overflow.
+pub(crate) fn add(a: i64, b: i64) -> i64 {
+    a.checked_add(b).expect(SUMS_FIT)
 }

@@ -1,9 +1,11 @@
 //! `overload`: how unevenly units are loaded beyond their capacities.
 
-use super::{Amounts, Class, Figure, Measure, Placed, Step};
+use super::encoding::sum_of_bits;
+use super::{Amounts, Class, Encoding, Facts, Figure, Measure, Placed, Scaling, Step};
 use crate::Snapshot;
+use crate::counts::Counts;
 use crate::ix::UnitIx;
-use crate::state::Counts;
+use crate::room::Rooms;
 
 /// Largest minus smallest overload of the units (APO III-B, M1); every unit counts, also one that hosts nothing.
 pub(super) struct Overload;
@@ -33,6 +35,43 @@ impl Measure for Overload {
 
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         Some(Box::new(Overloads(Counts::of(snapshot.units()))))
+    }
+
+    fn is_limit_of_load(&self) -> bool {
+        true
+    }
+
+    fn tells_apart(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        vec![rooms.work[unit].binding()]
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        for (unit, room) in world.rooms.work.enumerate() {
+            if let Some(left) = room.binding() {
+                facts.weighed.insert(unit);
+                facts.say("headroom", [unit.into(), left.into()]);
+            }
+        }
+        facts.bits("most_bit", &[], world.rooms.most_overload());
+        facts.bits("least_bit", &[], world.rooms.least_overload());
+    }
+
+    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+        0
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        sum_of_bits(world.rooms.most_overload())
+    }
+
+    fn most_work(&self, world: &Encoding) -> i64 {
+        let bits = sum_of_bits(world.rooms.most_overload());
+        let tight = world.rooms.work.iter().filter(|room| room.binds());
+        tight.map(|room| room.size().saturating_add(bits)).max().unwrap_or(0)
+    }
+
+    fn scaling(&self) -> Scaling {
+        Scaling::Work
     }
 
     fn program(&self) -> &'static str {

@@ -1,7 +1,10 @@
 //! `policy`: penalties of the policy, its own and those of `prefer`.
 
-use super::{Amounts, Class, Home, Measure, Placed};
-use crate::file::Constraint;
+use std::collections::BTreeMap;
+
+use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed};
+use crate::file::{Constraint, SnapshotFile};
+use crate::ix::{ActorIx, UnitIx};
 use crate::{Rules, Snapshot};
 
 /// Σ penalties. What a policy's own program adds comes from whoever judges, so `cost` leaves it 0; here is what `prefer`
@@ -35,6 +38,29 @@ impl Measure for Policy {
             _ => None,
         });
         preferred.collect()
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let mut weights: BTreeMap<(ActorIx, UnitIx), i64> = BTreeMap::new();
+        for home in self.homes(world.snapshot).iter().filter(|home| !world.problem().fixed[home.actor]) {
+            *weights.entry((home.actor, home.unit)).or_default() += home.price;
+        }
+        for ((actor, unit), weight) in weights.into_iter().filter(|(_, weight)| *weight > 0) {
+            facts.say("prefer", [actor.into(), unit.into(), weight.into()]);
+        }
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        let prices = self.homes(world.snapshot).into_iter().map(|home| home.price);
+        prices.fold(world.snapshot.rules().map_or(0, Rules::most_penalty), i64::saturating_add)
+    }
+
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        for constraint in &mut file.constraints {
+            if let Constraint::Prefer { weight, .. } = constraint {
+                *weight = divide(*weight);
+            }
+        }
     }
 
     fn program(&self) -> &'static str {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amounts, Class, Figure, Measure, Placed, Step};
-use crate::Snapshot;
+use super::encoding::sum_of_bits;
+use super::{Amounts, Class, Encoding, Facts, Figure, Measure, Placed, Step};
 use crate::file::Scope;
 use crate::ix::{ActorIx, GroupIx, IxVec, PlaceIx, UnitIx};
+use crate::room::Rooms;
+use crate::{Problem, Snapshot};
 
 /// Σ over groups of the largest number of its actors in one zone; a zone that is not known is the unit's own.
 pub(super) struct Spread;
@@ -38,9 +40,65 @@ impl Measure for Spread {
         Some(Box::new(Crowds { in_zones: IxVec::of(BTreeMap::new(), snapshot.groups()), sum: 0 }))
     }
 
+    fn tells_apart(&self, snapshot: &Snapshot, _: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let problem = snapshot.problem();
+        let zone = problem.unit_zone[unit];
+        if zone.at() >= problem.capacity.len() {
+            return vec![Some(i64::from(zone.raw()))];
+        }
+        // A zone of its own: what counts is who is in it already.
+        let here = problem.residents().filter(|(_, home)| *home == unit);
+        let mut groups: Vec<GroupIx> = here.filter_map(|(actor, _)| problem.group[actor]).collect();
+        groups.sort_unstable();
+        groups.into_iter().map(|group| Some(i64::from(group.raw()))).chain([None]).collect()
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        for (group, members) in open_groups(world.problem()) {
+            let number = i64::from(group.raw());
+            for &actor in &members {
+                facts.say("in_group", [actor.into(), number.into()]);
+            }
+            facts.bits("crowd_bit", &[number.into()], count(&members));
+        }
+    }
+
+    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+        let problem = world.problem();
+        let open = open_groups(problem);
+        let mut crowds: BTreeMap<GroupIx, BTreeMap<PlaceIx, i64>> = BTreeMap::new();
+        for (group, home) in problem.group.iter().zip(&problem.current) {
+            if let (Some(group), Some(home)) = (group, home)
+                && !open.contains_key(group)
+            {
+                let zones = crowds.entry(*group).or_default();
+                *zones.entry(problem.place(Scope::Zone, *home)).or_default() += 1;
+            }
+        }
+        crowds.values().filter_map(|zones| zones.values().max()).sum()
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        open_groups(world.problem()).values().map(|members| sum_of_bits(count(members))).sum()
+    }
+
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/spread.lp")
     }
+}
+
+/// The members of groups of which somebody can move.
+fn open_groups(problem: &Problem) -> BTreeMap<GroupIx, Vec<ActorIx>> {
+    let mut groups: BTreeMap<GroupIx, Vec<ActorIx>> = BTreeMap::new();
+    for (actor, group) in problem.group.enumerate() {
+        group.iter().for_each(|group| groups.entry(*group).or_default().push(actor));
+    }
+    groups.retain(|_, members| members.iter().any(|actor| !problem.fixed[*actor]));
+    groups
+}
+
+fn count(members: &[ActorIx]) -> i64 {
+    i64::try_from(members.len()).expect("a count of actors is small")
 }
 
 /// By group: how many of its actors are in each zone; and what the largest come to.

@@ -122,6 +122,15 @@ fn energy_is_what_idles_and_a_share_of_full_power_rounded_up() {
 }
 
 #[test]
+fn licences_are_paid_once_for_each_node_that_hosts_anything() {
+    let units = "u:cpu:9:node=m v:cpu:9:node=m w:cpu:9:node=n x:cpu:9:node=o";
+    let cost = |actors, places| alone(Criterion::Licence, units, actors, "licence m 5; licence n 7", places);
+    let paid = |places| cost("a:cpu=1 b:cpu=0", places);
+    assert_eq!([paid(""), paid("a=u"), paid("a=u b=v"), paid("a=u b=w"), paid("a=x")], [0, 5, 5, 12, 0]);
+    assert_eq!(cost("a:cpu=1:at=w,fixed b:cpu=1", "b=v"), 12, "those of others are paid for too");
+}
+
+#[test]
 fn spread_is_what_a_group_has_most_of_in_one_zone() {
     let units = "u:cpu:9:zone=y v:cpu:9:zone=y w:cpu:9:zone=z x:cpu:9 y:cpu:9";
     let actors = "a:cpu=1:group=g b:cpu=1:group=g c:cpu=1:group=g d:cpu=1:group=h e:cpu=1";
@@ -241,7 +250,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
 }
 
 /// Everything that is told of a cost, and what it does not tell as it is by definition.
-fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 12] {
+fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 13] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
     let named = |criterion, position: usize| {
@@ -260,6 +269,7 @@ fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 12] {
         named(Criterion::Energy, 9),
         named(Criterion::Spread, 10),
         named(Criterion::Latency, 11),
+        named(Criterion::Licence, 12),
     ]
 }
 

@@ -1,0 +1,4 @@
+//! Where everybody is.
+
+/// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
+pub type Assignment = Vec<Option<usize>>;

@@ -1,0 +1,26 @@
+//! Fixed actors stay where they are.
+
+use super::Limit;
+use crate::checked::{Checked, Rule, Violation};
+
+/// An actor of another application is not moved.
+pub(super) struct Fixed;
+
+impl Limit for Fixed {
+    fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
+        for (actor, given) in checked.file.actors.iter().enumerate().filter(|(_, given)| given.fixed) {
+            let place = checked.assignment[actor];
+            if let Some(home) = checked.reading.home[actor].filter(|home| Some(*home) != place) {
+                let (id, home) = (&given.id, &checked.file.units[home].id);
+                found.push(Violation {
+                    rule: Rule::Fixed,
+                    says: format!("{id} belongs to another application and stays on {home}"),
+                });
+            }
+        }
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/choose.lp")
+    }
+}

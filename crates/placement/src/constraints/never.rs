@@ -1,0 +1,46 @@
+//! `never`: actors are kept out of some places, what runs there now aside where it says so.
+
+use super::{Limit, places};
+use crate::checked::{Checked, Violation};
+use crate::error::SnapshotError;
+use crate::file::{Constraint, SnapshotFile};
+use crate::names::Names;
+use crate::problem::Problem;
+
+/// Actors may not be in these places.
+pub(super) struct Never;
+
+impl Limit for Never {
+    fn check_names<'a>(
+        &self,
+        position: usize,
+        given: &'a Constraint,
+        names: &mut Names<'a>,
+    ) -> Result<(), SnapshotError> {
+        names.all_actors(position, given.actors())?;
+        let Constraint::Never { places, .. } = given else { return Ok(()) };
+        names.places(position, places)
+    }
+
+    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+        let Constraint::Never { actors, places, except_current, .. } = given else { return };
+        let allows = problem.inside(places).iter().map(|inside| !inside).collect();
+        problem.add_rule(position, allows, *except_current, actors);
+    }
+
+    fn demands(&self, position: usize, given: &Constraint) -> String {
+        let _ = given;
+        format!("kept away by constraints[{position}]")
+    }
+
+    fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
+        places::check(checked, found, |given, is_named, is_home| match given {
+            Constraint::Never { except_current, .. } => !is_named || (*except_current && is_home),
+            _ => true,
+        });
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/choose.lp")
+    }
+}

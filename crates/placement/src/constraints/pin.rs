@@ -1,0 +1,54 @@
+//! `pin`: an actor is on one unit or nowhere.
+
+use super::{Limit, places};
+use crate::checked::{Checked, Violation};
+use crate::error::SnapshotError;
+use crate::file::{Constraint, SnapshotFile};
+use crate::names::Names;
+use crate::problem::Problem;
+
+/// An actor may be on this unit only.
+pub(super) struct Pin;
+
+impl Limit for Pin {
+    fn check_names<'a>(
+        &self,
+        position: usize,
+        given: &'a Constraint,
+        names: &mut Names<'a>,
+    ) -> Result<(), SnapshotError> {
+        let Constraint::Pin { actor, unit, .. } = given else { return Ok(()) };
+        names.actor(|| format!("constraints[{position}].actor"), actor)?;
+        names.unit(|| format!("constraints[{position}].unit"), unit)?;
+        match names.pin(actor, unit) {
+            Some(other) if other != unit => {
+                let problem = format!("`{actor}` is pinned to `{other}` and to `{unit}`; keep one");
+                Err(SnapshotError::new(format!("constraints[{position}].unit"), problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+        let Constraint::Pin { actor, unit, .. } = given else { return };
+        let unit = problem.unit_by_id[unit];
+        let allows = problem.capacity.positions().map(|other| other == unit).collect();
+        problem.add_rule(position, allows, false, std::slice::from_ref(actor));
+    }
+
+    fn demands(&self, position: usize, given: &Constraint) -> String {
+        let Constraint::Pin { unit, .. } = given else { return format!("constraints[{position}]") };
+        format!("pinned to {unit}")
+    }
+
+    fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
+        places::check(checked, found, |given, is_named, _| match given {
+            Constraint::Pin { .. } => is_named,
+            _ => true,
+        });
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/choose.lp")
+    }
+}

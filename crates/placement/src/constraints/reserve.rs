@@ -1,0 +1,45 @@
+//! `reserve`: so much of a unit's resource stays free. What is left is checked with the other [resources](super::resources).
+
+use super::Limit;
+use crate::error::SnapshotError;
+use crate::file::{Constraint, SnapshotFile};
+use crate::names::Names;
+use crate::problem::Problem;
+use crate::reading::number;
+
+/// Keeps so much of a unit's resource free.
+pub(super) struct Reserve;
+
+impl Limit for Reserve {
+    fn check_names<'a>(
+        &self,
+        position: usize,
+        given: &'a Constraint,
+        names: &mut Names<'a>,
+    ) -> Result<(), SnapshotError> {
+        let Constraint::Reserve { unit, .. } = given else { return Ok(()) };
+        names.unit(|| format!("constraints[{position}].unit"), unit).map(|_| ())
+    }
+
+    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+        let Constraint::Reserve { quantity, .. } = given else { return None };
+        Some(("quantity", *quantity))
+    }
+
+    fn enter(&self, _: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+        let Constraint::Reserve { unit, resource, quantity } = given else { return };
+        let (unit, resource) = (problem.unit_by_id[unit], problem.resource(resource));
+        problem.unit_provides[unit][resource] -= number(*quantity);
+    }
+
+    fn demands(&self, position: usize, given: &Constraint) -> String {
+        let Constraint::Reserve { unit, resource, .. } = given else {
+            return format!("constraints[{position}]");
+        };
+        format!("{resource} of {unit} is reserved")
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/limits.lp")
+    }
+}

@@ -1,0 +1,48 @@
+//! How many units have each value, and the extremes.
+
+use std::collections::BTreeMap;
+
+/// How many units have each value of a figure.
+#[derive(Clone, Debug)]
+pub struct Counts(BTreeMap<i64, usize>);
+
+impl Counts {
+    /// All of so many units at 0.
+    pub fn of(units: usize) -> Self {
+        Self(BTreeMap::from([(0, units)]))
+    }
+
+    /// One unit's value changes.
+    pub fn change(&mut self, from: i64, to: i64) {
+        if from == to {
+            return;
+        }
+        if let Some(count) = self.0.get_mut(&from) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&from);
+            }
+        }
+        *self.0.entry(to).or_default() += 1;
+    }
+
+    /// The smallest.
+    pub fn least(&self) -> i64 {
+        self.0.keys().next().copied().unwrap_or(0)
+    }
+
+    /// The largest.
+    pub fn most(&self) -> i64 {
+        self.0.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// The smallest and the largest value if one unit's changed.
+    pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
+        let alone = self.0.get(&before) == Some(&1);
+        // With the unit's own value taken out when it was the only one, and its new value put in.
+        let stays = |value: &&i64| !(alone && **value == before);
+        let least = self.0.keys().find(stays).map_or(after, |value| after.min(*value));
+        let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));
+        (least, most)
+    }
+}

@@ -1,0 +1,120 @@
+//! `licence`: what nodes cost while they host anything.
+
+use std::collections::BTreeSet;
+
+use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
+use crate::file::SnapshotFile;
+use crate::ix::{IxVec, NodeIx, UnitIx};
+use crate::room::Rooms;
+use crate::{Problem, Snapshot};
+
+/// Σ `licenceCost` of the nodes that host anything.
+pub(super) struct Licence;
+
+impl Measure for Licence {
+    fn class(&self) -> Class {
+        Class::Places
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let problem = placed.snapshot.problem();
+        let units = placed.in_use.enumerate().filter(|(_, in_use)| **in_use);
+        let nodes: BTreeSet<NodeIx> = units.map(|(unit, _)| problem.unit_node[unit]).collect();
+        nodes.iter().map(|node| problem.licence_cost[*node]).fold(0, add)
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        amounts.snapshot.problem().licence_cost.iter().map(|cost| i128::from(*cost)).sum()
+    }
+
+    fn largest(&self, file: &SnapshotFile, _: &FileSums) -> Option<(&'static str, &'static str, u128)> {
+        let costs = file.nodes.iter().filter_map(|node| node.licence_cost);
+        Some(("nodes", "licence", costs.map(u128::from).sum()))
+    }
+
+    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+        Some(Box::new(Paid { hosted: IxVec::of(0, snapshot.nodes().len()), sum: 0 }))
+    }
+
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let problem = snapshot.problem();
+        let node = problem.unit_node[unit];
+        let cost = if is_paid(problem, rooms, node) { 0 } else { problem.licence_cost[node] };
+        // Who is on one unit of a node pays for the others.
+        let shared = cost > 0 && problem.units_of_node[node].len() > 1;
+        vec![Some(cost), shared.then_some(i64::from(node.raw()))]
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let problem = world.problem();
+        for (node, cost) in unpaid(problem, world.rooms) {
+            let number = i64::from(node.raw());
+            facts.say("licence", [number.into(), cost.into()]);
+            for &unit in &problem.units_of_node[node] {
+                facts.say("licensed", [unit.into(), number.into()]);
+            }
+        }
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        unpaid(world.problem(), world.rooms).fold(0, |sum, (_, cost)| sum.saturating_add(cost))
+    }
+
+    fn is_seen_in_parts(&self) -> bool {
+        // What stands for the rest of a unit says nothing of the other units of its node.
+        false
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/licence.lp")
+    }
+}
+
+/// Whether a node hosts fixed actors: it is paid for whoever comes.
+fn is_paid(problem: &Problem, rooms: &Rooms, node: NodeIx) -> bool {
+    problem.units_of_node[node].iter().any(|unit| rooms.hosts_fixed[*unit])
+}
+
+/// Nodes that cost something as soon as somebody comes, and what.
+fn unpaid(problem: &Problem, rooms: &Rooms) -> impl Iterator<Item = (NodeIx, i64)> {
+    let costs = problem.licence_cost.enumerate().map(|(node, cost)| (node, *cost));
+    costs.filter(move |(node, cost)| *cost > 0 && !is_paid(problem, rooms, *node))
+}
+
+/// By node: how many actors it hosts; and what those cost that host any.
+#[derive(Clone)]
+struct Paid {
+    hosted: IxVec<NodeIx, i64>,
+    sum: i64,
+}
+
+impl Paid {
+    /// The node of a step, how many it hosts afterwards, and what that adds.
+    fn after(&self, snapshot: &Snapshot, step: &Step) -> (NodeIx, i64, i64) {
+        let problem = snapshot.problem();
+        let node = problem.unit_node[step.unit];
+        let hosted = self.hosted[node].checked_add(step.sign()).expect(SUMS_FIT);
+        let begins = i64::from(hosted > 0) - i64::from(self.hosted[node] > 0);
+        (node, hosted, begins * problem.licence_cost[node])
+    }
+}
+
+impl Figure for Paid {
+    fn count(&mut self, snapshot: &Snapshot, step: &Step) {
+        let (node, hosted, more) = self.after(snapshot, step);
+        self.hosted[node] = hosted;
+        self.sum += more;
+    }
+
+    fn value(&self, _: &Snapshot) -> i64 {
+        self.sum
+    }
+
+    fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
+        self.sum + self.after(snapshot, step).2
+    }
+
+    fn boxed(&self) -> Box<dyn Figure> {
+        Box::new(self.clone())
+    }
+}

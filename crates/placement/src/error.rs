@@ -1,0 +1,20 @@
+//! Why a snapshot is refused.
+
+/// The largest number, and the largest sum, that a snapshot may hold: 2^53, exact in every JSON reader.
+pub const LARGEST: u64 = 1 << 53;
+
+/// Why a snapshot is refused: where in the file, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct SnapshotError {
+    /// Where, as in `units[0].capacity`; `.` is the whole file.
+    pub path: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl SnapshotError {
+    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), problem: problem.into() }
+    }
+}

@@ -1,0 +1,100 @@
+//! The names that a file gives, and whether what is named is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::SnapshotError;
+use crate::file::{Places, SnapshotFile};
+
+/// The names that a file gives.
+pub(crate) struct Names<'a> {
+    file: &'a SnapshotFile,
+    actors: BTreeSet<&'a str>,
+    units: BTreeMap<&'a str, usize>,
+    nodes: BTreeSet<&'a str>,
+    /// By actor: the unit that it is pinned to.
+    pins: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Names<'a> {
+    /// Refuses those that are empty or used twice.
+    pub fn new(file: &'a SnapshotFile) -> Result<Self, SnapshotError> {
+        let unique = |path: &str, ids: Vec<&'a str>| -> Result<BTreeSet<&'a str>, SnapshotError> {
+            let mut seen = BTreeSet::new();
+            for (position, id) in ids.into_iter().enumerate() {
+                let at = || format!("{path}[{position}].id");
+                if id.is_empty() {
+                    return Err(SnapshotError::new(at(), "is empty; give it a name"));
+                }
+                if !seen.insert(id) {
+                    return Err(SnapshotError::new(at(), format!("`{id}` is used twice; ids are unique")));
+                }
+            }
+            Ok(seen)
+        };
+        unique("units", file.units.iter().map(|unit| unit.id.as_str()).collect())?;
+        let nodes = unique("nodes", file.nodes.iter().map(|node| node.id.as_str()).collect())?;
+        Ok(Self {
+            file,
+            pins: BTreeMap::new(),
+            actors: unique("actors", file.actors.iter().map(|actor| actor.id.as_str()).collect())?,
+            units: file
+                .units
+                .iter()
+                .enumerate()
+                .map(|(position, unit)| (unit.id.as_str(), position))
+                .collect(),
+            nodes: nodes.into_iter().chain(file.units.iter().map(|unit| unit.node.as_str())).collect(),
+        })
+    }
+
+    /// Refuses an actor that there is not, named where `path` says.
+    pub fn actor(&self, path: impl Fn() -> String, id: &str) -> Result<(), SnapshotError> {
+        if self.actors.contains(id) {
+            return Ok(());
+        }
+        Err(SnapshotError::new(path(), format!("there is no actor `{id}`; add it or correct the name")))
+    }
+
+    /// The position of a unit; refuses one that there is not, named where `path` says.
+    pub fn unit(&self, path: impl Fn() -> String, id: &str) -> Result<usize, SnapshotError> {
+        let missing =
+            || SnapshotError::new(path(), format!("there is no unit `{id}`; add it or correct the name"));
+        self.units.get(id).copied().ok_or_else(missing)
+    }
+
+    /// Refuses actors that there are not, in the `actors` of a constraint by position.
+    pub fn all_actors(&self, position: usize, actors: &[String]) -> Result<(), SnapshotError> {
+        let known = |(i, actor): (usize, &String)| {
+            self.actor(|| format!("constraints[{position}].actors[{i}]"), actor)
+        };
+        actors.iter().enumerate().try_for_each(known)
+    }
+
+    /// Notes that an actor is pinned to a unit, and says to which it was before.
+    pub fn pin(&mut self, actor: &'a str, unit: &'a str) -> Option<&'a str> {
+        self.pins.insert(actor, unit)
+    }
+
+    /// Refuses places that there are not, in a constraint by position.
+    pub fn places(&self, position: usize, places: &Places) -> Result<(), SnapshotError> {
+        match places {
+            Places::Units(units) => units.iter().enumerate().try_for_each(|(i, unit)| {
+                self.unit(|| format!("constraints[{position}].units[{i}]"), unit).map(|_| ())
+            }),
+            Places::Nodes(nodes) => nodes.iter().enumerate().try_for_each(|(i, node)| {
+                if self.nodes.contains(node.as_str()) {
+                    return Ok(());
+                }
+                let problem = format!("there is no node `{node}`; add it or correct the name");
+                Err(SnapshotError::new(format!("constraints[{position}].nodes[{i}]"), problem))
+            }),
+            Places::Zones(zones) => zones.iter().enumerate().try_for_each(|(i, zone)| {
+                if self.file.units.iter().any(|unit| unit.zone.as_ref() == Some(zone)) {
+                    return Ok(());
+                }
+                let problem = format!("no unit is in zone `{zone}`; correct the name or remove it");
+                Err(SnapshotError::new(format!("constraints[{position}].zones[{i}]"), problem))
+            }),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What fixed actors leave of every limit, and what all that can move could ask of it.
+
+use crate::Problem;
+use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
+
+/// One limit: what is left of it, and what would be asked if every candidate came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// What fixed actors leave.
+    pub left: i64,
+    /// What would be asked if every candidate came.
+    pub wanted: i64,
+}
+
+impl Room {
+    /// Whether the candidates together could pass it; if not, it need not be stated.
+    pub fn binds(&self) -> bool {
+        self.wanted > self.left
+    }
+
+    /// The largest sum that says whether it is kept.
+    pub fn size(&self) -> i64 {
+        self.wanted.saturating_add(self.left.saturating_abs())
+    }
+
+    /// What is left of a limit that can be passed.
+    pub fn binding(&self) -> Option<i64> {
+        self.binds().then_some(self.left)
+    }
+}
+
+/// Every limit of a problem.
+#[derive(Clone, Debug)]
+pub struct Rooms {
+    /// By unit: work; below 0 where fixed actors overload it.
+    pub work: IxVec<UnitIx, Room>,
+    /// By unit: slots, where they are limited; never below 0.
+    pub slots: IxVec<UnitIx, Option<Room>>,
+    /// By unit and resource; never below 0: what fixed actors overfill takes nothing more.
+    pub units: IxVec<UnitIx, IxVec<ResourceIx, Room>>,
+    /// By node and resource; never below 0.
+    pub nodes: IxVec<NodeIx, IxVec<ResourceIx, Room>>,
+    /// By unit: whether a fixed actor is there.
+    pub hosts_fixed: IxVec<UnitIx, bool>,
+    /// Σ over what can move of its largest work on any candidate.
+    most_work: i64,
+}
+
+impl Rooms {
+    /// Takes what fixed actors need off all limits.
+    pub fn new(problem: &Problem) -> Self {
+        let room = |left: &i64| Room { left: *left, wanted: 0 };
+        let resources = |left: &IxVec<ResourceIx, i64>| left.iter().map(room).collect();
+        let mut rooms = Self {
+            work: problem.capacity.iter().map(room).collect(),
+            slots: problem.slots.iter().map(|slots| slots.as_ref().map(room)).collect(),
+            units: problem.unit_provides.iter().map(resources).collect(),
+            nodes: problem.node_provides.iter().map(resources).collect(),
+            hosts_fixed: IxVec::of(false, problem.capacity.len()),
+            most_work: 0,
+        };
+        problem.current.positions().for_each(|actor| rooms.count(problem, actor));
+        let limits = rooms.units.iter_mut().flatten().chain(rooms.nodes.iter_mut().flatten());
+        for limit in limits.chain(rooms.slots.iter_mut().flatten()) {
+            limit.left = limit.left.max(0);
+        }
+        rooms
+    }
+
+    fn count(&mut self, problem: &Problem, actor: ActorIx) {
+        let fixed = problem.fixed[actor];
+        let add = |room: &mut Room, quantity: i64| {
+            if fixed {
+                room.left -= quantity;
+            } else {
+                room.wanted += quantity;
+            }
+        };
+        let mut most_work = 0;
+        // On a node an actor counts once, with the most that it needs on any unit there.
+        let mut of_node: Vec<(NodeIx, ResourceIx, i64)> = Vec::new();
+        for &unit in problem.candidates(actor) {
+            self.hosts_fixed[unit] |= fixed;
+            // A fixed actor that cannot run where it is loads nothing there, and takes a slot all the same.
+            if let Some(slots) = &mut self.slots[unit] {
+                add(slots, 1);
+            }
+            let Some(needs) = problem.implementation(actor, unit) else { continue };
+            most_work = most_work.max(needs.work);
+            add(&mut self.work[unit], needs.work);
+            for &(resource, quantity) in &needs.requires {
+                add(&mut self.units[unit][resource], quantity);
+            }
+            let node = problem.unit_node[unit];
+            of_node
+                .extend(needs.node_requires.iter().map(|&(resource, quantity)| (node, resource, quantity)));
+        }
+        of_node.sort_unstable();
+        for (position, &(node, resource, quantity)) in of_node.iter().enumerate() {
+            let next = of_node.get(position + 1);
+            if next.is_none_or(|&(other, of, _)| (other, of) != (node, resource)) {
+                add(&mut self.nodes[node][resource], quantity);
+            }
+        }
+        if !fixed {
+            self.most_work += most_work;
+        }
+    }
+
+    /// Work of everybody who could be on a unit.
+    pub fn most_load(&self, problem: &Problem, unit: UnitIx) -> i64 {
+        self.fixed_load(problem, unit) + self.work[unit].wanted
+    }
+
+    /// Work of the fixed actors on a unit.
+    pub fn fixed_load(&self, problem: &Problem, unit: UnitIx) -> i64 {
+        problem.capacity[unit] - self.work[unit].left
+    }
+
+    /// What the watts of a unit are made of: its capacity, what is left of it, whether fixed actors are there, and what it
+    /// draws idle and at full load.
+    pub fn of_unit(&self, problem: &Problem, unit: UnitIx) -> Vec<Option<i64>> {
+        let (idle, full) = problem.watts[unit];
+        let hosts = i64::from(self.hosts_fixed[unit]);
+        [problem.capacity[unit], self.work[unit].left, hosts, idle, full].map(Some).to_vec()
+    }
+
+    /// The largest overload that a unit can reach; 0 if none can be overloaded.
+    pub fn most_overload(&self) -> i64 {
+        self.work.iter().map(|room| room.wanted - room.left).max().unwrap_or(0).max(0)
+    }
+
+    /// The largest that the smallest overload can be: 0 unless all units can be overloaded at once.
+    pub fn least_overload(&self) -> i64 {
+        let all_at_once = self.work.iter().map(|room| (room.left + 1).max(0)).sum::<i64>() <= self.most_work;
+        let least = self.work.iter().map(|room| room.wanted - room.left).min().unwrap_or(0).max(0);
+        if all_at_once { least } else { 0 }
+    }
+}

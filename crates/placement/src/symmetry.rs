@@ -1,0 +1,362 @@
+//! Symmetry classes: units that nobody could tell apart, so that which of them hosts whom makes no difference.
+//!
+//! Two units are of one class if swapping what is on them changes neither what is allowed nor what it costs, as far as
+//! an assignment of the actors that can move is concerned. Searches that prove something look at one way of each.
+
+use std::collections::BTreeMap;
+
+use strum::IntoEnumIterator as _;
+
+use crate::criteria::Class;
+use crate::file::Scope;
+use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, SetIx, UnitIx};
+use crate::problem::Edge;
+use crate::room::{Room, Rooms};
+use crate::{Criterion, Problem, Snapshot};
+
+/// Everything that tells one unit from another.
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Likeness {
+    kind: KindIx,
+    /// Zone and NUMA domain, where they make a difference and have a name.
+    zone: Option<PlaceIx>,
+    /// A unit whose node has others that somebody can be on is like those on the same node and in the same domain only.
+    shared_node: Option<(NodeIx, Option<PlaceIx>)>,
+    /// Candidate sets that it is in.
+    sets: Vec<SetIx>,
+    /// What limits leave, where they bind: slots, resources of the unit, of a node of its own.
+    left: Vec<Option<i64>>,
+    /// What criteria and caps count of it.
+    counts: Vec<Option<i64>>,
+    /// Who would rather be there than elsewhere, and what it is worth.
+    homes: Vec<(ActorIx, i64)>,
+    /// What ties those who can move to fixed actors there, and on other units of its node.
+    ties: Vec<(ActorIx, Near, [i64; 3])>,
+    /// Relations of those who can move with fixed actors there, and on other units of its node.
+    relations: Vec<(RelationIx, Near)>,
+    /// Itself, if it has links of its own.
+    single: Option<UnitIx>,
+}
+
+/// Where something on a unit's node is, seen from the unit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Near {
+    same_unit: bool,
+    same_numa: bool,
+    kind: KindIx,
+}
+
+/// The classes of symmetric units: every unit in one, ascending; classes by their first unit.
+///
+/// A policy's rules are not looked at: under rules that depend on where actors are, any unit may be told from any other.
+pub fn symmetry_classes(snapshot: &Snapshot, rooms: &Rooms) -> Vec<Vec<UnitIx>> {
+    let mut classes: BTreeMap<Likeness, Vec<UnitIx>> = BTreeMap::new();
+    let likenesses = Likenesses::new(snapshot, rooms).of;
+    for (unit, likeness) in likenesses.positions().zip(likenesses) {
+        classes.entry(likeness).or_default().push(unit);
+    }
+    let mut classes: Vec<Vec<UnitIx>> = classes.into_values().collect();
+    classes.sort_unstable();
+    classes
+}
+
+struct Likenesses<'a> {
+    snapshot: &'a Snapshot,
+    problem: &'a Problem,
+    rooms: &'a Rooms,
+    of: IxVec<UnitIx, Likeness>,
+}
+
+impl<'a> Likenesses<'a> {
+    fn new(snapshot: &'a Snapshot, rooms: &'a Rooms) -> Self {
+        let problem = snapshot.problem();
+        let of = problem.capacity.iter().map(|_| Likeness::default()).collect();
+        let mut all = Self { snapshot, problem, rooms, of };
+        all.candidates();
+        all.places();
+        all.counts();
+        all.homes();
+        all.residents();
+        for (a, b, cost) in problem.pair_costs() {
+            if a != b && cost != problem.class_cost(a, b) {
+                [a, b].into_iter().for_each(|unit| all.of[unit].single = Some(unit));
+            }
+        }
+        all
+    }
+
+    fn candidates(&mut self) {
+        let mut sets: Vec<SetIx> =
+            self.problem.movable.iter().map(|actor| self.problem.candidate_set[*actor]).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        for set in sets {
+            for unit in &self.problem.candidate_sets[set] {
+                self.of[*unit].sets.push(set);
+            }
+        }
+    }
+
+    fn places(&mut self) {
+        let problem = self.problem;
+        let has_relation = |scope: Scope| problem.relations.iter().any(|relation| relation.scope == scope);
+        let added = problem.added_costs();
+        let zones_matter = added.zone > 0 || has_relation(Scope::Zone);
+        let domains_matter = added.numa > 0 || has_relation(Scope::Numa);
+        // The numbers of places with a name begin after those of units.
+        let named = |place: PlaceIx| Some(place).filter(|place| place.at() >= problem.capacity.len());
+        let is_target: IxVec<UnitIx, bool> = self.of.iter().map(|unit| !unit.sets.is_empty()).collect();
+        for unit in problem.capacity.positions() {
+            let node = problem.unit_node[unit];
+            let mut others = problem.units_of_node[node].iter().filter(|other| **other != unit);
+            let is_shared = others.any(|other| is_target[*other]);
+            let binding = |room: &Room| room.binding();
+            let likeness = &mut self.of[unit];
+            likeness.kind = problem.unit_kind[unit];
+            likeness.zone = named(problem.unit_zone[unit]).filter(|_| zones_matter);
+            likeness.left.push(self.rooms.slots[unit].as_ref().and_then(binding));
+            likeness.left.extend(self.rooms.units[unit].iter().map(binding));
+            if is_shared {
+                let numa = named(problem.unit_numa[unit]).filter(|_| domains_matter);
+                likeness.shared_node = Some((node, numa));
+            } else {
+                likeness.left.extend(self.rooms.nodes[node].iter().map(binding));
+            }
+        }
+    }
+
+    fn counts(&mut self) {
+        let named = Criterion::iter().filter(|criterion| self.snapshot.objectives().names(*criterion));
+        for criterion in named {
+            for unit in self.problem.capacity.positions() {
+                let counts = criterion.measure().tells_apart(self.snapshot, self.rooms, unit);
+                self.of[unit].counts.extend(counts);
+            }
+        }
+        for cap in &self.problem.caps {
+            let mut units: IxVec<PlaceIx, usize> = IxVec::of(0, cap.limit.len());
+            cap.place.iter().for_each(|place| units[*place] += 1);
+            for (unit, &place) in cap.place.enumerate() {
+                // A place of its own is as good as another with the same limit.
+                let shared = (units[place] > 1).then_some(i64::from(place.raw()));
+                let counts = &mut self.of[unit].counts;
+                counts.extend([Some(cap.limit[place]), shared]);
+                counts.extend(self.rooms.of_unit(self.problem, unit));
+            }
+        }
+    }
+
+    fn homes(&mut self) {
+        let named = Criterion::iter().filter(|criterion| self.snapshot.objectives().names(*criterion));
+        for measure in named.map(Criterion::measure).filter(|measure| measure.class() == Class::Actors) {
+            for home in measure.homes(self.snapshot) {
+                if home.price > 0 && !self.problem.fixed[home.actor] {
+                    self.of[home.unit].homes.push((home.actor, home.price));
+                }
+            }
+        }
+    }
+
+    /// What those who can move have to do with fixed actors.
+    fn residents(&mut self) {
+        let problem = self.problem;
+        let can_move = |actor: ActorIx| !problem.fixed[actor];
+        for (resident, home) in problem.residents() {
+            let tied: Vec<&Edge> =
+                problem.edges[resident].iter().filter(|edge| can_move(edge.peer)).collect();
+            let bound = problem.relations_of[resident].iter().copied();
+            let has_free = |relation: &RelationIx| {
+                problem.relations[*relation].actors.iter().any(|actor| can_move(*actor))
+            };
+            let bound: Vec<RelationIx> = bound.filter(has_free).collect();
+            if tied.is_empty() && bound.is_empty() {
+                continue;
+            }
+            for &unit in &problem.units_of_node[problem.unit_node[home]] {
+                let near = Near {
+                    same_unit: unit == home,
+                    same_numa: problem.unit_numa[unit] == problem.unit_numa[home],
+                    kind: problem.unit_kind[home],
+                };
+                let tie = |edge: &&Edge| (edge.peer, near, [edge.rate, edge.annoyance, edge.interference]);
+                self.of[unit].ties.extend(tied.iter().map(tie));
+                self.of[unit].relations.extend(bound.iter().map(|relation| (*relation, near)));
+            }
+        }
+        for likeness in &mut self.of {
+            likeness.homes.sort_unstable();
+            likeness.ties.sort_unstable();
+            likeness.relations.sort_unstable();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::file::{Actor, Constraint, Drag, Node, PairCost, Places, RunsOn, SnapshotFile, Unit, VERSION};
+
+    use super::*;
+
+    /// What makes a world another one.
+    type Change = fn(&mut SnapshotFile);
+
+    /// Two actors, neither of which can have all three units to itself; `change` makes the units less alike.
+    fn classes(change: impl Fn(&mut SnapshotFile)) -> Vec<Vec<usize>> {
+        let node = |i: usize| Node {
+            id: format!("n{i}"),
+            provides: [("cores".to_owned(), 1)].into(),
+            ..Node::default()
+        };
+        let unit = |i: usize| Unit {
+            id: format!("u{i}"),
+            kind: "cpu".into(),
+            node: format!("n{i}"),
+            capacity: 3,
+            provides: [("memory".to_owned(), 1)].into(),
+            ..Unit::default()
+        };
+        let needs = |name: &str| [(name.to_owned(), 1)].into();
+        let runs_on = RunsOn { work: 2, requires: needs("memory"), node_requires: needs("cores") };
+        let actor = |i: usize| Actor {
+            id: format!("a{i}"),
+            runs_on: [("cpu".to_owned(), runs_on.clone()), ("gpu".to_owned(), runs_on.clone())].into(),
+            ..Actor::default()
+        };
+        let mut file = SnapshotFile {
+            version: VERSION,
+            nodes: (0..3).map(node).collect(),
+            units: (0..3).map(unit).collect(),
+            actors: (0..2).map(actor).collect(),
+            ..SnapshotFile::default()
+        };
+        file.exchange_cost.other_kind = Some(2);
+        (file.exchange_cost.other_numa, file.exchange_cost.other_zone) = (1, 1);
+        change(&mut file);
+        let snapshot = Snapshot::new(file).unwrap();
+        let all = symmetry_classes(&snapshot, &Rooms::new(snapshot.problem()));
+        assert_eq!(all.concat().len(), snapshot.units());
+        let positions = |class: Vec<UnitIx>| class.into_iter().map(UnitIx::at).collect::<Vec<usize>>();
+        all.into_iter().filter(|class| class.len() > 1).map(positions).collect()
+    }
+
+    /// A third actor that stays on unit 1.
+    fn resident(file: &mut SnapshotFile) {
+        let stays =
+            Actor { id: "a2".into(), fixed: true, current: Some("u1".into()), ..file.actors[0].clone() };
+        file.actors.push(stays);
+    }
+
+    #[test]
+    fn units_are_alike_when_nothing_tells_them_apart() {
+        assert_eq!(classes(|_| {}), [[0, 1, 2]]);
+        let one_node = |file: &mut SnapshotFile| {
+            file.units.iter_mut().for_each(|unit| unit.node = "n0".into());
+        };
+        assert_eq!(classes(one_node), [[0, 1, 2]]);
+        assert_eq!(classes(|file| file.units.iter_mut().for_each(|unit| unit.slots = Some(1))), [[0, 1, 2]]);
+        // What cannot bind tells nothing apart.
+        assert_eq!(classes(|file| file.units[1].slots = Some(9)), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn whatever_tells_a_unit_apart_does() {
+        let changes: [(&str, Change); 13] = [
+            ("kind", |file| file.units[1].kind = "gpu".into()),
+            ("zone", |file| file.units[1].zone = Some("z".into())),
+            ("capacity", |file| file.units[1].capacity = 2),
+            ("slots", |file| file.units[1].slots = Some(1)),
+            ("a resource", |file| file.units[1].provides.clear()),
+            ("a resource of the node", |file| file.nodes[1].provides.clear()),
+            ("a rule", |file| {
+                let (actors, places) = (vec!["a0".into()], Places::Units(vec!["u1".into()]));
+                file.constraints.push(Constraint::Never {
+                    actors,
+                    places,
+                    except_current: false,
+                    reason: None,
+                });
+            }),
+            ("what runs there", |file| {
+                (file.actors[0].current, file.actors[0].move_cost) = (Some("u1".into()), 1);
+            }),
+            ("who wants to be there", |file| {
+                let (actor, unit) = ("a0".into(), "u1".into());
+                file.constraints.push(Constraint::Prefer { actor, unit, weight: 1 });
+            }),
+            ("links", |file| {
+                let [a, b] = ["u1".to_owned(), "u3".to_owned()];
+                file.units.push(Unit { id: b.clone(), kind: "fpga".into(), ..file.units[0].clone() });
+                file.units[3].node = "n3".into();
+                file.exchange_cost.pairs.push(PairCost { a, b, cost: 9 });
+            }),
+            ("work of others", |file| resident(file)),
+            ("ties to who stays there", |file| {
+                resident(file);
+                file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+                file.annoyance.push(Drag { a: "a0".into(), b: "a2".into(), drag: 1 });
+            }),
+            ("a relation to who stays there", |file| {
+                resident(file);
+                file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+                let (on, actors) = (Scope::Unit, vec!["a0".into(), "a2".into()]);
+                file.constraints.push(Constraint::Apart { on, actors, reason: None });
+            }),
+        ];
+        for (what, change) in changes {
+            assert_eq!(classes(change), [[0, 2]], "{what}");
+        }
+        // Who stays there and has no ties to anybody takes nothing but room.
+        let idle = |file: &mut SnapshotFile| {
+            resident(file);
+            file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
+        };
+        assert_eq!(classes(idle), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn units_that_share_a_node_are_alike_within_a_domain_of_it() {
+        let shared = |file: &mut SnapshotFile| {
+            file.units.iter_mut().for_each(|unit| unit.node = "n0".into());
+            file.units[1].numa = Some("0".into());
+        };
+        assert_eq!(classes(shared), [[0, 2]]);
+        let two_and_one = |file: &mut SnapshotFile| file.units[2].node = "n0".into();
+        assert_eq!(classes(two_and_one), [[0, 2]]);
+        // A domain of a node that a unit has to itself is a name and no more.
+        assert_eq!(classes(|file| file.units[1].numa = Some("0".into())), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn what_makes_no_difference_tells_nothing_apart() {
+        assert_eq!(classes(|file| file.actors[0].current = Some("u1".into())), [[0, 1, 2]]);
+        let zones_for_free = |file: &mut SnapshotFile| {
+            (file.units[1].zone, file.exchange_cost.other_zone) = (Some("z".into()), 0);
+        };
+        assert_eq!(classes(zones_for_free), [[0, 1, 2]]);
+        // Another unit of the node, which nobody can use.
+        let beside = |file: &mut SnapshotFile| {
+            file.units.push(Unit { id: "u3".into(), kind: "fpga".into(), ..file.units[1].clone() });
+        };
+        assert_eq!(classes(beside), [[0, 1, 2]]);
+        // Somebody stays on it, and is spoken to.
+        let spoken_to = |file: &mut SnapshotFile| {
+            beside(file);
+            resident(file);
+            file.actors[2].current = Some("u3".into());
+            file.actors[2].runs_on = [("fpga".to_owned(), RunsOn::default())].into();
+            file.annoyance.push(Drag { a: "a0".into(), b: "a2".into(), drag: 1 });
+        };
+        assert_eq!(classes(spoken_to), [[0, 2]]);
+    }
+
+    #[test]
+    fn two_actors_that_want_the_same_leave_their_units_alike() {
+        let both = |file: &mut SnapshotFile| {
+            for unit in ["u0", "u2"] {
+                let (actor, unit) = ("a0".into(), unit.into());
+                file.constraints.push(Constraint::Prefer { actor, unit, weight: 1 });
+            }
+        };
+        assert_eq!(classes(both), [[0, 2]]);
+    }
+}
