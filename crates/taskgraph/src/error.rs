@@ -13,8 +13,10 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// An error at `path`.
+    /// An error at `path`; a field without a name at the top has none, and is of the whole.
     pub fn new(path: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { path: path.into(), problem: problem.into(), remedy: remedy.into() }
+        let path = Some(path.into()).filter(|path: &String| !path.is_empty());
+        let path = path.unwrap_or_else(|| ".".to_owned());
+        Self { path, problem: problem.into(), remedy: remedy.into() }
     }
 }

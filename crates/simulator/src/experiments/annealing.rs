@@ -1,15 +1,17 @@
 //! The annealing paper's experiments: Table II, Figures 1 and 2.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use baselines::opponents::KWay;
 use taskgraph::generate::annealing::{Family, STRIPS, graph, platform};
-use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking};
-use taskgraph::{Budget, Mapper};
+use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking, PIECE};
+use taskgraph::{Budget, Graph, Mapped, Mapper, Platform};
 
 use super::chart::{Labels, Panel, Series, lines};
 use super::setting::{Experiment, Failure, Setting};
 use super::statistics::{mean, real};
+use crate::best_static::in_parallel;
 
 /// Table II, Figures 1 and 2.
 pub const TABLES: Experiment = Experiment {
@@ -18,8 +20,13 @@ pub const TABLES: Experiment = Experiment {
     run: tables,
 };
 
-/// Pieces of effort of both annealers, the same for both and for all graphs.
-const EFFORT: u64 = 300;
+/// Where an improved annealing that has not come to its own end is cut short, in pieces of effort: before any graph of
+/// Table I comes to its end, and after all of up to 200 tasks have.
+const LIMITS: [u64; 2] = [30, 600];
+/// An instance has at least and at most so many trials.
+const TRIALS: (usize, usize) = (3, 6);
+/// The trials of an instance are enough when the 95 % interval is narrower than this share of the mean.
+const NARROW: f64 = 0.1;
 
 /// The share of instances, in %, in which the paper's annealer is better than K-way, A-BFD and standard annealing.
 const PAPER: [(Family, f64, Option<f64>, f64); 5] = [
@@ -30,57 +37,142 @@ const PAPER: [(Family, f64, Option<f64>, f64); 5] = [
     (Family::Jacobi, 32.0, Some(92.0), 88.0),
 ];
 
-/// The objectives of one trial.
-struct Trial {
+/// What "equal time" may mean.
+#[derive(Clone, Copy)]
+enum Equal {
+    /// Equally many mappings are priced: time in a program that computes Eq. 3 anew for each, as Algorithm 1 is printed.
+    Evaluations,
+    /// Equally many moves of single tasks are priced: time in ours, where a move is priced by what it changes.
+    Moves,
+}
+
+/// A graph on a platform.
+struct World {
+    graph: Graph,
+    platform: Platform,
+}
+
+impl World {
+    fn map(&self, mapper: &dyn Mapper, budget: &Budget) -> Result<Mapped, Failure> {
+        Ok(mapper.map(&self.graph, &self.platform, budget)?)
+    }
+
+    /// The improved annealer, once, to its end or to a limit.
+    fn improved(&self, seed: u64, limit: u64, literal: bool) -> Result<Mapped, Failure> {
+        let pieces = AtomicU64::new(0);
+        let stop = || pieces.fetch_add(1, Ordering::Relaxed) + 1 >= limit;
+        let mapper = AnnealingImproved { literal, ..AnnealingImproved::default() };
+        self.map(&mapper, &Budget { effort: None, seed, stop: &stop })
+    }
+
+    /// The standard annealer for as long; it begins anew until that is over.
+    fn standard(&self, seed: u64, literal: bool, improved: &Mapped, equal: Equal) -> Result<f64, Failure> {
+        let effort = match equal {
+            Equal::Evaluations => improved.evaluations.div_ceil(PIECE),
+            Equal::Moves => improved.effort.max(1),
+        };
+        let mapper = AnnealingStandard { literal, ..AnnealingStandard::default() };
+        Ok(self.map(&mapper, &Budget::effort(Some(effort), seed))?.objective)
+    }
+}
+
+/// A family's graph on a platform: the means of its trials, which differ in the mappers' seeds alone.
+struct Instance {
+    family: Family,
     strip: usize,
-    improved: f64,
-    standard: f64,
+    platform: u64,
+    trials: usize,
+    /// Whether all intervals are narrow enough.
+    narrow: bool,
+    /// At the short and at the long limit.
+    improved: [f64; 2],
+    standard: [f64; 2],
     kway: f64,
     /// Absent where a vector fits nowhere.
     packed: Option<f64>,
+    /// The improved and the standard annealer in the first trial at the long limit, read otherwise: equal moves; both as
+    /// printed.
+    otherwise: [(f64, f64); 2],
 }
 
-fn trial(family: Family, strip: usize, seed: u64) -> Result<Trial, Failure> {
-    let (graph, platform) = (graph(family, strip, seed)?, platform(seed));
-    let objective = |mapper: &dyn Mapper, effort: Option<u64>| {
-        mapper.map(&graph, &platform, &Budget::effort(effort, seed)).map(|found| found.objective)
+fn instance(family: Family, strip: usize, number: u64) -> Result<Instance, Failure> {
+    let world = World { graph: graph(family, strip, number)?, platform: platform(number) };
+    let mut values: [Vec<f64>; 5] = Default::default();
+    let narrow = |values: &[f64]| {
+        let (mean, half) = mean(values);
+        2.0 * half < NARROW * mean
     };
-    Ok(Trial {
+    let mut otherwise = None;
+    for seed in 1.. {
+        for (at, limit) in LIMITS.into_iter().enumerate() {
+            let improved = world.improved(seed, limit, false)?;
+            values[at].push(improved.objective);
+            values[2 + at].push(world.standard(seed, false, &improved, Equal::Evaluations)?);
+            if seed == 1 && at == 1 {
+                let printed = world.improved(seed, limit, true)?;
+                otherwise = Some([
+                    (improved.objective, world.standard(seed, false, &improved, Equal::Moves)?),
+                    (printed.objective, world.standard(seed, true, &printed, Equal::Evaluations)?),
+                ]);
+            }
+        }
+        values[4].push(world.map(&KWay::default(), &Budget::effort(None, seed))?.objective);
+        let trials = values[0].len();
+        if trials == TRIALS.1 || (trials >= TRIALS.0 && values.iter().all(|values| narrow(values))) {
+            break;
+        }
+    }
+    let packed = world.map(&BinPacking::default(), &Budget::effort(None, 1)).ok();
+    let [short, long, hasty, patient, kway] = values.each_ref().map(|values| mean(values).0);
+    Ok(Instance {
+        family,
         strip,
-        improved: objective(&AnnealingImproved::default(), Some(EFFORT))?,
-        standard: objective(&AnnealingStandard::default(), Some(EFFORT))?,
-        kway: objective(&KWay::default(), None)?,
-        packed: objective(&BinPacking::default(), None).ok(),
+        platform: number,
+        trials: values[0].len(),
+        narrow: values.iter().all(|values| narrow(values)),
+        improved: [short, long],
+        standard: [hasty, patient],
+        kway,
+        packed: packed.map(|packed| packed.objective),
+        otherwise: otherwise.expect("there is a first trial"),
     })
 }
 
 fn tables(setting: &Setting) -> Result<(), Failure> {
-    let mut csv = String::from("family,strip,seed,improved,standard,kway,bin_packing\n");
     let mut all = Vec::new();
-    for (family, ..) in PAPER {
-        let mut trials = Vec::new();
-        for strip in STRIPS {
-            for seed in 1..=setting.seeds {
-                let trial = trial(family, strip, seed)?;
-                let packed = trial.packed.map_or_else(String::new, |packed| packed.to_string());
-                let Trial { improved, standard, kway, .. } = trial;
-                writeln!(csv, "{family},{strip},{seed},{improved},{standard},{kway},{packed}")?;
-                trials.push(trial);
-            }
-            if setting.progress {
-                eprintln!("{family} {strip}");
-            }
+    for strip in STRIPS {
+        for (family, ..) in PAPER {
+            all.extend((1..=setting.seeds).map(|platform| (family, strip, platform)));
         }
-        all.push((family, trials));
+    }
+    let mut all = in_parallel(all.len(), &|done, all| setting.tell(done, all), &|number| {
+        let (family, strip, platform) = all[number];
+        instance(family, strip, platform)
+    })?;
+    let place = |family: Family| PAPER.iter().position(|(of, ..)| *of == family);
+    all.sort_by_key(|instance| (place(instance.family), instance.strip, instance.platform));
+    let mut csv = String::from(
+        "family,strip,platform,trials,narrow,improved_short,standard_short,improved,standard,kway,bin_packing,\
+         moves_improved,moves_standard,literal_improved,literal_standard\n",
+    );
+    for instance in &all {
+        let Instance { family, strip, platform, trials, narrow, kway, .. } = instance;
+        let ([short, improved], [hasty, standard]) = (instance.improved, instance.standard);
+        let packed = instance.packed.map_or_else(String::new, |packed| packed.to_string());
+        let [(a, b), (c, d)] = instance.otherwise;
+        writeln!(
+            csv,
+            "{family},{strip},{platform},{trials},{narrow},{short},{hasty},{improved},{standard},{kway},{packed},{a},{b},{c},{d}"
+        )?;
     }
     setting.write("annealing-tables.csv", &csv)?;
     setting.write("annealing-tables.md", &markdown(&all)?)?;
-    setting.write("figure-1.svg", &figure("standard annealing", &all, |trial| trial.standard))?;
-    setting.write("figure-2.svg", &figure("K-way partitioning", &all, |trial| trial.kway))
+    setting.write("figure-1.svg", &figure("standard annealing", &all, |instance| instance.standard[1]))?;
+    setting.write("figure-2.svg", &figure("K-way partitioning", &all, |instance| instance.kway))
 }
 
-/// How often ours is below, equal to and above the other, in %; `None` without a pair.
-fn shares(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64, f64)> {
+/// How often ours is below, equal to and above the other, in %; `-` without a pair.
+fn shares(pairs: impl Iterator<Item = (f64, f64)>) -> String {
     let (mut below, mut equal, mut all) = (0.0, 0.0, 0.0);
     for (ours, other) in pairs {
         let same = (ours - other).abs() <= 1e-9 * other.abs();
@@ -88,74 +180,115 @@ fn shares(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64, f64)> {
         equal += f64::from(u8::from(same));
         below += f64::from(u8::from(!same && ours < other));
     }
+    if all == 0.0 {
+        return "-".to_owned();
+    }
     let percent = |part: f64| 100.0 * part / all;
-    (all > 0.0).then(|| (percent(below), percent(equal), percent(all - below - equal)))
+    format!("{:.0} / {:.0} / {:.0}", percent(below), percent(equal), percent(all - below - equal))
 }
 
-fn markdown(all: &[(Family, Vec<Trial>)]) -> Result<String, Failure> {
-    let mut text = String::from(
-        "| instances in which the improved annealer is better / equal / worse, % | standard | paper | K-way | paper \
-         | A-BFD, where it has an answer | it has one, % | paper |\n|---|---|---|---|---|---|---|---|\n",
+/// The instances of a family.
+fn of(all: &[Instance], family: Family) -> Vec<&Instance> {
+    all.iter().filter(|instance| instance.family == family).collect()
+}
+
+fn markdown(all: &[Instance]) -> Result<String, Failure> {
+    let mut text = format!(
+        "| instances in which the improved annealer is better / equal / worse, % | standard, {} pieces | standard, {} \
+         pieces | paper | K-way | paper | A-BFD, where it has an answer | it has one, % | paper |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+        LIMITS[0], LIMITS[1]
     );
-    let row = |name: &str, trials: &[&Trial], paper: [String; 3]| -> Result<String, Failure> {
-        let shown = |shares: Option<(f64, f64, f64)>| {
-            shares.map_or_else(|| "-".to_owned(), |(a, b, c)| format!("{a:.0} / {b:.0} / {c:.0}"))
+    let row = |name: &str, of: &[&Instance], paper: [String; 3]| {
+        let against = |other: fn(&Instance) -> Option<f64>| {
+            shares(of.iter().filter_map(|instance| Some((instance.improved[1], other(instance)?))))
         };
-        let standard = shares(trials.iter().map(|trial| (trial.improved, trial.standard)));
-        let kway = shares(trials.iter().map(|trial| (trial.improved, trial.kway)));
-        let packed = shares(trials.iter().filter_map(|trial| Some((trial.improved, trial.packed?))));
-        let there = trials.iter().filter(|trial| trial.packed.is_some()).count() * 100 / trials.len().max(1);
+        let short = shares(of.iter().map(|instance| (instance.improved[0], instance.standard[0])));
+        let (long, kway) = (against(|i| Some(i.standard[1])), against(|i| Some(i.kway)));
+        let packed = against(|i| i.packed);
+        let there = of.iter().filter(|instance| instance.packed.is_some()).count() * 100 / of.len().max(1);
         let [a, b, c] = paper;
-        let (standard, kway, packed) = (shown(standard), shown(kway), shown(packed));
-        Ok(format!("| {name} | {standard} | {a} | {kway} | {b} | {packed} | {there} | {c} |\n"))
+        format!("| {name} | {short} | {long} | {a} | {kway} | {b} | {packed} | {there} | {c} |\n")
     };
-    for ((family, trials), (_, kway, packed, standard)) in all.iter().zip(PAPER) {
+    let every: Vec<&Instance> = all.iter().collect();
+    for (family, kway, packed, standard) in PAPER {
         let packed = packed.map_or_else(|| "none".to_owned(), |packed| packed.to_string());
-        let trials: Vec<&Trial> = trials.iter().collect();
-        text += &row(&family.to_string(), &trials, [standard.to_string(), kway.to_string(), packed])?;
+        text += &row(&family.to_string(), &of(all, family), [standard.to_string(), kway.to_string(), packed]);
     }
-    let every: Vec<&Trial> = all.iter().flat_map(|(_, trials)| trials).collect();
-    text += &row("all", &every, ["84".to_owned(), "54".to_owned(), "92".to_owned()])?;
-    text += "\n| objective, least / mean ± 95 % / most | improved | standard | K-way | A-BFD |\n|---|---|---|---|---|\n";
-    for (family, trials) in all {
-        let of = |objective: &dyn Fn(&Trial) -> Option<f64>| spread(trials.iter().filter_map(objective));
-        let improved = of(&|trial| Some(trial.improved));
-        let (standard, kway) = (of(&|trial| Some(trial.standard)), of(&|trial| Some(trial.kway)));
-        let packed = of(&|trial| trial.packed);
-        writeln!(text, "| {family} | {improved} | {standard} | {kway} | {packed} |")?;
+    text += &row("all", &every, ["84".to_owned(), "54".to_owned(), "92".to_owned()]);
+    let trials: usize = all.iter().map(|instance| instance.trials).sum();
+    let narrow = all.iter().filter(|instance| instance.narrow).count();
+    writeln!(
+        text,
+        "\n{} instances, {trials} trials; in {narrow} of them the 95 % intervals of all five means are narrower than \
+         {} % of the mean after at most {} trials.",
+        all.len(),
+        100.0 * NARROW,
+        TRIALS.1
+    )?;
+    text += "\n| least / most objective, long limit | improved | standard | K-way | A-BFD |\n|---|---|---|---|---|\n";
+    let ratios = |of: &[&Instance], ratio: fn(&Instance) -> Option<f64>| {
+        let ratios: Vec<f64> = of.iter().filter_map(|instance| Some(ratio(instance)?.ln())).collect();
+        if ratios.is_empty() { "-".to_owned() } else { format!("{:.3}", mean(&ratios).0.exp()) }
+    };
+    let mut relative = String::from(
+        "\n| objective : the improved annealer's, geometric mean | standard, short limit | standard | K-way | A-BFD |\n\
+         |---|---|---|---|---|\n",
+    );
+    for (family, ..) in PAPER {
+        let of = of(all, family);
+        let spread = |objective: fn(&Instance) -> Option<f64>| {
+            spread(of.iter().filter_map(|instance| objective(instance)))
+        };
+        let improved = spread(|instance| Some(instance.improved[1]));
+        let (standard, kway) =
+            (spread(|instance| Some(instance.standard[1])), spread(|instance| Some(instance.kway)));
+        writeln!(text, "| {family} | {improved} | {standard} | {kway} | {} |", spread(|i| i.packed))?;
+        let short = ratios(&of, |i| Some(i.standard[0] / i.improved[0]));
+        let long = ratios(&of, |i| Some(i.standard[1] / i.improved[1]));
+        let kway = ratios(&of, |i| Some(i.kway / i.improved[1]));
+        let packed = ratios(&of, |i| Some(i.packed? / i.improved[1]));
+        writeln!(relative, "| {family} | {short} | {long} | {kway} | {packed} |")?;
     }
+    text += &relative;
+    text += "\n| better / equal / worse than standard in the first trial, % | equal moves | both as printed |\n|---|---|---|\n";
+    let mut otherwise = |name: &str, of: &[&Instance]| {
+        let [moves, printed] = [0, 1].map(|at| shares(of.iter().map(|instance| instance.otherwise[at])));
+        writeln!(text, "| {name} | {moves} | {printed} |")
+    };
+    for (family, ..) in PAPER {
+        otherwise(&family.to_string(), &of(all, family))?;
+    }
+    otherwise("all", &every)?;
     Ok(text)
 }
 
-/// Least, mean with the half width of its 95 % interval, most.
+/// Least and most.
 fn spread(values: impl Iterator<Item = f64>) -> String {
-    let values: Vec<f64> = values.collect();
-    if values.is_empty() {
-        return "-".to_owned();
-    }
-    let (mean, half) = mean(&values);
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(0.0, f64::max);
-    format!("{least:.3e} / {mean:.3e} ± {half:.1e} / {most:.3e}")
+    let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), value| (a.min(value), b.max(value)));
+    if least.is_finite() { format!("{least:.3e} / {most:.3e}") } else { "-".to_owned() }
 }
 
 /// Mean objectives over strips, one panel per family.
-fn figure(other: &str, all: &[(Family, Vec<Trial>)], objective: fn(&Trial) -> f64) -> String {
-    let line = |name: &str, trials: &[Trial], of: fn(&Trial) -> f64| Series {
+fn figure(other: &str, all: &[Instance], objective: fn(&Instance) -> f64) -> String {
+    let line = |name: &str, instances: &[&Instance], value: fn(&Instance) -> f64| Series {
         name: name.to_owned(),
         points: STRIPS
             .iter()
             .map(|strip| {
-                let at: Vec<f64> = trials.iter().filter(|trial| trial.strip == *strip).map(of).collect();
-                (real(*strip), mean(&at).0)
+                let at = instances.iter().filter(|instance| instance.strip == *strip);
+                (real(*strip), mean(&at.map(|instance| value(instance)).collect::<Vec<f64>>()).0)
             })
             .collect(),
     };
-    let panel = |(family, trials): &(Family, Vec<Trial>)| Panel {
+    let panel = |(family, ..): &(Family, f64, Option<f64>, f64)| Panel {
         title: family.to_string(),
-        series: vec![line("improved", trials, |trial| trial.improved), line(other, trials, objective)],
+        series: vec![
+            line("improved", &of(all, *family), |instance| instance.improved[1]),
+            line(other, &of(all, *family), objective),
+        ],
     };
-    let panels: Vec<Panel> = all.iter().map(panel).collect();
+    let panels: Vec<Panel> = PAPER.iter().map(panel).collect();
     let title = format!("The improved annealer and {other}: mean objective");
     lines(&Labels { title: &title, x: "vector strip", y: "objective", log: true }, &panels)
 }

@@ -63,6 +63,24 @@ fn a_mapping_is_priced_and_every_mappers_answer_is_one() {
     }
 }
 
+/// METIS prints on standard output, from C, when a part gets no vertex and is to be cut again.
+#[test]
+fn nothing_but_the_result_is_printed_whatever_a_library_says() {
+    let here = folder(&[
+        (
+            "g.yaml",
+            "{version: 1, model: work, tasks: [{id: a, work: 1}, {id: b, work: 1}, {id: c, work: 1}, {id: d, work: 1}]}",
+        ),
+        (
+            "p.yaml",
+            "{pes: [{kind: x, work: 100000}, {kind: y, work: 1}, {kind: z, work: 1}], links: {bandwidth: 100}}",
+        ),
+    ]);
+    let found =
+        json(&sim(here.path(), "map --graph g.yaml --platform p.yaml --mapper kway -o json").unwrap());
+    assert_eq!(found["mapping"].as_object().unwrap().len(), 4);
+}
+
 #[test]
 fn a_table_is_built_looked_up_and_replayed() {
     let here = folder(&[("v.csv", "3000,15,300,60\n3090,13,258,67\n1200,6,120,25\n")]);
@@ -92,7 +110,10 @@ fn what_is_wrong_is_named_with_its_file_and_path() {
         ("stranger.json", r#"{"mapping": {"t0": "x 1", "t1": "x 1", "t9": "x 1"}}"#),
         ("nowhere.json", r#"{"mapping": {"t0": "x 1", "t1": "z 1"}}"#),
         ("cut.json", r#"{"mapping": {"t0""#),
+        ("twice.json", r#"{"mapping": {"t0": "x 1", "t0": "y 1", "t1": "x 1"}}"#),
+        ("odd.json", r#"{"mapping": {"t0": "x 1", "t1": {"type": "y"}}}"#),
         ("v.csv", "1,2,3\n"),
+        ("negative.csv", "3000,15,300,-60\n"),
     ]);
     sim(here.path(), "generate ten-node --out .").unwrap();
     let cases = [
@@ -104,7 +125,15 @@ fn what_is_wrong_is_named_with_its_file_and_path() {
             "evaluate --graph g.yaml --platform p.yaml --mapping nowhere.json",
             "nowhere.json: mapping.t1: `z 1` is no",
         ),
-        ("evaluate --graph g.yaml --platform p.yaml --mapping cut.json", "cut.json: EOF"),
+        ("evaluate --graph g.yaml --platform p.yaml --mapping cut.json", "cut.json: mapping: EOF"),
+        (
+            "evaluate --graph g.yaml --platform p.yaml --mapping twice.json",
+            "twice.json: mapping: `t0` is there twice",
+        ),
+        (
+            "evaluate --graph g.yaml --platform p.yaml --mapping odd.json",
+            "odd.json: mapping.t1: neither the name of a",
+        ),
         ("map --graph g.yaml --platform p.yaml --mapper ect", "give --vector"),
         (
             "map --graph g.yaml --platform p.yaml --mapper ect --vector 1,2,3,4",

@@ -1,9 +1,10 @@
-//! Files: graphs, platforms and workloads as YAML; CEDR's graphs as JSON.
+//! Files: graphs, platforms and workloads as YAML; CEDR's graphs and mappings as JSON.
 //!
 //! Unknown fields are refused with their path, but in CEDR's own format, where they are kept with a warning.
 
 pub mod cedr;
 pub mod graph;
+pub mod mapping;
 mod pairs;
 pub mod platform;
 pub mod workload;

@@ -1,8 +1,8 @@
 //! The on-line rule: between two iterations, is another mapping worth the reconfiguration?
 //!
 //! After iteration i - 1 the mapping of its vector's region is looked up. It is taken, for the cost of a
-//! reconfiguration, iff its stored time + that cost is below the time of iteration i - 1; before the first iteration it
-//! is always taken.
+//! reconfiguration, iff it is another one than runs, and its stored time + that cost is below the time of iteration
+//! i - 1; before the first iteration it is always taken.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,8 @@ pub fn replay(
         if number + 1 < models.len() {
             let Candidate { plan, stored } = candidate(number, model, &observed);
             iteration.stored = Some(stored);
-            iteration.remapped = time.is_none_or(|time| worthwhile(stored, reconfiguration, time));
+            let worth = time.is_none_or(|time| worthwhile(stored, reconfiguration, time));
+            iteration.remapped = worth && running.as_ref() != Some(&plan);
             if iteration.remapped {
                 replay.remaps += 1;
                 replay.total += reconfiguration;

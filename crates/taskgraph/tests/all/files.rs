@@ -71,6 +71,26 @@ fn what_is_refused_is_refused_with_its_place() {
             "version: 1\nmodel: parallel\ntasks: [{id: a, a: 1, b: 1, c: 1, h: {p: 1}}]\nparameters: {mu: {min: 2, max: 2, intervals: 4}}",
             "parameters.mu: min 2 is not below max 2",
         ),
+        (
+            "version: 1\nmodel: measured\ntasks: [{id: a, on: {cpu: {expected: -1}}}]",
+            "tasks[0].on.cpu.expected: -1 is out of range",
+        ),
+        (
+            "version: 1\nmodel: measured\ntasks: [{id: a, on: {cpu: {expected: 1}}, arguments: [v]}]",
+            "tasks[0].arguments[0]: `v` is no variable",
+        ),
+        (
+            "version: 1\nmodel: work\ntasks: [{id: a, work: 1}]\nvariables: [{name: v, bytes: 1, writers: [b]}]",
+            "variables[0].writers[0]: `b` is no task",
+        ),
+        (
+            "version: 1\nmodel: work\ntasks: [{id: a, work: 1}, {id: b, work: 1}]\nedges: [{from: a, to: b, bytes: .nan}]",
+            "edges[0].bytes: NaN is out of range",
+        ),
+        (
+            "version: 1\nmodel: parallel\ntasks: [{id: a, a: -1, b: 1, c: 1, h: {p: 1}}]",
+            "tasks[0].a: -1 is out of range",
+        ),
     ];
     for (text, expected) in cases {
         let error = files::graph::read(text).unwrap_err().to_string();
@@ -79,6 +99,11 @@ fn what_is_refused_is_refused_with_its_place() {
     let cases = [
         ("pes: [{kind: cpu, count: 0}]", "pes: 0 processing elements"),
         ("pes: [{kind: cpu}]\nlinks: {bandwidth: 0}", "links.bandwidth: 0 is out of range"),
+        (
+            "pes: [{kind: cpu, count: 2}]\nlinks: [{a: cpu-0, b: cpu-1, bandwidth: 0}]",
+            "links[0].bandwidth: 0 is out of range",
+        ),
+        ("pes: [{kind: cpu}]\nlinks: [{a: cpu-0, b: gpu-0, bandwidth: 1}]", "links[0].b: `gpu-0` is no"),
         ("pes: [{kind: cpu}]\ntransfer: {gpu: {}}", "transfer.gpu: there is no gpu among `pes`"),
         ("pes: [{kind: cpu}]\ncosts: fast", "costs: `fast` is unknown"),
         ("pes: [{kind: cpu, cuont: 2}]", "pes[0]"),

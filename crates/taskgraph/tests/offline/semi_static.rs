@@ -5,7 +5,7 @@ use taskgraph::cost::{ParallelModel, Vector};
 use taskgraph::generate::published::{PROFILE_A, PROFILE_B, Row, Run, TABLE_3, TABLE_4, TABLE_5};
 use taskgraph::generate::semi_static::{Shape, platform, profile, shaped, ten_node};
 use taskgraph::offline::{Plan, Settings, ect, evolve, makespan, schedule};
-use taskgraph::table::online::{Candidate, Stored, replay, with_table, worthwhile};
+use taskgraph::table::online::{Candidate, Stored, models, replay, with_table, worthwhile};
 use taskgraph::table::{Build, build, build_region, read, write};
 use taskgraph::{Budget, Graph, Mapping, Parts, Range};
 
@@ -132,6 +132,25 @@ fn regions_are_half_open_and_clamped() {
         assert!((replay.total - times - 1000.0 * f64::from(remaps)).abs() < 1e-6);
         assert!(replay.iterations[0].remapped && replay.iterations[0].time.is_none());
     }
+}
+
+#[test]
+fn the_mapping_that_runs_is_never_taken_again() {
+    let (graph, platform) = (ten_node(), platform());
+    let profile = [PROFILE_A[0], PROFILE_A[1], PROFILE_A[2]].map(Vector::new);
+    let models = models(&graph, &platform, &profile).unwrap();
+    let (first, other) =
+        (ect(&models[0]), evolve(&models[1], &Settings::default(), &[], &Budget::effort(None, 1)).plan);
+    assert_ne!(first, other);
+    // A stored time of 0 would always be worth it.
+    let remapped = |second: &Plan| {
+        let plans = [first.clone(), second.clone()];
+        let found =
+            replay(&models, 1000.0, |number, _, _| Candidate { plan: plans[number].clone(), stored: 0.0 });
+        found.iterations.iter().map(|iteration| iteration.remapped).collect::<Vec<_>>()
+    };
+    assert_eq!(remapped(&other), [true, true, false]);
+    assert_eq!(remapped(&first), [true, false, false]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod map;
 mod mapping;
 mod read;
 mod run;
+mod stdout;
 mod table;
 
 use clap::{Args, Subcommand, ValueEnum};

@@ -55,7 +55,7 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
     setting.write("semi-static-sampling.md", &text)
 }
 
-/// Figures 7, 8 and 9.
+/// Figures 7, 8 (the intervals of the table) and 9.
 pub fn graphs(setting: &Setting) -> Result<(), Failure> {
     let platform = platform();
     let mut csv = String::from("shape,size,seed,profile,on_off,ect,genetic,ideal\n");
@@ -63,8 +63,9 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
         "| shape | profile | GA on-line : ideal, ± 95 % | On-Off : GA on-line | On-Off : ideal | ECT : ideal |\n|---|---|---|---|---|---|\n",
     );
     let mut panels = Vec::new();
+    let mut ideals = [("A", Vec::new()), ("B", Vec::new())];
     for shape in SHAPES {
-        for (name, printed) in [("A", PROFILE_A), ("B", PROFILE_B)] {
+        for (number, (name, printed)) in [("A", PROFILE_A), ("B", PROFILE_B)].into_iter().enumerate() {
             let profile = printed.map(Vector::new);
             let mut rows: Vec<(usize, [f64; 4])> = Vec::new();
             for size in SIZES {
@@ -98,27 +99,34 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
                 ratio(1, 3)
             )?;
             panels.push(panel(&format!("{shape}, profile {name}"), &rows));
+            ideals[number].1.push(series(&shape.to_string(), &rows, |all| all[3]));
         }
     }
     let labels = Labels { title: "Total times, the ideal's being 1", x: "tasks", y: "ratio", log: false };
     setting.write("figure-7.svg", &lines(&labels, &panels))?;
+    let panels = ideals.map(|(name, series)| Panel { title: format!("profile {name}"), series });
+    let labels = Labels { title: "Total times of the ideal", x: "tasks", y: "time", log: true };
+    setting.write("figure-9.svg", &lines(&labels, &panels))?;
     setting.write("semi-static-graphs.csv", &csv)?;
     setting.write("semi-static-graphs.md", &text)
 }
 
 fn panel(title: &str, rows: &[(usize, [f64; 4])]) -> Panel {
-    let line = |(at, name): (usize, &str)| Series {
-        name: name.to_owned(),
-        points: SIZES
-            .iter()
-            .map(|size| {
-                let of = rows.iter().filter(|(of, _)| of == size).map(|(_, all)| all[at] / all[3]);
-                (real(*size), mean(&of.collect::<Vec<f64>>()).0)
-            })
-            .collect(),
+    let all = [
+        series("On-Off", rows, |all| all[0] / all[3]),
+        series("ECT", rows, |all| all[1] / all[3]),
+        series("GA on-line", rows, |all| all[2] / all[3]),
+    ];
+    Panel { title: title.to_owned(), series: all.into() }
+}
+
+/// The mean of a value over the graphs of each size.
+fn series(name: &str, rows: &[(usize, [f64; 4])], value: fn(&[f64; 4]) -> f64) -> Series {
+    let at = |size: &usize| {
+        let of = rows.iter().filter(|(of, _)| of == size).map(|(_, all)| value(all));
+        (real(*size), mean(&of.collect::<Vec<f64>>()).0)
     };
-    let series = ["On-Off", "ECT", "GA on-line"].into_iter().enumerate().map(line).collect();
-    Panel { title: title.to_owned(), series }
+    Series { name: name.to_owned(), points: SIZES.iter().map(at).collect() }
 }
 
 /// Table 6: random graphs of 50 nodes, profile B.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use taskgraph::cost::{Division, ParallelModel, Vector, WorkModel};
+use taskgraph::files::mapping::{self as file, Places};
 use taskgraph::offline::{Plan, list};
-use taskgraph::{Graph, Mapping, Model, Platform, offline};
+use taskgraph::{FileError, Graph, Mapping, Model, Platform, offline};
 
 use super::mapping::{self, Priced};
 use super::{Output, read};
@@ -36,21 +37,22 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let graph = read::graph(&arguments.graph)?;
     let platform = read::platform(&arguments.platform)?;
-    let places = mapping::read(&arguments.mapping)?;
-    let in_file = |problem: String| format!("{}: {problem}", arguments.mapping.display());
+    let places = read::named(&arguments.mapping, file::read(&read::text(&arguments.mapping)?))?;
+    let in_file = |error: FileError| format!("{}: {error}", arguments.mapping.display());
     let in_graph = |problem: String| format!("{}: {problem}", arguments.graph.display());
     let priced = if graph.model() == Model::Parallel {
         let vector =
             arguments.vector.ok_or("a graph of model parallel needs its parameters; give --vector")?;
         let model = ParallelModel::new("evaluate", &graph, &platform, &vector);
         let model = model.map_err(|error| in_graph(error.to_string()))?;
-        let allotments = mapping::parallel(&graph, &places).map_err(in_file)?;
+        let allotments = file::parallel(&graph, &places).map_err(in_file)?;
         let plan = Plan::new(&model, &allotments, |task| graph.tasks()[task].id.clone());
-        parallel(&graph, &platform, &model, &plan.map_err(|error| in_file(error.to_string()))?)
+        let plan = plan.map_err(|error| format!("{}: {error}", arguments.mapping.display()))?;
+        parallel(&graph, &platform, &model, &plan)
     } else {
         let model = WorkModel::new("evaluate", &graph, &platform, arguments.division);
         let model = model.map_err(|error| in_graph(error.to_string()))?;
-        let pes = mapping::single(&graph, &platform, &model, &places).map_err(in_file)?;
+        let pes = file::single(&graph, &platform, &model, &places).map_err(in_file)?;
         work(&graph, &platform, &model, &pes)
     };
     print(&priced.text(arguments.output)?)
@@ -93,7 +95,7 @@ fn parallel(graph: &Graph, platform: &Platform, model: &ParallelModel, plan: &Pl
 fn none() -> Priced {
     Priced {
         mapper: None,
-        mapping: std::collections::BTreeMap::new(),
+        mapping: Places::new(),
         objective: 0.0,
         makespan: 0.0,
         schedule: Vec::new(),

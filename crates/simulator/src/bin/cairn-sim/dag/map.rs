@@ -10,8 +10,9 @@ use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking, Ect, 
 use taskgraph::{Budget, Mapper};
 
 use super::mapping::{Priced, schedule};
+use super::stdout::Aside;
 use super::{Output, read};
-use crate::{Failure, print};
+use crate::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -79,6 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = || longest.is_some_and(|longest| began.elapsed() >= longest);
     // A time is to be used: the search begins anew until it is over.
     let effort = if longest.is_some() { Some(u64::MAX) } else { arguments.effort };
+    let aside = Aside::new()?;
     let found = mapper
         .map(&graph, &platform, &Budget { effort, seed: arguments.seed, stop: &stop })
         .map_err(|error| format!("{}: {error}", arguments.graph.display()))?;
@@ -96,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed: Some(arguments.seed),
         stopped_by: Some(found.stopped_by.into()),
     };
-    print(&priced.text(arguments.output)?)
+    aside.print(&priced.text(arguments.output)?)
 }
 
 fn mapper(arguments: &Arguments) -> Result<Box<dyn Mapper>, Failure> {

@@ -1,14 +1,14 @@
-//! Mappings by name: as files say them, and as results print them.
+//! Mappings by name, as results print them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taskgraph::cost::WorkModel;
-use taskgraph::{Allotment, Graph, Kind, Mapping, Platform, Schedule};
+use taskgraph::files::mapping::{Place, Places};
+use taskgraph::{Allotment, Graph, Mapping, Platform, Schedule};
 
-use super::{Output, read};
+use super::Output;
 use crate::Failure;
 
 /// What `map` and `evaluate` print.
@@ -17,7 +17,7 @@ use crate::Failure;
 pub struct Priced {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mapper: Option<&'static str>,
-    pub mapping: BTreeMap<String, Place>,
+    pub mapping: Places,
     pub objective: f64,
     pub makespan: f64,
     pub schedule: Vec<Row>,
@@ -32,19 +32,6 @@ pub struct Priced {
     pub seed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<&'static str>,
-}
-
-/// Where a task goes: a processing element by name, or processors of a type.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum Place {
-    Pe(String),
-    Processors {
-        #[serde(rename = "type")]
-        kind: Kind,
-        processors: usize,
-        order: usize,
-    },
 }
 
 /// When a task runs.
@@ -73,12 +60,7 @@ impl Priced {
 }
 
 /// A mapping by names, data-stores included.
-pub fn named(
-    graph: &Graph,
-    platform: &Platform,
-    model: Option<&WorkModel>,
-    mapping: &Mapping,
-) -> BTreeMap<String, Place> {
+pub fn named(graph: &Graph, platform: &Platform, model: Option<&WorkModel>, mapping: &Mapping) -> Places {
     match (mapping, model) {
         (Mapping::Single(pes), Some(model)) => {
             model.named(platform, pes).into_iter().map(|(task, pe)| (task, Place::Pe(pe))).collect()
@@ -120,80 +102,4 @@ pub fn schedule(
     let mut rows: Vec<Row> = schedule.slots.iter().map(row).collect();
     rows.sort_by(|a, b| a.start.total_cmp(&b.start));
     rows
-}
-
-#[derive(Deserialize)]
-struct MappingFile {
-    mapping: BTreeMap<String, Place>,
-}
-
-/// The places that a mapping file names, by task.
-pub fn read(path: &Path) -> Result<BTreeMap<String, Place>, Failure> {
-    let text = read::text(path)?;
-    let file: MappingFile = serde_json::from_str(&text).map_err(|error| {
-        format!(
-            "{}: {error}; write {{\"mapping\": {{TASK: PE}}}} or {{\"mapping\": {{TASK: {{type, processors, \
-             order}}}}}}, as `map -o json` does",
-            path.display()
-        )
-    })?;
-    Ok(file.mapping)
-}
-
-/// The processing element of each task and data-store; a data-store that the file does not name is where its first
-/// writer is, or its first reader.
-pub fn single(
-    graph: &Graph,
-    platform: &Platform,
-    model: &WorkModel,
-    places: &BTreeMap<String, Place>,
-) -> Result<Vec<usize>, String> {
-    let known: std::collections::BTreeSet<&str> = (0..model.tasks()).map(|task| model.name(task)).collect();
-    if let Some(stranger) = places.keys().find(|name| !known.contains(name.as_str())) {
-        return Err(format!("mapping.{stranger}: no task of the graph; name its tasks and variables alone"));
-    }
-    let mut pes = Vec::with_capacity(model.tasks());
-    for task in 0..model.tasks() {
-        let name = model.name(task);
-        let pe = match places.get(name) {
-            Some(Place::Pe(pe)) => processing_element(platform, pe).ok_or_else(|| {
-                format!("mapping.{name}: `{pe}` is no processing element of the platform; name one")
-            })?,
-            Some(Place::Processors { .. }) => {
-                return Err(format!("mapping.{name}: processors of a type; write one processing element"));
-            }
-            None if model.is_store(task) => {
-                let variable = &graph.variables()[task - graph.tasks().len()];
-                variable.writers.iter().chain(&variable.readers).next().map_or(0, |&near| pes[near])
-            }
-            None => return Err(format!("mapping.{name}: absent; give each task its processing element")),
-        };
-        pes.push(pe);
-    }
-    Ok(pes)
-}
-
-/// By its name in results or in files; a kind alone names its only one.
-fn processing_element(platform: &Platform, name: &str) -> Option<usize> {
-    platform.pe(name).or_else(|| {
-        let mut alike = platform.pes().iter().enumerate().filter(|(_, pe)| pe.kind.as_str() == name);
-        alike.next().map(|(at, _)| at).filter(|_| alike.next().is_none())
-    })
-}
-
-/// The processors of each task.
-pub fn parallel(graph: &Graph, places: &BTreeMap<String, Place>) -> Result<Vec<Allotment>, String> {
-    if let Some(stranger) = places.keys().find(|name| graph.task(name).is_none()) {
-        return Err(format!("mapping.{stranger}: no task of the graph; name its tasks alone"));
-    }
-    let allotment = |task: &taskgraph::Task| match places.get(&task.id) {
-        Some(Place::Processors { kind, processors, order }) => {
-            Ok(Allotment { kind: kind.clone(), processors: *processors, order: *order })
-        }
-        Some(Place::Pe(_)) => {
-            Err(format!("mapping.{}: one processing element; write {{type, processors, order}}", task.id))
-        }
-        None => Err(format!("mapping.{}: absent; give each task its processors", task.id)),
-    };
-    graph.tasks().iter().map(allotment).collect()
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use taskgraph::cost::Vector;
+use taskgraph::files::mapping::{Place, Places};
 use taskgraph::offline::Settings;
 use taskgraph::table::online::{Replay, Stored, with_table};
 use taskgraph::table::{self, Build, Table};
 
-use super::mapping::Place;
 use super::{Output, read};
 use crate::{Failure, print};
 
@@ -141,7 +141,7 @@ struct Found {
     parts: Vec<[usize; 4]>,
     /// The mean makespan over the region's vectors.
     mean: f64,
-    mapping: std::collections::BTreeMap<String, Place>,
+    mapping: Places,
 }
 
 fn lookup(arguments: &LookupArguments) -> Result<(), Failure> {
