@@ -39,13 +39,14 @@ pub fn strategies() -> Vec<Box<dyn Strategy>> {
     entries().into_iter().map(|entry| entry.strategy).collect()
 }
 
-/// A planner that uses the strategy of this name; an inner `None` never moves anything.
+/// A planner that uses the strategy of this name; an inner `None` never moves anything. Of several `facts` ours make a plan
+/// each; baselines see the first.
 ///
 /// # Errors
 /// When there is no such strategy; names those that there are.
 pub fn planner(
     name: &str,
-    facts: Facts,
+    facts: Vec<Facts>,
     effort: Option<u64>,
     seed: u64,
     gate: Gate,

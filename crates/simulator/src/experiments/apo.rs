@@ -156,6 +156,7 @@ fn hotspot(actors: u32, phases: (f64, f64), rate: f64, moving: bool) -> Kind {
         hot: 0.1,
         rate,
         moving,
+        relayed: false,
         seed: 1,
     })
 }

@@ -3,7 +3,8 @@
 mod facts;
 mod observed;
 mod placing;
+mod work;
 
-pub use facts::{Facts, Measure, levels};
-pub use observed::{Observed, Planner, PlannerError};
+pub use facts::{Exchange, Facts, Measure, levels};
+pub use observed::{Known, Observed, Planner, PlannerError, Proposal};
 pub use placing::{Gate, Placing};
