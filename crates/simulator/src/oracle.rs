@@ -99,14 +99,16 @@ impl<'a> State<'a> {
 fn exact(case: &Case) -> Result<Option<Vec<Vec<usize>>>, RunError> {
     let Some(windows) = case.windows else { return Ok(None) };
     let decisions = windows.saturating_sub(1) / case.config.replan_every_windows;
-    let many = case.allowed.iter().try_fold(1_usize, |all, of| all.checked_mul(of.len()).filter(|all| *all <= MOST));
+    let many =
+        case.allowed.iter().try_fold(1_usize, |all, of| all.checked_mul(of.len()).filter(|all| *all <= MOST));
     let sequences = many.and_then(|many| many.checked_pow(u32::try_from(decisions).ok()?));
     if sequences.is_none_or(|sequences| sequences > MOST) {
         return Ok(None);
     }
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for of in case.allowed {
-        all = all.iter().flat_map(|start| of.iter().map(move |unit| [&start[..], &[*unit]].concat())).collect();
+        all =
+            all.iter().flat_map(|start| of.iter().map(move |unit| [&start[..], &[*unit]].concat())).collect();
     }
     let state = State::start(case)?;
     Ok(Some(best_of(case, &state, &all)?.1))

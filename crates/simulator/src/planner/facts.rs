@@ -84,7 +84,8 @@ impl Facts {
             Measure::Mean => work::mean_tasks(observed),
         };
         file.units = (0..platform.units()).map(|unit| unit_of(observed, unit, capacity[unit])).collect();
-        file.actors = work.iter().enumerate().map(|(actor, work)| self.actor_of(observed, actor, work)).collect();
+        file.actors =
+            work.iter().enumerate().map(|(actor, work)| self.actor_of(observed, actor, work)).collect();
         file.exchange_cost = self.exchange_cost(observed);
         self.add_pairs(observed, &mut file);
         if let Some(max) = config.power_cap {
@@ -202,7 +203,8 @@ impl Facts {
             let rows = platform.factor.iter().enumerate();
             rows.flat_map(|(a, row)| row.iter().enumerate().filter(move |(b, _)| a != *b).map(|(_, f)| *f))
         };
-        let fits = |scale: f64| factors().all(|factor| (factor * scale - (factor * scale).round()).abs() < 1e-9);
+        let fits =
+            |scale: f64| factors().all(|factor| (factor * scale - (factor * scale).round()).abs() < 1e-9);
         [1.0, 2.0, 10.0].into_iter().find(|scale| fits(*scale)).unwrap_or(100.0)
     }
 

@@ -3,9 +3,9 @@
 use control::{Verdict, still_stands};
 use placement::{Budget, Judge, NoPolicy, PlanError, Snapshot, Strategy, plan};
 
+use super::estimate::Estimate;
 use super::facts::Facts;
 use super::observed::{Known, Observed, Planner, PlannerError, Proposal};
-use super::work::busiest;
 
 /// Whether a plan is worth carrying out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,19 +43,27 @@ pub struct Placing {
     effort: Option<u64>,
     seed: u64,
     gate: Gate,
+    steps: bool,
     as_it_is: bool,
 }
 
 impl Placing {
     /// Plans with `strategy` on what each of `facts` makes of counters; `effort` of each plan and `seed` make it replay.
     pub fn new(strategy: Box<dyn Strategy>, facts: Vec<Facts>, effort: Option<u64>, seed: u64) -> Self {
-        Self { strategy, facts, effort, seed, gate: Gate::OPEN, as_it_is: false }
+        Self { strategy, facts, effort, seed, gate: Gate::OPEN, steps: false, as_it_is: false }
     }
 
     /// The same with the strategy's answers carried out as they are: neither compared to what runs nor tidied.
     #[must_use]
     pub fn as_it_is(mut self) -> Self {
         self.as_it_is = true;
+        self
+    }
+
+    /// The same with every plan improved by single steps that leave the busiest unit less to do by estimate.
+    #[must_use]
+    pub fn in_steps(mut self) -> Self {
+        self.steps = true;
         self
     }
 
@@ -93,16 +101,24 @@ impl Placing {
         }
         // What the operator asks before it commits: lawful, and not worse than what runs, in the newest world.
         let Verdict::Stands(plan) = still_stands(snapshot, &plan, snapshot, true) else { return Ok(None) };
-        let Some(assignment) = plan.assignment.iter().copied().collect::<Option<Vec<usize>>>() else {
+        let Some(mut assignment) = plan.assignment.iter().copied().collect::<Option<Vec<usize>>>() else {
             return Ok(None);
         };
-        let stays = snapshot.incumbent();
+        let (stays, estimate) = (snapshot.incumbent(), Estimate::new(observed));
+        if self.steps {
+            let stepped = estimate.steps(&assignment, observed.allowed);
+            let placed = stepped.iter().copied().map(Some).collect();
+            if snapshot.violations(&placed).is_empty() {
+                assignment = stepped;
+            }
+        }
+        let goes = assignment.iter().copied().map(Some).collect();
         let known = Known {
             stay: snapshot.cost(&stays).vector(snapshot),
-            go: plan.cost.vector(snapshot),
+            go: snapshot.cost(&goes).vector(snapshot),
             busiest: (
-                busiest(observed, observed.assignment),
-                busiest(observed, &assignment) * lost(observed, &assignment),
+                estimate.busiest(observed.assignment),
+                estimate.busiest(&assignment) * lost(observed, &assignment),
             ),
         };
         let passes = self.gate.passes(&known) || !snapshot.violations(&stays).is_empty();

@@ -82,22 +82,3 @@ pub fn mean_tasks(observed: &Observed) -> Work {
     work.iter_mut().for_each(|of| of.fill(mean));
     (capacity, work)
 }
-
-/// Milliseconds per window that the busiest unit would have to work under an assignment, by the counters: each task of
-/// each actor, and its messages at the price of where they would go. Rollbacks are left out.
-///
-/// A plan's gain in this is what can be said of throughput beforehand: where everybody waits for the slowest, the busiest
-/// unit decides.
-#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-pub fn busiest(observed: &Observed, assignment: &[usize]) -> f64 {
-    let (platform, period) = (observed.platform, observed.period);
-    let mut busy = vec![0.0; platform.units()];
-    for (actor, tasks) in demand(observed).into_iter().enumerate() {
-        let unit = assignment[actor];
-        let ran = (period.executed[actor] as f64).max(1.0);
-        let to = |goal: usize| f64::from(period.messages.get(goal, actor)) * platform.latency[unit][assignment[goal]];
-        let sending: f64 = (0..assignment.len()).map(to).sum();
-        busy[unit] += tasks * (platform.task[unit] + sending / ran);
-    }
-    busy.into_iter().fold(0.0, f64::max)
-}

@@ -16,9 +16,8 @@ pub enum World<'a> {
 impl<'a> World<'a> {
     /// Every actor on its unit, at time 0.
     pub fn new(paradigm: Paradigm, platform: &'a Platform, trace: &'a Trace, start: &[usize]) -> Self {
-        let blocking = |conservative| {
-            Self::Blocking(Box::new(Blocking::new(platform, trace, start, conservative)))
-        };
+        let blocking =
+            |conservative| Self::Blocking(Box::new(Blocking::new(platform, trace, start, conservative)));
         match paradigm {
             Paradigm::Optimistic => Self::Optimistic(Box::new(Optimistic::new(platform, trace, start))),
             Paradigm::Conservative => blocking(true),

@@ -52,6 +52,9 @@ pub struct Arguments {
     /// busiest unit has least to do by estimate.
     #[arg(long, conflicts_with_all = ["adaptive", "count_tasks"])]
     estimate: bool,
+    /// Improve every plan by single steps that leave the busiest unit less to do by estimate.
+    #[arg(long, requires = "estimate")]
+    steps: bool,
     /// Leave plans whose gain is a smaller part of what staying costs.
     #[arg(long, value_name = "PART", default_value_t = 0.0)]
     least_gain: f64,
@@ -119,7 +122,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let least = arguments.least_gain;
         let gate = if arguments.estimate { Gate::Busiest(least) } else { Gate::Levels(least) };
         let facts = arguments.facts(&config);
-        let mut planner = planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate)?;
+        let mut planner =
+            planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate, arguments.steps)?;
         case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?
     };
     match arguments.output {
