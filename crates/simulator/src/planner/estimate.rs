@@ -121,3 +121,69 @@ fn norm(busy: &[f64]) -> f64 {
     }
     most * busy.iter().map(|busy| (busy / most).powi(POWER)).sum::<f64>().powf(1.0 / f64::from(POWER))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Estimate, norm};
+    use crate::config::Config;
+    use crate::planner::Observed;
+    use crate::world::Counted;
+
+    /// Two actors that talk, two that do not, on two equal units and a far one.
+    fn estimated<T>(assignment: &[usize], ask: impl Fn(&Estimate, &[Vec<usize>]) -> T) -> T {
+        let (config, platform) = Config::parse(
+            "units: [{kind: cpu, count: 2, speed: 1}, {kind: gpu, count: 1, speed: 1}]
+taskMilliseconds: 1
+undoMilliseconds: 0
+communicationMilliseconds: 1
+exchangeFactors: {cpu: {cpu: 1, gpu: 50}, gpu: {gpu: 1}}
+sameUnitFactor: 0
+windowMilliseconds: 100
+replanEveryWindows: 1
+",
+        )
+        .unwrap();
+        let mut period = Counted::new(4, 3);
+        period.milliseconds = 100.0;
+        period.executed.fill(10);
+        period.progress.fill(10.0);
+        period.messages.add(1, 0, 10);
+        let allowed = vec![vec![0, 1, 2]; 4];
+        let observed = Observed {
+            config: &config,
+            platform: &platform,
+            allowed: &allowed,
+            assignment,
+            windows: 1,
+            period: &period,
+            total: &period,
+        };
+        ask(&Estimate::new(&observed), &allowed)
+    }
+
+    #[test]
+    fn a_message_is_the_senders_time() {
+        // Two actors with 10 tasks of 1 ms each; 10 messages at 1 ms from the first unit to the second.
+        let busy = |assignment: &[usize]| estimated(assignment, |estimate, _| estimate.by_unit(assignment));
+        assert_eq!(busy(&[0, 1, 0, 1]), [30.0, 20.0, 0.0]);
+        assert_eq!(busy(&[1, 0, 2, 2]), [10.0, 20.0, 20.0]);
+        assert_eq!(busy(&[0, 0, 1, 1]), [20.0, 20.0, 0.0]);
+    }
+
+    #[test]
+    fn steps_leave_the_busiest_unit_less_to_do_and_know_what_a_change_does_to_others() {
+        let steps = |assignment: &[usize]| {
+            estimated(assignment, |estimate, allowed| {
+                let stepped = estimate.steps(assignment, allowed);
+                let apart = estimate.after_move(&estimate.by_unit(assignment), assignment, 1, 2);
+                let mut moved = assignment.to_vec();
+                moved[1] = 2;
+                assert!((norm(&apart) - norm(&estimate.by_unit(&moved))).abs() < 1e-9, "{apart:?}");
+                (estimate.busiest(assignment), estimate.busiest(&stepped), stepped)
+            })
+        };
+        let (before, after, stepped) = steps(&[0, 1, 0, 1]);
+        assert!(after < 0.999 * before, "{before} {after}");
+        assert_eq!(stepped[0], stepped[1], "those that talk are together: {stepped:?}");
+    }
+}

@@ -19,6 +19,8 @@ pub enum Measure {
     /// Tenths of a microsecond of a unit ([`work::time`]).
     #[default]
     Time,
+    /// The same with room for half an actor more on every unit: actors are not divisible.
+    Roomy,
     /// Tasks, as the APO paper says: those that ran, and 1.01 times what the unit ran as its capacity.
     Tasks,
     /// The same with the approximation of its authors' program: every actor is taken to have run the mean of all.
@@ -79,7 +81,8 @@ impl Facts {
         nodes.dedup();
         file.nodes = nodes.into_iter().map(|id| Node { id: id.clone(), ..Node::default() }).collect();
         let (capacity, work) = match self.measure {
-            Measure::Time => work::time(observed),
+            Measure::Time => work::time(observed, 0.0),
+            Measure::Roomy => work::time(observed, 0.5),
             Measure::Tasks => work::tasks(observed),
             Measure::Mean => work::mean_tasks(observed),
         };

@@ -47,15 +47,18 @@ fn service(observed: &Observed, unit: usize) -> f64 {
 }
 
 /// Time: an actor's [`demand`] times what a task was measured to take on the kind. The demand of a trace has no bound, so
-/// each unit's capacity is its share of the work at perfect balance, and one per cent.
-pub fn time(observed: &Observed) -> Work {
+/// each unit's capacity is its share of the work at perfect balance, and one per cent, and `room` actors of mean work.
+pub fn time(observed: &Observed, room: f64) -> Work {
     let tasks = demand(observed);
     let units = 0..observed.platform.units();
     let each: Vec<f64> = units.map(|unit| service(observed, unit) * PER_MILLISECOND).collect();
     let together: f64 = each.iter().map(|each| 1.0 / each).sum();
     let share = tasks.iter().sum::<f64>() / together;
     let work = tasks.iter().map(|tasks| each.iter().map(|each| tasks * each).collect()).collect();
-    (vec![share * SLACK; each.len()], work)
+    #[expect(clippy::cast_precision_loss, reason = "actors are few")]
+    let room = tasks.iter().sum::<f64>() / tasks.len().max(1) as f64 * room;
+    let capacity = each.iter().map(|each| share * SLACK + room * each).collect();
+    (capacity, work)
 }
 
 /// Tasks that ran, and 1.01 times what the unit ran as its capacity: the numbers of the APO paper's authors.
