@@ -7,9 +7,8 @@ use std::thread;
 
 use crate::config::{Paradigm, Platform};
 use crate::mean::mean;
-use crate::run::world_of;
 use crate::trace::Trace;
-use crate::world::WorldError;
+use crate::world::{World, WorldError};
 
 /// More assignments than this are not tried.
 pub const MOST: usize = 4_000_000;
@@ -140,15 +139,8 @@ fn throughput(
     start: &[usize],
     windows: u64,
 ) -> Result<f64, WorldError> {
-    let mut world = world_of(paradigm, platform, trace, start);
-    let mut values = Vec::new();
-    for _ in 0..windows {
-        match world.window()? {
-            Some(counted) => values.push(counted.throughput()),
-            None => break,
-        }
-    }
-    Ok(mean(&values).unwrap_or(0.0))
+    let mut world = World::new(paradigm, platform, trace, start);
+    Ok(mean(&world.throughputs(windows)?).unwrap_or(0.0))
 }
 
 /// Does `count` pieces of work on all cores; the results are in the order of the pieces.

@@ -10,6 +10,7 @@ pub mod dag;
 pub mod experiments;
 pub mod gamma;
 pub mod mean;
+pub mod oracle;
 pub mod planner;
 pub mod run;
 pub mod strategies;

@@ -2,25 +2,11 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, Distance, Paradigm, Platform};
+use crate::config::{Config, Distance, Platform};
 use crate::mean::mean;
-use crate::planner::{Observed, Planner, PlannerError};
+use crate::planner::{Known, Observed, Planner, PlannerError, Proposal};
 use crate::trace::Trace;
-use crate::world::{Blocking, Counted, Optimistic, Windows, WorldError};
-
-/// The world of this paradigm.
-pub fn world_of<'a>(
-    paradigm: Paradigm,
-    platform: &'a Platform,
-    trace: &'a Trace,
-    start: &[usize],
-) -> Box<dyn Windows + 'a> {
-    match paradigm {
-        Paradigm::Optimistic => Box::new(Optimistic::new(platform, trace, start)),
-        Paradigm::Conservative => Box::new(Blocking::new(platform, trace, start, true)),
-        Paradigm::ForkJoin => Box::new(Blocking::new(platform, trace, start, false)),
-    }
-}
+use crate::world::{Counted, World, WorldError};
 
 /// What is told of a window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -122,6 +108,24 @@ pub struct Report {
     /// After which windows the planner changed something.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replanned: Vec<u64>,
+    /// The same changes, each with what would have been without it; where that was asked for.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+}
+
+/// A change of the assignment, held against staying.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// After which window.
+    pub after: u64,
+    /// The mean throughput until the next decision.
+    pub went: f64,
+    /// The same in a world that goes on from the same state with everything where it was.
+    pub stayed: f64,
+    /// How many actors were ordered elsewhere.
+    pub moves: usize,
+    /// What the planner knew.
+    pub known: Option<Known>,
 }
 
 impl Report {
@@ -199,6 +203,8 @@ pub struct Case<'a> {
     pub allowed: &'a [Vec<usize>],
     /// At most so many windows.
     pub windows: Option<u64>,
+    /// Whether every change is held against staying, in a second world.
+    pub compared: bool,
 }
 
 impl Case<'_> {
@@ -212,7 +218,7 @@ impl Case<'_> {
         told: &mut dyn FnMut(&Window),
     ) -> Result<Report, RunError> {
         let (config, platform) = (self.config, self.platform);
-        let mut world = world_of(config.world, platform, self.trace, self.start);
+        let mut world = World::new(config.world, platform, self.trace, self.start);
         let mut period = Counted::new(self.start.len(), platform.units());
         let mut total = period.clone();
         let mut report = Report {
@@ -220,6 +226,7 @@ impl Case<'_> {
             mean: None,
             assignment: self.start.to_vec(),
             replanned: Vec::new(),
+            changes: Vec::new(),
         };
         let mut number = 0;
         while self.windows.is_none_or(|most| number < most) {
@@ -245,9 +252,15 @@ impl Case<'_> {
                 };
                 let decided = planner.plan(&observed);
                 let decided = decided.map_err(|source| RunError::Planner { window: number, source })?;
-                if let Some(assignment) = decided
+                if let Some(Proposal { assignment, known }) = decided
                     && assignment != report.assignment
                 {
+                    if self.compared {
+                        let stayed = world.clone().throughputs(config.replan_every_windows)?;
+                        let moves = assignment.iter().zip(&report.assignment).filter(|(a, b)| a != b).count();
+                        let stayed = mean(&stayed).unwrap_or(0.0);
+                        report.changes.push(Change { after: number, went: 0.0, stayed, moves, known });
+                    }
                     let delay = if config.charge_planning { config.planning_milliseconds } else { 0.0 };
                     world.reassign(&assignment, delay);
                     report.assignment = assignment;
@@ -257,6 +270,12 @@ impl Case<'_> {
             period.clear();
         }
         report.mean = mean(&report.throughputs());
+        let every = usize::try_from(config.replan_every_windows).unwrap_or(usize::MAX);
+        for change in &mut report.changes {
+            let after = report.windows.iter().skip(usize::try_from(change.after).unwrap_or(usize::MAX));
+            let values: Vec<f64> = after.take(every).map(|window| window.throughput).collect();
+            change.went = mean(&values).unwrap_or(change.stayed);
+        }
         Ok(report)
     }
 }

@@ -39,16 +39,18 @@ pub fn strategies() -> Vec<Box<dyn Strategy>> {
     entries().into_iter().map(|entry| entry.strategy).collect()
 }
 
-/// A planner that uses the strategy of this name; an inner `None` never moves anything.
+/// A planner that uses the strategy of this name; an inner `None` never moves anything. Of several `facts` ours make a plan
+/// each; baselines see the first. With `steps`, plans of ours are improved by [`Estimate`](crate::planner::Estimate).
 ///
 /// # Errors
 /// When there is no such strategy; names those that there are.
 pub fn planner(
     name: &str,
-    facts: Facts,
+    facts: Vec<Facts>,
     effort: Option<u64>,
     seed: u64,
     gate: Gate,
+    steps: bool,
 ) -> Result<Option<Box<dyn Planner>>, String> {
     if name == NONE {
         return Ok(None);
@@ -58,5 +60,6 @@ pub fn planner(
         return Err(format!("there is no strategy {name}; there are {NONE}, {}", names.join(", ")));
     };
     let planner = Placing::new(entry.strategy, facts, effort, seed).behind(gate);
+    let planner = if steps { planner.in_steps() } else { planner };
     Ok(Some(Box::new(if entry.as_it_is { planner.as_it_is() } else { planner })))
 }

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use baselines::bench::{Instance, Run, measure};
-use baselines::opponents::{External, Metis};
+use baselines::opponents::{Annealing, External, Metis, MetisApolike};
+use exact::Exhaustive;
 use placement::{Budget, NoPolicy, Snapshot, Strategy, plan};
 use search::Greedy;
 
@@ -25,6 +26,41 @@ fn program(folder: &tempfile::TempDir, text: &str) -> External {
 fn ask(strategy: &dyn Strategy) -> baselines::bench::Record {
     let instance = read("P-8x4-s1.json");
     measure(&Run { instance: &instance, strategy, budget: Duration::from_mins(1), seed: 1 })
+}
+
+fn all() -> [Box<dyn Strategy>; 7] {
+    [
+        Box::new(Metis),
+        Box::new(MetisApolike::Fair),
+        Box::new(MetisApolike::Published),
+        Box::new(MetisApolike::Capacities),
+        Box::new(MetisApolike::Homogeneous),
+        Box::new(Annealing::NEXT_STATE),
+        Box::new(Annealing::STANDARD),
+    ]
+}
+
+/// In worlds small enough to look at every assignment: lawful, the same by seed, and never better than the best there is.
+#[test]
+fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
+    let mut optima = 0;
+    for seed in 0..60 {
+        let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { continue };
+        let best = Exhaustive.solve(&snapshot, &Budget::effort(None, 0)).unwrap();
+        let best = snapshot.cost(&best.assignment).vector(&snapshot);
+        for opponent in all() {
+            let name = opponent.name();
+            let solve = || opponent.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
+            let found = solve();
+            assert_eq!(snapshot.violations(&found), [], "{name}, world {seed}");
+            assert_eq!(found, solve(), "{name}, world {seed}");
+            let vector = snapshot.cost(&found).vector(&snapshot);
+            assert!(vector >= best, "{name}, world {seed}: {vector:?} below {best:?}");
+            optima += usize::from(vector == best);
+        }
+    }
+    // They are no straw men: on such worlds the optimum is found now and then.
+    assert!(optima > 100, "{optima}");
 }
 
 #[test]

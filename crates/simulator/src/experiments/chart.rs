@@ -76,13 +76,18 @@ pub fn lines(labels: &Labels<'_>, panels: &[Panel]) -> String {
         last.1 + height + 40.0,
         escape(&format!("{} ({})", labels.title, labels.y))
     );
+    let in_row = if names.len() > 8 { names.len() } else { names.len().div_ceil(2).max(5) };
     for (number, name) in names.iter().enumerate() {
-        let x = LEFT + 120.0 * f64::from(u32::try_from(number).expect("few series"));
+        // Two rows of names fit above the panels.
+        let (row, column) = (number / in_row, number % in_row);
+        let at = |count: usize| f64::from(u32::try_from(count).expect("few series"));
+        let (x, y) = (LEFT + 120.0 * at(column), 25.0 + 13.0 * at(row));
         let colour = COLOURS[number % COLOURS.len()];
         let _ = writeln!(
             text,
-            "<rect x=\"{x}\" y=\"25\" width=\"14\" height=\"8\" fill=\"{colour}\"/><text x=\"{}\" y=\"33\">{}</text>",
+            "<rect x=\"{x}\" y=\"{y}\" width=\"14\" height=\"8\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{}</text>",
             x + 18.0,
+            y + 8.0,
             escape(name)
         );
     }

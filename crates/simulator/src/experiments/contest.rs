@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use super::setting::{Failure, Setting};
 use crate::best_static::in_parallel;
-use crate::config::{Config, Platform};
+use crate::config::{Config, Counters, Platform};
 use crate::mean::mean;
+use crate::oracle::{Foreseen, foresee};
 use crate::planner::{Facts, Gate, Measure, levels};
-use crate::run::{Case, Report, allowed};
+use crate::run::{Case, Change, Report, allowed};
 use crate::strategies::{NONE, planner};
 use crate::trace::{Kind, Trace};
 use crate::world;
@@ -19,41 +20,88 @@ pub struct Contestant {
     pub label: &'static str,
     /// The strategy.
     pub strategy: &'static str,
-    /// What work is measured in.
-    pub measure: Measure,
-    /// Whether the order of criteria is left to the facts.
-    pub adaptive: bool,
-    /// The least gain of a plan.
-    pub least_gain: f64,
-    /// Pieces of work of a decision.
+    /// What it is told, and how its answers are taken.
+    pub told: Told,
+    /// Pieces of work of a plan.
     pub effort: Option<u64>,
 }
 
-/// Pieces of work of our own decisions: a second or two for 64 actors.
-const EFFORT: u64 = 2000;
+/// What a strategy is told of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// As [`Both`](Self::Both), and each plan improved by single steps that leave the busiest unit less to do by estimate.
+    Steps,
+    /// Time, with the usual levels; and once more with overload and messages in the same currency: of two plans the one
+    /// that is better by estimate, if it gains 2 %.
+    Both,
+    /// Time, with the usual levels; every better plan is carried out.
+    Levels,
+    /// The same with room for half an actor more on every unit, with which METIS and annealing do best.
+    Roomy,
+    /// Time, with overload and messages as one level; every better plan is carried out.
+    Time,
+    /// Time, with the usual levels, their order left to the facts.
+    Adaptive,
+    /// Tasks, as the paper says.
+    Paper,
+    /// The same, adaptive.
+    PaperAdaptive,
+    /// What the authors' program makes of it: the mean of all actors' tasks for each, rates since the start, and levels by
+    /// their relevance.
+    Authors,
+}
 
-const fn ours(label: &'static str, measure: Measure, adaptive: bool, least_gain: f64) -> Contestant {
-    Contestant { label, strategy: "asp", measure, adaptive, least_gain, effort: Some(EFFORT) }
+impl Told {
+    fn facts(self, config: &Config) -> Vec<Facts> {
+        let gamma = || config.gamma.clone();
+        if self == Self::Time {
+            return vec![Facts::in_time(gamma())];
+        }
+        let adaptive = matches!(self, Self::Adaptive | Self::PaperAdaptive | Self::Authors);
+        let measure = match self {
+            Self::Steps | Self::Both | Self::Time | Self::Levels | Self::Adaptive => Measure::Time,
+            Self::Roomy => Measure::Roomy,
+            Self::Paper | Self::PaperAdaptive => Measure::Tasks,
+            Self::Authors => Measure::Mean,
+        };
+        let counters = (self == Self::Authors).then_some(Counters::Cumulative);
+        let objectives = levels(adaptive);
+        let mut facts = vec![Facts { measure, gamma: gamma(), objectives, counters, ..Facts::default() }];
+        facts.extend(self.is_estimated().then(|| Facts::in_time(gamma())));
+        facts
+    }
+
+    fn gate(self) -> Gate {
+        if self.is_estimated() { Gate::ESTIMATED } else { Gate::OPEN }
+    }
+
+    fn is_estimated(self) -> bool {
+        matches!(self, Self::Both | Self::Steps)
+    }
+}
+
+/// Pieces of work of a plan of ours: about a second for 64 actors, of which the authors' limit allows five.
+const EFFORT: u64 = 500;
+
+const fn ours(label: &'static str, told: Told) -> Contestant {
+    Contestant { label, strategy: "asp", told, effort: Some(EFFORT) }
 }
 
 const fn other(strategy: &'static str) -> Contestant {
-    Contestant {
-        label: strategy,
-        strategy,
-        measure: Measure::Time,
-        adaptive: false,
-        least_gain: 0.0,
-        effort: None,
-    }
+    Contestant { label: strategy, strategy, told: Told::Roomy, effort: None }
 }
 
 /// Everybody: ours first.
 pub const ALL: &[Contestant] = &[
-    ours("asp", Measure::Time, false, 0.0),
-    ours("asp, gain of 5 %", Measure::Time, false, 0.05),
-    ours("asp, adaptive", Measure::Time, true, 0.0),
-    ours("asp on the paper's facts", Measure::Tasks, false, 0.0),
-    ours("asp on the paper's facts, adaptive", Measure::Tasks, true, 0.0),
+    ours("asp", Told::Steps),
+    ours("asp, without steps", Told::Both),
+    ours("asp, levels in time", Told::Time),
+    ours("asp, levels alone", Told::Levels),
+    ours("asp, levels alone, roomy", Told::Roomy),
+    ours("asp, adaptive", Told::Adaptive),
+    ours("asp on the paper's facts", Told::Paper),
+    ours("asp on the paper's facts, adaptive", Told::PaperAdaptive),
+    ours("the authors' objective", Told::Authors),
     other("metis"),
     other("metis-apolike"),
     other("metis-apolike-published"),
@@ -65,6 +113,9 @@ pub const ALL: &[Contestant] = &[
     other("random"),
     Contestant { label: "stays at the start", ..other(NONE) },
 ];
+
+/// The contestants whose changes are held against staying in results.
+const OURS: [&str; 4] = ["asp", "asp, without steps", "asp, levels in time", "asp, levels alone"];
 
 /// A world in which strategies compete.
 pub struct Contest {
@@ -110,6 +161,7 @@ impl Contest {
             start,
             allowed: &self.allowed,
             windows,
+            compared: true,
         }
     }
 
@@ -138,18 +190,17 @@ impl Contest {
     }
 
     fn one(&self, contestant: &Contestant, seed: u64) -> std::result::Result<Report, Failure> {
-        let facts = Facts {
-            measure: contestant.measure,
-            gamma: self.config.gamma.clone(),
-            objectives: levels(contestant.adaptive),
-        };
-        let gate = Gate { least_gain: contestant.least_gain };
-        let mut planner = planner(contestant.strategy, facts, contestant.effort, seed, gate)?;
+        let (told, strategy) = (contestant.told, contestant.strategy);
+        let mut planner = planner(
+            strategy,
+            told.facts(&self.config),
+            contestant.effort,
+            seed,
+            told.gate(),
+            told == Told::Steps,
+        )?;
         let case = self.case(&self.start, self.windows);
-        Ok(match &mut planner {
-            Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {})?,
-            None => case.run(None, &mut |_| {})?,
-        })
+        Ok(case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?)
     }
 
     /// The best assignment that never changes as far as hill climbing, by the mean of the first `windows`, finds it: from where each of
@@ -185,6 +236,19 @@ impl Contest {
                 _ => return Ok(best),
             }
         }
+    }
+
+    /// Windows before the first decision takes effect.
+    pub fn before(&self) -> usize {
+        usize::try_from(self.config.replan_every_windows).unwrap_or(usize::MAX)
+    }
+
+    /// What an oracle does that decides when the others do, with the assignments at which they end as hints.
+    ///
+    /// # Errors
+    /// When a world cannot go on.
+    pub fn foreseen(&self, hints: &[Vec<usize>]) -> std::result::Result<Foreseen, Failure> {
+        Ok(foresee(&Case { compared: false, ..self.case(&self.start, self.windows) }, hints)?)
     }
 
     fn neighbours(&self, of: &[usize]) -> Vec<Vec<usize>> {
@@ -232,27 +296,25 @@ pub fn overall(report: &Report) -> f64 {
     report.mean.unwrap_or(0.0)
 }
 
-/// A Markdown table: who, the value relative to `reference`, the value with its interval, the mean of all windows, moves,
-/// and the largest loss after a decision.
-pub fn table(results: &[Result], reference: f64, what: &str, of: Of, every: u64) -> String {
+/// A Markdown table: who, the value and the mean of all windows relative to `reference` and with intervals, moves, and the
+/// change that lost most against staying.
+pub fn table(results: &[Result], reference: f64, what: &str, of: Of) -> String {
     let mut text = format!(
-        "| strategy | ratio | {what}, tasks/ms | mean of the run | moves | worst decision |\n|---|---:|---:|---:|---:|---:|\n"
+        "| strategy | ratio | {what}, tasks/ms | ratio of the run | mean of the run | moves | worst change |\n\
+         |---|---:|---:|---:|---:|---:|---:|\n"
     );
     for result in results {
-        let values: Vec<f64> = result.reports.iter().map(of).collect();
-        let (centre, half) = interval(&values);
-        let overall: Vec<f64> = result.reports.iter().map(overall).collect();
-        let moves: Vec<f64> = result.reports.iter().map(moves).collect();
-        let worst = result.reports.iter().filter_map(|report| worst_decision(report, every));
+        let each = |of: Of| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
+        let ((centre, half), (all, of_all), (moves, _)) = (each(of), each(&overall), each(&moves));
+        let changes = result.reports.iter().flat_map(|report| &report.changes).map(percent);
         let worst =
-            worst.min_by(f64::total_cmp).map_or_else(|| "–".to_owned(), |part| format!("{part:+.1} %"));
+            changes.min_by(f64::total_cmp).map_or_else(|| "–".to_owned(), |worst| format!("{worst:+.1} %"));
         writeln!(
             text,
-            "| {} | {:.3} | {centre:.2} ± {half:.2} | {:.2} | {:.1} | {worst} |",
+            "| {} | {:.3} | {centre:.2} ± {half:.2} | {:.3} | {all:.2} ± {of_all:.2} | {moves:.1} | {worst} |",
             result.label,
             centre / reference,
-            interval(&overall).0,
-            interval(&moves).0,
+            all / reference,
         )
         .expect("text takes everything");
     }
@@ -265,17 +327,55 @@ fn moves(report: &Report) -> f64 {
     moves
 }
 
-/// The decision after which the following windows, up to the next one, were worse by most than as many before it: in per
-/// cent, above 0 where all were better.
-fn worst_decision(report: &Report, every: u64) -> Option<f64> {
-    let throughputs = report.throughputs();
-    let length = usize::try_from(every).ok()?;
-    let changes = report.replanned.iter().filter_map(|after| {
-        let at = usize::try_from(*after).ok()?;
-        // The first windows of a run are no measure: everything starts at once.
-        let before = mean(throughputs.get(at.saturating_sub(length).max(1)..at)?)?;
-        let after = mean(throughputs.get(at..(at + length).min(throughputs.len()))?)?;
-        Some((after / before - 1.0) * 100.0)
-    });
-    changes.min_by(f64::total_cmp)
+/// What a change won against staying, in per cent.
+fn percent(change: &Change) -> f64 {
+    if change.stayed > 0.0 { (change.went / change.stayed - 1.0) * 100.0 } else { 0.0 }
+}
+
+/// A change that loses more than this against staying is listed, in per cent.
+const LOSS: f64 = 2.0;
+
+/// Every change of ours until the next decision against staying: how many there were, and those that lost more than 2 %
+/// with the facts that the planner had.
+pub fn losses(results: &[Result]) -> String {
+    let mut text = String::from(
+        "\nChanges of ours against staying, from the same state until the next decision:\n\n\
+         | strategy | changes | mean gain | lost more than 2 % |\n|---|---:|---:|---:|\n",
+    );
+    let mut listed = String::new();
+    for result in results.iter().filter(|result| OURS.contains(&result.label)) {
+        let seeds = result.reports.iter().zip(1..);
+        let changes: Vec<(u64, &Change)> = seeds
+            .flat_map(|(report, seed)| report.changes.iter().map(move |change| (seed, change)))
+            .collect();
+        let gains: Vec<f64> = changes.iter().map(|(_, change)| percent(change)).collect();
+        let lost = changes.iter().filter(|(_, change)| percent(change) < -LOSS);
+        let (count, gain) = (lost.clone().count(), interval(&gains).0);
+        writeln!(text, "| {} | {} | {gain:+.1} % | {count} |", result.label, changes.len())
+            .expect("text takes everything");
+        for (seed, change) in lost {
+            let known = change.known.as_ref().map_or_else(String::new, |known| {
+                format!("{:.0} → {:.0} | {:?} → {:?}", known.busiest.0, known.busiest.1, known.stay, known.go)
+            });
+            writeln!(
+                listed,
+                "| {} | {seed} | {} | {:.2} | {:.2} | {:+.1} % | {} | {known} |",
+                result.label,
+                change.after,
+                change.stayed,
+                change.went,
+                percent(change),
+                change.moves
+            )
+            .expect("text takes everything");
+        }
+    }
+    if !listed.is_empty() {
+        text.push_str(
+            "\n| strategy | seed | after window | stayed, tasks/ms | went | change | moves | busiest unit by estimate, ms \
+             | levels |\n|---|---:|---:|---:|---:|---:|---:|---|---|\n",
+        );
+        text.push_str(&listed);
+    }
+    text
 }

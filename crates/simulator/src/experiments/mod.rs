@@ -7,7 +7,6 @@ mod apo;
 mod cedr;
 mod chart;
 pub mod contest;
-mod plot;
 mod semi_static;
 mod setting;
 mod statistics;
@@ -35,6 +34,11 @@ pub const ALL: &[Experiment] = &[
         name: "figure-5",
         summary: "APO: 64 actors, a hotspot that comes and goes",
         run: apo::figure_5,
+    },
+    Experiment {
+        name: "hotspot",
+        summary: "APO: the 64 actors of Figure 5 over several traces; moves free and charged",
+        run: apo::hotspot_seeds,
     },
     Experiment {
         name: "moving-hotspot",

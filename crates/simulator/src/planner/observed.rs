@@ -41,11 +41,31 @@ pub enum PlannerError {
     },
 }
 
+/// A decision to move something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// Where every actor should be.
+    pub assignment: Vec<usize>,
+    /// What was known of it; absent where nobody compared it to staying.
+    pub known: Option<Known>,
+}
+
+/// What staying and going cost by the facts that a plan was made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// By level: what staying costs.
+    pub stay: Vec<i64>,
+    /// By level: what the plan costs.
+    pub go: Vec<i64>,
+    /// Milliseconds per window that the busiest unit has to work when everything stays, and by the plan.
+    pub busiest: (f64, f64),
+}
+
 /// Decides, again and again, where actors go.
 pub trait Planner {
-    /// Where every actor should be; `None` leaves everything where it is.
+    /// What should change; `None` leaves everything where it is.
     ///
     /// # Errors
     /// When no decision can be made.
-    fn plan(&mut self, observed: &Observed) -> Result<Option<Vec<usize>>, PlannerError>;
+    fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError>;
 }

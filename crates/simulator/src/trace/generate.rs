@@ -79,10 +79,13 @@ pub struct Surveillance {
     pub seed: u64,
 }
 
-/// Tasks that each schedule one task, at a random actor, after an exponentially distributed time of mean 1.
+/// Tasks that each send one to a random actor: in balanced phases to any, in imbalanced ones only to the hot actors (APO
+/// paper, section IV-C).
 ///
-/// In balanced phases every actor is equally likely; in imbalanced ones only the hot actors are (APO paper, section
-/// IV-C). Every actor runs one last task at the end, so that no cold one ends the run early.
+/// As in the authors' files, every actor has tasks of its own all the time, at exponentially distributed distances, and
+/// sends to others for a thousandth later; times have four decimals. Or `relayed`: a task is only there where one was
+/// sent, an exponentially distributed time of mean 1 later, so that cold actors have nothing to do in imbalanced phases;
+/// every actor then runs one last task at the end, so that no cold one ends the run early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hotspot {
     /// How many actors.
@@ -99,6 +102,8 @@ pub struct Hotspot {
     pub rate: f64,
     /// Whether each imbalanced phase has hot actors of its own; otherwise they stay the same.
     pub moving: bool,
+    /// Whether work goes where tasks are sent.
+    pub relayed: bool,
     /// Decides who sends to whom, and when.
     pub seed: u64,
 }
@@ -116,6 +121,7 @@ impl Kind {
             Self::Chain { actors, end } => Box::new(periodic(actors, end, Some(2))),
             Self::Phold(phold) => Box::new(phold.rows()),
             Self::Surveillance(surveillance) => Box::new(surveillance.rows()),
+            Self::Hotspot(hotspot) if hotspot.relayed => Box::new(hotspot.relayed()),
             Self::Hotspot(hotspot) => Box::new(hotspot.rows()),
         })
     }
@@ -230,6 +236,32 @@ impl Surveillance {
 impl Hotspot {
     fn rows(self) -> impl Iterator<Item = Row> {
         let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut next: BinaryHeap<Reverse<(Time, u32)>> = BinaryHeap::new();
+        for actor in 0..self.actors {
+            next.push(Reverse((Time(exponential(&mut random) / self.rate), actor)));
+        }
+        std::iter::from_fn(move || {
+            let Reverse((Time(at), from)) = next.pop()?;
+            if at > self.end {
+                return None;
+            }
+            next.push(Reverse((Time(at + exponential(&mut random) / self.rate), from)));
+            let (first, count) = self.receivers(at);
+            // Nobody sends to itself who has somebody else to send to.
+            let number = (from + self.actors - first) % self.actors;
+            let to = if number < count && count > 1 {
+                let other = random.u32(0..count - 1);
+                other + u32::from(other >= number)
+            } else {
+                random.u32(0..count)
+            };
+            let to = (first + to) % self.actors;
+            Some(Row { at: decimals(at), from, time: decimals(at + 0.001), to })
+        })
+    }
+
+    fn relayed(self) -> impl Iterator<Item = Row> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
         let mut pending = BinaryHeap::new();
         #[expect(
             clippy::cast_possible_truncation,
@@ -257,20 +289,29 @@ impl Hotspot {
         .chain(last)
     }
 
-    /// Who gets what is sent at this time.
-    fn destination(&self, at: f64, random: &mut fastrand::Rng) -> u32 {
+    /// Who may get what is sent at this time: the first of them, and how many in a row.
+    fn receivers(&self, at: f64) -> (u32, u32) {
         let cycle = self.balanced + self.imbalanced;
         if at % cycle < self.balanced {
-            return random.u32(0..self.actors);
+            return (0, self.actors);
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the actors")]
         let hot = ((f64::from(self.actors) * self.hot) as u32).max(1);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a phase")]
         let phase = (at / cycle) as u64;
-        let first = if self.moving { phase * u64::from(hot) } else { 0 };
-        let number = first + u64::from(random.u32(0..hot));
-        u32::try_from(number % u64::from(self.actors)).expect("less than the actors")
+        let first = if self.moving { phase * u64::from(hot) % u64::from(self.actors) } else { 0 };
+        (u32::try_from(first).expect("less than the actors"), hot)
     }
+
+    fn destination(&self, at: f64, random: &mut fastrand::Rng) -> u32 {
+        let (first, count) = self.receivers(at);
+        (first + random.u32(0..count)) % self.actors
+    }
+}
+
+/// Four decimals, as in the authors' files.
+fn decimals(time: f64) -> f64 {
+    (time * 10_000.0).round() / 10_000.0
 }
 
 /// A time between tasks: exponential, mean 1.
@@ -301,7 +342,7 @@ mod tests {
     use super::super::rows::{Row, Trace};
     use super::{Hotspot, Kind, Phold, Surveillance};
 
-    fn small() -> [Kind; 6] {
+    fn small() -> [Kind; 7] {
         [
             Kind::NonConnected { actors: 3, end: 30 },
             Kind::Ring { actors: 3, end: 30 },
@@ -316,6 +357,18 @@ mod tests {
                 hot: 0.1,
                 rate: 4.0,
                 moving: false,
+                relayed: false,
+                seed: 1,
+            }),
+            Kind::Hotspot(Hotspot {
+                actors: 20,
+                end: 40.0,
+                balanced: 10.0,
+                imbalanced: 10.0,
+                hot: 0.1,
+                rate: 4.0,
+                moving: false,
+                relayed: true,
                 seed: 1,
             }),
         ]
@@ -340,11 +393,16 @@ mod tests {
 
     #[test]
     fn in_an_imbalanced_phase_only_hot_actors_are_sent_to() {
-        let [.., kind] = small();
-        let rows = kind.rows().unwrap().filter(|row| row.at < 40.0);
-        let (hot, balanced): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.at % 20.0 >= 10.0);
-        assert!(hot.iter().all(|row| row.to < 2));
-        assert!(balanced.iter().any(|row| row.to >= 2));
+        let [.., own, relayed] = small();
+        for kind in [own, relayed] {
+            let rows = kind.rows().unwrap().filter(|row| row.at < 40.0);
+            let (hot, balanced): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.at % 20.0 >= 10.0);
+            assert!(hot.iter().all(|row| row.to < 2));
+            assert!(balanced.iter().any(|row| row.to >= 2));
+            // Whether cold actors have work in the last part of a hot phase is what the two differ in.
+            let cold = hot.iter().filter(|row| row.at % 20.0 > 18.0 && row.from >= 2).count();
+            assert_eq!(cold > 50, kind == own, "{cold}");
+        }
     }
 
     #[test]

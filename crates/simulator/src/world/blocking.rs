@@ -6,6 +6,8 @@
 //! message carries the same promise. In the fork/join world an actor knows what it waits for, and no null messages are
 //! needed. In both, a message costs its sender time as in the optimistic world, null or not.
 
+use std::sync::Arc;
+
 use super::channels::{Channels, number, number as index, units_by_rank};
 use super::counters::Counted;
 use super::event::{Agenda, Event, What};
@@ -16,7 +18,7 @@ use crate::trace::Trace;
 /// Messages to an actor that has moved come so much later, in milliseconds.
 const FORWARDING: f64 = 0.1;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Actor {
     /// Rows that ran.
     taken: usize,
@@ -30,7 +32,7 @@ struct Actor {
     moving: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Unit {
     actors: Vec<u32>,
     /// Since when it does nothing; `None` while it works.
@@ -48,11 +50,11 @@ struct Parcel {
 }
 
 /// A run of a trace in which tasks wait.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Blocking<'a> {
     platform: &'a Platform,
     trace: &'a Trace,
-    channels: Channels,
+    channels: Arc<Channels>,
     /// Whether null messages are needed.
     conservative: bool,
     actors: Vec<Actor>,
@@ -109,7 +111,7 @@ impl<'a> Blocking<'a> {
             now: 0.0,
             ended: false,
             counted: Counted::new(start.len(), platform.units()),
-            channels,
+            channels: Arc::new(channels),
         };
         for (actor, &unit) in start.iter().enumerate() {
             world.units[unit].actors.push(number(actor));
@@ -169,6 +171,7 @@ impl<'a> Blocking<'a> {
             self.ended = true;
             return;
         }
+        self.counted.progress[actor] += rows[last].at - self.next[actor];
         self.next[actor] = rows[last].at;
         let mut told: Vec<u32> = Vec::new();
         for (row, sent) in rows.iter().enumerate().take(last).skip(first) {
@@ -338,9 +341,5 @@ impl Windows for Blocking<'_> {
     fn reassign(&mut self, wanted: &[usize], delay: f64) {
         self.wanted.copy_from_slice(wanted);
         self.put(Event::at(self.now + delay, 0, What::Reassign));
-    }
-
-    fn assignment(&self) -> Vec<usize> {
-        self.wanted.clone()
     }
 }

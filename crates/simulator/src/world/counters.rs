@@ -50,6 +50,10 @@ pub struct Counted {
     pub committed_by: Vec<u64>,
     /// By actor: tasks that ran, also those undone later.
     pub executed: Vec<u64>,
+    /// By actor: tasks that were undone.
+    pub undone: Vec<u64>,
+    /// By actor: how far its logical time came; below 0 where it was rolled back farther.
+    pub progress: Vec<f64>,
     /// By unit: the same.
     pub executed_on: Vec<u64>,
     /// By unit: milliseconds at work.
@@ -84,6 +88,8 @@ impl Counted {
             committed: 0,
             committed_by: vec![0; actors],
             executed: vec![0; actors],
+            undone: vec![0; actors],
+            progress: vec![0.0; actors],
             executed_on: vec![0; units],
             busy: vec![0.0; units],
             rolled_back: 0,
@@ -115,12 +121,15 @@ impl Counted {
         for (sums, more) in [
             (&mut self.committed_by[..], &other.committed_by[..]),
             (&mut self.executed[..], &other.executed[..]),
+            (&mut self.undone[..], &other.undone[..]),
             (&mut self.executed_on[..], &other.executed_on[..]),
             (&mut self.sent[..], &other.sent[..]),
         ] {
             sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        self.busy.iter_mut().zip(&other.busy).for_each(|(sum, more)| *sum += more);
+        for (sums, more) in [(&mut self.busy, &other.busy), (&mut self.progress, &other.progress)] {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
         self.messages.absorb(&other.messages);
         self.late.absorb(&other.late);
         self.nulls.absorb(&other.nulls);
@@ -132,6 +141,8 @@ impl Counted {
         let zero = |counts: &mut Vec<u64>| counts.fill(0);
         zero(&mut self.committed_by);
         zero(&mut self.executed);
+        zero(&mut self.undone);
+        self.progress.fill(0.0);
         zero(&mut self.executed_on);
         self.busy.fill(0.0);
         self.sent = [0; DISTANCES];

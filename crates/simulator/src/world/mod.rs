@@ -1,5 +1,6 @@
 //! The worlds: what runs a trace on a platform, window by window.
 
+mod any;
 mod blocking;
 mod channels;
 pub mod counters;
@@ -8,6 +9,7 @@ mod optimistic;
 mod queue;
 mod windows;
 
+pub use any::World;
 pub use blocking::Blocking;
 pub use counters::{Counted, Pairs};
 pub use optimistic::Optimistic;

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 const FORWARDING: f64 = 0.1;
 
 /// What an actor has done and has to do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Actor {
     /// Rows taken.
     taken: usize,
@@ -30,11 +30,13 @@ struct Actor {
     committed: usize,
     /// Its logical time.
     logical: f64,
+    /// Its logical time at the end of the window before.
+    before: f64,
     /// Where it is.
     unit: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Unit {
     queue: Vec<u32>,
     /// Whether actors have to leave at the next end of an execution.
@@ -42,7 +44,7 @@ struct Unit {
 }
 
 /// A run of a trace on a platform.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Optimistic<'a> {
     platform: &'a Platform,
     trace: &'a Trace,
@@ -213,7 +215,9 @@ impl<'a> Optimistic<'a> {
         let mut time = now + self.platform.undo;
         let state = &mut self.actors[actor];
         let kept = state.executed.partition_point(|done| *done < to);
-        self.counted.rolled_back += (state.executed.len() - kept) as u64;
+        let undone = (state.executed.len() - kept) as u64;
+        self.counted.rolled_back += undone;
+        self.counted.undone[actor] += undone;
         state.executed.truncate(kept);
         self.counted.undone_committed += state.committed.saturating_sub(kept) as u64;
         state.committed = state.committed.min(kept);
@@ -286,6 +290,8 @@ impl<'a> Optimistic<'a> {
             let forgotten = committed.saturating_sub(1);
             state.executed.drain(..forgotten);
             state.committed = committed - forgotten;
+            self.counted.progress[actor] = state.logical - state.before;
+            state.before = state.logical;
         }
         self.counted.milliseconds = self.platform.window;
     }
@@ -318,9 +324,5 @@ impl Windows for Optimistic<'_> {
     fn reassign(&mut self, wanted: &[usize], delay: f64) {
         self.wanted.copy_from_slice(wanted);
         self.agenda.push(Event::at(self.now + delay, 0, What::Reassign));
-    }
-
-    fn assignment(&self) -> Vec<usize> {
-        self.wanted.clone()
     }
 }

@@ -60,9 +60,6 @@ pub trait Windows {
 
     /// Orders every actor to a unit, in effect `delay` milliseconds from now.
     fn reassign(&mut self, wanted: &[usize], delay: f64);
-
-    /// Where every actor is or is ordered to.
-    fn assignment(&self) -> Vec<usize>;
 }
 
 /// Counters by pair of actors take 16 bytes for each.

@@ -2,8 +2,8 @@
 
 use simulator::config::{Config, Paradigm};
 use simulator::mean::mean;
-use simulator::run::world_of;
 use simulator::trace::{Kind, Trace};
+use simulator::world::World;
 
 /// The units of scenarios A and B and of the chain.
 const UNITS: &str = "
@@ -21,7 +21,7 @@ start: round-robin
 fn first_windows(kind: Kind, start: &[usize], windows: usize) -> Vec<f64> {
     let (_, platform) = Config::parse(UNITS).unwrap();
     let trace = Trace::collect(kind.rows().unwrap()).unwrap();
-    let mut world = world_of(Paradigm::Optimistic, &platform, &trace, start);
+    let mut world = World::new(Paradigm::Optimistic, &platform, &trace, start);
     (0..windows).map(|_| world.window().unwrap().unwrap().throughput()).collect()
 }
 

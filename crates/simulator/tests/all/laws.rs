@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 use simulator::config::{Config, Paradigm, Platform};
-use simulator::run::world_of;
 use simulator::trace::{Row, Trace};
-use simulator::world::{Optimistic, Windows};
+use simulator::world::{Optimistic, Windows, World};
 
 const PARADIGMS: [Paradigm; 3] = [Paradigm::Optimistic, Paradigm::Conservative, Paradigm::ForkJoin];
 
@@ -86,7 +85,7 @@ proptest! {
         let (platform, trace) = (platform(2.0, 1.0), trace(4, &sends));
         for paradigm in PARADIGMS {
             let run = || {
-                let mut world = world_of(paradigm, &platform, &trace, &starts);
+                let mut world = World::new(paradigm, &platform, &trace, &starts);
                 let mut seen = Vec::new();
                 let mut goals = goals.iter().cycle();
                 while let Some(counted) = world.window().unwrap() {
@@ -130,7 +129,7 @@ fn nobody_waits_for_what_never_comes() {
     let rows = [(1.0, 0, 1.0, 1), (1.0, 1, 1.0, 0), (2.0, 0, 3.0, 0), (2.0, 1, 3.0, 1)];
     let trace = Trace::collect(rows.map(|(at, from, time, to)| Row { at, from, time, to })).unwrap();
     let platform = platform(1.0, 0.0);
-    let mut world = world_of(Paradigm::ForkJoin, &platform, &trace, &[0, 1]);
+    let mut world = World::new(Paradigm::ForkJoin, &platform, &trace, &[0, 1]);
     assert_eq!(
         world.window().unwrap_err().to_string(),
         "at 2 ms no actor can go on: actor 0 waits at logical time 1 for a message from actor 1"

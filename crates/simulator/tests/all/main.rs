@@ -3,4 +3,6 @@
 
 mod authors;
 mod laws;
+mod oracle;
 mod planning;
+mod refusals;

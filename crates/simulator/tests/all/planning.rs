@@ -27,6 +27,7 @@ fn hotspot() -> Kind {
         hot: 0.25,
         rate: 8.0,
         moving: true,
+        relayed: false,
         seed: 1,
     })
 }
@@ -47,8 +48,9 @@ fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
         start: &start,
         allowed: &allowed,
         windows: None,
+        compared: false,
     };
-    let mut planner = planner(strategy, Facts::default(), Some(50), 1, Gate::OPEN).unwrap();
+    let mut planner = planner(strategy, vec![Facts::default()], Some(50), 1, Gate::OPEN, false).unwrap();
     match &mut planner {
         Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}).unwrap(),
         None => case.run(None, &mut |_| {}).unwrap(),
@@ -109,6 +111,6 @@ fn every_paradigm_can_be_planned() {
 
 #[test]
 fn an_unknown_strategy_is_named_with_those_that_there_are() {
-    let error = planner("best", Facts::default(), None, 1, Gate::OPEN).err().unwrap();
+    let error = planner("best", vec![Facts::default()], None, 1, Gate::OPEN, false).err().unwrap();
     assert!(error.starts_with("there is no strategy best; there are none, asp, "), "{error}");
 }

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use simulator::config::{Config, Start};
-use simulator::planner::{Facts, Gate, Measure};
+use simulator::oracle::foresee;
+use simulator::planner::{Facts, Gate, Measure, levels};
 use simulator::run::{Case, Report, allowed};
 use simulator::strategies::{NONE, planner, strategies};
 use simulator::{trace, world};
 
 use crate::{Failure, Output, print};
+
+/// The name of the strategy that knows what comes.
+const ORACLE: &str = "oracle";
 
 #[derive(Args)]
 pub struct Arguments {
@@ -20,7 +24,7 @@ pub struct Arguments {
     /// The trace.
     #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
     trace: Option<PathBuf>,
-    /// Who decides; `none` never moves anything.
+    /// Who decides; `none` never moves anything, `oracle` knows what comes.
     #[arg(long, value_name = "NAME", default_value = NONE)]
     strategy: String,
     /// Print the strategies with one line each.
@@ -41,9 +45,16 @@ pub struct Arguments {
     /// Order the criteria by their relevance in what was counted.
     #[arg(long)]
     adaptive: bool,
-    /// Measure work in tasks, as the authors of the APO paper do, not in time.
-    #[arg(long)]
-    count_tasks: bool,
+    /// Measure work in tasks, as the APO paper says, or as the program of its authors approximates it, not in time.
+    #[arg(long, value_name = "HOW")]
+    count_tasks: Option<Tasks>,
+    /// Make a second plan, with overload and the time of messages as one level, and carry out the one after which the
+    /// busiest unit has least to do by estimate.
+    #[arg(long, conflicts_with_all = ["adaptive", "count_tasks"])]
+    estimate: bool,
+    /// Improve every plan by single steps that leave the busiest unit less to do by estimate.
+    #[arg(long, requires = "estimate")]
+    steps: bool,
     /// Leave plans whose gain is a smaller part of what staying costs.
     #[arg(long, value_name = "PART", default_value_t = 0.0)]
     least_gain: f64,
@@ -52,9 +63,35 @@ pub struct Arguments {
     output: Output,
 }
 
+/// How tasks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Tasks {
+    /// Each actor's own.
+    Exact,
+    /// The mean of all for each.
+    Mean,
+}
+
+impl Arguments {
+    fn facts(&self, config: &Config) -> Vec<Facts> {
+        let measure = match self.count_tasks {
+            None => Measure::Time,
+            Some(Tasks::Exact) => Measure::Tasks,
+            Some(Tasks::Mean) => Measure::Mean,
+        };
+        let gamma = config.gamma.clone();
+        let first =
+            Facts { measure, gamma: gamma.clone(), objectives: levels(self.adaptive), ..Facts::default() };
+        let second = self.estimate.then(|| Facts::in_time(gamma));
+        std::iter::once(first).chain(second).collect()
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.list_strategies {
-        let mut text = format!("{NONE:20} never moves anything\n");
+        let mut text = format!(
+            "{NONE:20} never moves anything\n{ORACLE:20} the best that is found with the trace before it; all sequences where they are few\n"
+        );
         for strategy in strategies() {
             writeln!(text, "{:20} {}", strategy.name(), strategy.summary())?;
         }
@@ -70,13 +107,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let trace = trace::read_file(path)?;
     let allowed = allowed(&config, &platform, trace.actors())?;
     let start = world::start(&config.start, &allowed, &platform)?;
-    let facts = Facts {
-        measure: if arguments.count_tasks { Measure::Tasks } else { Measure::Time },
-        gamma: config.gamma.clone(),
-        objectives: simulator::planner::levels(arguments.adaptive),
-    };
-    let gate = Gate { least_gain: arguments.least_gain };
-    let mut planner = planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate)?;
     let case = Case {
         config: &config,
         platform: &platform,
@@ -84,11 +114,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         start: &start,
         allowed: &allowed,
         windows: arguments.windows,
+        compared: false,
     };
-    let report = match &mut planner {
-        Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}),
-        None => case.run(None, &mut |_| {}),
-    }?;
+    let report = if arguments.strategy == ORACLE {
+        foresee(&case, &[])?.report
+    } else {
+        let least = arguments.least_gain;
+        let gate = if arguments.estimate { Gate::Busiest(least) } else { Gate::Levels(least) };
+        let facts = arguments.facts(&config);
+        let mut planner =
+            planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate, arguments.steps)?;
+        case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?
+    };
     match arguments.output {
         Output::Json => print(&format!("{}\n", serde_json::to_string(&report)?)),
         Output::Table => print(&table(&report)?),

@@ -70,6 +70,9 @@ enum Which {
         /// Other actors are hot in each imbalanced phase.
         #[arg(long)]
         moving: bool,
+        /// Work goes where tasks are sent: cold actors have nothing to do.
+        #[arg(long)]
+        relayed: bool,
         /// Decides who sends to whom, and when.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -97,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Which::Surveillance { end, phase, seed } => {
             Kind::Surveillance(Surveillance { end: *end, phase: *phase, seed: *seed })
         }
-        Which::Hotspot { actors, end, balanced, imbalanced, hot, rate, moving, seed } => {
+        Which::Hotspot { actors, end, balanced, imbalanced, hot, rate, moving, relayed, seed } => {
             Kind::Hotspot(Hotspot {
                 actors: *actors,
                 end: *end,
@@ -106,6 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 hot: *hot,
                 rate: *rate,
                 moving: *moving,
+                relayed: *relayed,
                 seed: *seed,
             })
         }

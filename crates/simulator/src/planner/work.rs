@@ -1,0 +1,87 @@
+//! What actors need and units have: from counters to work and capacities.
+
+use super::observed::Observed;
+
+/// Capacities by unit, and by actor its work on each unit.
+pub type Work = (Vec<f64>, Vec<Vec<f64>>);
+
+/// Units of work in a millisecond: tenths of a microsecond, so that rounding is far below what is measured.
+pub const PER_MILLISECOND: f64 = 10_000.0;
+
+/// One per cent above the share at perfect balance.
+const SLACK: f64 = 1.01;
+
+/// Tasks of each actor per window, at the pace at which they all go on together.
+///
+/// Actors that run ahead are no busier for it: what an actor has to do is its tasks per logical time. Tasks that ran and
+/// were not undone, over how far its logical time came meanwhile, do not depend on where it was; one whose time stood still
+/// has nothing to do.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+pub fn demand(observed: &Observed) -> Vec<f64> {
+    let period = observed.period;
+    let windows = period.milliseconds / observed.platform.window;
+    let kept = period.executed.iter().zip(&period.undone);
+    let kept: Vec<f64> = kept.map(|(ran, undone)| ran.saturating_sub(*undone) as f64).collect();
+    let rate = |(kept, far): (&f64, &f64)| if *far > 0.0 { kept / far } else { 0.0 };
+    let rates: Vec<f64> = kept.iter().zip(&period.progress).map(rate).collect();
+    let (sum, of_rates) = (kept.iter().sum::<f64>(), rates.iter().sum::<f64>());
+    if of_rates <= 0.0 {
+        return kept.iter().map(|kept| kept / windows).collect();
+    }
+    rates.iter().map(|rate| rate * sum / of_rates / windows).collect()
+}
+
+/// Milliseconds that a task takes on a unit, with what it sends and undoes: as measured on the units of its kind, and where none
+/// worked, its own time and a message within the unit.
+fn service(observed: &Observed, unit: usize) -> f64 {
+    let (platform, period) = (observed.platform, observed.period);
+    let alike = (0..platform.units()).filter(|other| platform.kinds[*other] == platform.kinds[unit]);
+    let (busy, ran) = alike
+        .fold((0.0, 0), |(busy, ran), other| (busy + period.busy[other], ran + period.executed_on[other]));
+    if ran == 0 {
+        return platform.task[unit] + platform.latency[unit][unit];
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+    let ran = ran as f64;
+    busy / ran
+}
+
+/// Time: an actor's [`demand`] times what a task was measured to take on the kind. The demand of a trace has no bound, so
+/// each unit's capacity is its share of the work at perfect balance, and one per cent, and `room` actors of mean work.
+pub fn time(observed: &Observed, room: f64) -> Work {
+    let tasks = demand(observed);
+    let units = 0..observed.platform.units();
+    let each: Vec<f64> = units.map(|unit| service(observed, unit) * PER_MILLISECOND).collect();
+    let together: f64 = each.iter().map(|each| 1.0 / each).sum();
+    let share = tasks.iter().sum::<f64>() / together;
+    let work = tasks.iter().map(|tasks| each.iter().map(|each| tasks * each).collect()).collect();
+    #[expect(clippy::cast_precision_loss, reason = "actors are few")]
+    let room = tasks.iter().sum::<f64>() / tasks.len().max(1) as f64 * room;
+    let capacity = each.iter().map(|each| share * SLACK + room * each).collect();
+    (capacity, work)
+}
+
+/// Tasks that ran, and 1.01 times what the unit ran as its capacity: the numbers of the APO paper's authors.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+pub fn tasks(observed: &Observed) -> Work {
+    let platform = observed.platform;
+    let period = observed.period;
+    let ran: Vec<f64> = period.executed_on.iter().map(|tasks| *tasks as f64).collect();
+    let busy: Vec<usize> = (0..platform.units()).filter(|unit| ran[*unit] > 0.0).collect();
+    let at_speed_1: f64 = busy.iter().map(|unit| ran[*unit] / platform.speed[*unit]).sum();
+    let baseline = at_speed_1 / busy.len().max(1) as f64;
+    let capacity = (0..platform.units())
+        .map(|unit| if ran[unit] > 0.0 { ran[unit] * SLACK } else { baseline * platform.speed[unit] });
+    let work = period.executed.iter().map(|tasks| vec![*tasks as f64; platform.units()]);
+    (capacity.collect(), work.collect())
+}
+
+/// [`tasks`], with the mean of all actors for each, rounded down: a unit's workload is its actors times the mean.
+#[expect(clippy::cast_precision_loss, reason = "actors are few")]
+pub fn mean_tasks(observed: &Observed) -> Work {
+    let (capacity, mut work) = tasks(observed);
+    let sum: f64 = work.iter().filter_map(|of| of.first()).sum();
+    let mean = (sum / work.len().max(1) as f64).floor();
+    work.iter_mut().for_each(|of| of.fill(mean));
+    (capacity, work)
+}

@@ -1,0 +1,61 @@
+//! A world of any paradigm, which can be forked: from one state, several futures.
+
+use super::{Blocking, Counted, Optimistic, Windows, WorldError};
+use crate::config::{Paradigm, Platform};
+use crate::trace::Trace;
+
+/// A world of one of the paradigms; a clone goes on from the same state.
+#[derive(Clone, Debug)]
+pub enum World<'a> {
+    /// Tasks run ahead.
+    Optimistic(Box<Optimistic<'a>>),
+    /// Tasks wait.
+    Blocking(Box<Blocking<'a>>),
+}
+
+impl<'a> World<'a> {
+    /// Every actor on its unit, at time 0.
+    pub fn new(paradigm: Paradigm, platform: &'a Platform, trace: &'a Trace, start: &[usize]) -> Self {
+        let blocking =
+            |conservative| Self::Blocking(Box::new(Blocking::new(platform, trace, start, conservative)));
+        match paradigm {
+            Paradigm::Optimistic => Self::Optimistic(Box::new(Optimistic::new(platform, trace, start))),
+            Paradigm::Conservative => blocking(true),
+            Paradigm::ForkJoin => blocking(false),
+        }
+    }
+
+    /// As [`Windows::window`].
+    ///
+    /// # Errors
+    /// When nothing can go on.
+    pub fn window(&mut self) -> Result<Option<&Counted>, WorldError> {
+        match self {
+            Self::Optimistic(world) => world.window(),
+            Self::Blocking(world) => world.window(),
+        }
+    }
+
+    /// As [`Windows::reassign`].
+    pub fn reassign(&mut self, wanted: &[usize], delay: f64) {
+        match self {
+            Self::Optimistic(world) => world.reassign(wanted, delay),
+            Self::Blocking(world) => world.reassign(wanted, delay),
+        }
+    }
+
+    /// The throughput of up to `most` further windows, fewer where the trace ends.
+    ///
+    /// # Errors
+    /// When nothing can go on.
+    pub fn throughputs(&mut self, most: u64) -> Result<Vec<f64>, WorldError> {
+        let mut values = Vec::new();
+        for _ in 0..most {
+            match self.window()? {
+                Some(counted) => values.push(counted.throughput()),
+                None => break,
+            }
+        }
+        Ok(values)
+    }
+}

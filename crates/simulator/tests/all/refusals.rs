@@ -1,0 +1,77 @@
+//! What the program says of files that are wrong: which, where, what, and what to do; exit status 1.
+
+use std::path::Path;
+use std::process::Command;
+
+const UNITS: &str = "units: [{kind: cpu, count: 2, speed: 1}]
+taskMilliseconds: 0.1
+undoMilliseconds: 0.01
+communicationMilliseconds: 0.02
+exchangeFactors: {cpu: {cpu: 1}}
+sameUnitFactor: 0.5
+windowMilliseconds: 20
+replanEveryWindows: 2
+";
+const HEADER: &str = "src_ts,src_id,dst_ts,dst_id\n";
+
+/// What the program says of these files, without the folder.
+fn said(folder: &Path, units: &str, rows: &str) -> String {
+    let (config, trace) = (folder.join("units.yaml"), folder.join("t.csv"));
+    std::fs::write(&config, units).unwrap();
+    std::fs::write(&trace, format!("{HEADER}{rows}")).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cairn-sim"));
+    let output = program.arg("run").arg("--config").arg(config).arg("--trace").arg(trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap().trim_end().replace(&format!("{}/", folder.display()), "")
+}
+
+#[test]
+fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
+    let cases = [
+        (
+            "2,0,3,0\n1,0,2,0\n",
+            "line 3: src_ts 1 of actor 0 comes after 2; sort the rows of each actor by src_ts",
+        ),
+        (
+            "1,0,2,0\n2,0,3,7\n",
+            "line 3: actor 7 is unknown: it is the src_id of no row; give it rows of its own or correct dst_id",
+        ),
+        ("1,2,2,2\n", "line 2: actor 0 is left out; actors are numbered from 0 without gaps"),
+        ("1,0,2,0\n-2,0,3,0\n", "line 3: src_ts is -2; logical times are numbers of at least 0"),
+        ("1,0,NaN,0\n", "line 2: dst_ts is NaN; logical times are numbers of at least 0"),
+        ("2,0,1,0\n", "line 2: dst_ts 1 is before src_ts 2; a task is sent into its future"),
+        (
+            "1,0,2,0\n2,0,3",
+            "line 3: 3 fields in \"2,0,3\"; a row has four, src_ts,src_id,dst_ts,dst_id (is the line cut off?)",
+        ),
+        ("", "line 1: there is no row; write rows below the header src_ts,src_id,dst_ts,dst_id"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (rows, expected) in cases {
+        assert_eq!(said(folder.path(), UNITS, rows), format!("error: t.csv: {expected}"), "{rows:?}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_with_file_field_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("speed: 1", "speed: -1", "units.yaml: units[0].speed: -1; give a number above 0"),
+        ("cpu: {cpu: 1}", "{}", "units.yaml: exchangeFactors: "),
+        ("replanEveryWindows: 2", "replanEveryWindows: 2\ncap: 3", "units.yaml: cap: unknown field `cap`"),
+        (
+            "replanEveryWindows: 2",
+            "replanEveryWindows: 2\nactors: [{actors: [5], runsOn: [cpu]}]",
+            "actors[0]: there is no actor 5; the trace has 1",
+        ),
+        (
+            "replanEveryWindows: 2",
+            "replanEveryWindows: 2\nstart: [0, 1]",
+            "the start names 2 units and the trace has 1 actors; name one unit for each",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        let said = said(folder.path(), &UNITS.replace(from, to), "1,0,2,0\n2,0,3,0\n");
+        assert!(said.starts_with(&format!("error: {expected}")), "{said}");
+    }
+}
