@@ -52,6 +52,12 @@ pub struct PlacementSpec {
     #[schemars(length(min = 1, max = 128))]
     pub snapshot_digest: String,
 
+    /// The digest of what the application wanted and of the measure, without what there was; while it stays so, a
+    /// restarted operator searches nothing anew.
+    #[schemars(length(min = 1, max = 128))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand_digest: Option<String>,
+
     /// The name of the strategy that found it.
     #[schemars(length(min = 1, max = 63))]
     pub strategy: String,

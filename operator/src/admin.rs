@@ -81,8 +81,9 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
         Err(e) => return (StatusCode::CONFLICT, e.to_string()).into_response(),
     };
     let now = Timestamp::now();
-    let objects = admin.caches.objects();
-    let world = tokio::task::spawn_blocking(move || world::snapshot(&objects, &key, &policy, now)).await;
+    let caches = admin.caches.clone();
+    let look = move || world::snapshot(&caches.index(), &key, &policy, now);
+    let world = tokio::task::spawn_blocking(look).await;
     match world {
         Ok(Ok(world)) => {
             let headers = [

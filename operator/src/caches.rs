@@ -1,75 +1,68 @@
-//! What the operator sees: one watch per kind, and who has to look again when something changes.
+//! What the operator sees: one watch per kind, an index of it all, and who has to look again when something changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use world::{ApplicationKey, Objects, controller, is_decision_for, is_over};
+use world::{ApplicationKey, Index, Policy, Room, Unit, controller, is_decision_for, is_over};
 
 use crate::devices;
 use crate::error::Error;
 use crate::policies::Policies;
 use crate::slim;
+use crate::touched::Touched;
 
 /// Asks for a reconcile of an application.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
 
-/// The stores, and a counter that says whether anything changed that a plan depends on.
+/// Objects by namespace and name.
+type Names = BTreeSet<(String, String)>;
+
+/// What there is, and who has to look again.
 pub struct Caches {
-    pub nodes: Store<Node>,
-    pub pods: Store<Pod>,
-    pub topologies: Store<NodeTopology>,
-    pub pools: Store<DevicePool>,
     pub applications: Store<ActorApplication>,
-    pub placements: Store<Placement>,
-    pub instances: Store<Instance>,
-    pub config_maps: Store<ConfigMap>,
-    /// Decisions that were written and that the watch may not have brought yet.
-    written: Mutex<BTreeMap<ApplicationKey, Arc<Placement>>>,
-    changes: AtomicU64,
-    releases: AtomicU64,
-    /// Applications of which actors wait for room, or for their name.
-    waiting: Mutex<BTreeSet<ApplicationKey>>,
-    /// Of those releases, how many came from an application's own decision.
-    own_releases: Mutex<HashMap<ApplicationKey, u64>>,
+    index: RwLock<Index>,
+    /// Decisions that were written and that the watch may not have brought yet, with their generation.
+    written: Mutex<BTreeMap<ApplicationKey, i64>>,
+    touched: Mutex<Touched>,
+    /// The kinds and counts of units, which no policy changes.
+    plain: Policy,
+    requests: Requests,
+    pools_changed: Arc<tokio::sync::Notify>,
+    ready: Vec<BoxReady>,
 }
+
+/// Waits until a store has been filled once.
+type BoxReady = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A watch that feeds a store for as long as the process lives.
 pub type Feed = BoxFuture<'static, ()>;
 
-/// Tells everybody who has to look again.
-#[derive(Clone)]
-struct Bell {
-    requests: Requests,
-    pools: Arc<tokio::sync::Notify>,
-    caches: Arc<std::sync::OnceLock<Arc<Caches>>>,
+/// A node as plans depend on it.
+#[derive(PartialEq)]
+pub struct Offer {
+    pub room: Option<Room>,
+    pub units: BTreeMap<String, Unit>,
 }
 
-/// What a change of an object means for others.
-enum Touches {
-    /// Nothing that a plan depends on; these applications look after their own.
-    Own(Option<ApplicationKey>),
-    /// Nothing that a plan depends on either, but what the applications of these pods tell.
-    Pods(Vec<devices::PodName>),
-    /// A pod: whose Instance controls it, as far as it says so, what it means for plans, and whether it gives a name or
-    /// room back.
-    Pod { namespace: String, owner: Option<OwnerReference>, plans: Option<bool>, frees: bool },
-    /// An application looks after its own, and what waits for room or for a name looks again.
-    Frees(Option<ApplicationKey>),
-    /// A plan of any application may depend on it; `releases` when it may have become room.
-    Plans { own: Option<ApplicationKey>, releases: bool },
+/// A kind of objects that the index holds.
+trait Indexed:
+    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
+{
+    /// It came, changed or went.
+    fn happened(caches: &Caches, seen: &mut Seen, object: Arc<Self>, present: bool);
+    /// After a gap in the watch: what is not among these is gone.
+    fn keep(index: &mut Index, names: &Names);
 }
 
 impl Caches {
@@ -82,122 +75,49 @@ impl Caches {
         policies: Arc<Policies>,
         refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
     ) -> (Arc<Self>, Vec<Feed>) {
-        let bell = Bell { requests, pools: pools_changed, caches: Arc::default() };
-        let mut feeds = Vec::new();
-        let everything = watcher::Config::default;
-        let nodes = feed(
-            Api::all(client.clone()),
-            everything(),
-            slim::node,
-            by_content(slim::node_facts),
-            &bell,
-            &mut feeds,
-        );
-        let pods = feed(Api::all(client.clone()), everything(), slim::pod, pod_touches(), &bell, &mut feeds);
-        let topologies = feed(
-            Api::all(client.clone()),
-            everything(),
-            slim::metadata,
-            topology_touches(),
-            &bell,
-            &mut feeds,
-        );
-        let pools = feed(
-            Api::all(client.clone()),
-            everything(),
-            slim::metadata,
-            by_content(|p: &DevicePool| p.spec.clone()),
-            &bell,
-            &mut feeds,
-        );
-        let applications = feed(
-            Api::all(client.clone()),
-            everything(),
-            slim::metadata,
-            application_touches(),
-            &bell,
-            &mut feeds,
-        );
-        let placements = feed(
-            Api::all(client.clone()),
-            everything(),
-            slim::metadata,
-            placement_touches(),
-            &bell,
-            &mut feeds,
-        );
-        let instances =
-            feed(Api::all(client.clone()), everything(), slim::metadata, instance_touches, &bell, &mut feeds);
-        let of_policies = everything().labels(&format!("{}=true", labels::POLICY));
-        let config_maps = feed(
-            Api::namespaced(client.clone(), namespace),
-            of_policies,
-            slim::metadata,
-            policy_touches(policies, refused),
-            &bell,
-            &mut feeds,
-        );
-        let caches = Arc::new(Self {
-            nodes,
-            pods,
-            topologies,
-            pools,
+        let mut watches = Watches { client, feeds: Vec::new(), ready: Vec::new() };
+        let caches = Arc::new(std::sync::OnceLock::new());
+        watches.add::<Node>(slim::node, &caches);
+        watches.add::<NodeTopology>(slim::metadata, &caches);
+        watches.add::<DevicePool>(slim::metadata, &caches);
+        watches.add::<Instance>(slim::metadata, &caches);
+        watches.add::<Placement>(slim::metadata, &caches);
+        watches.add::<Pod>(slim::pod, &caches);
+        let applications = watches.add::<ActorApplication>(slim::metadata, &caches);
+        watches.add_policies(namespace, policies, refused, &caches);
+        let Watches { feeds, ready, .. } = watches;
+        let made = Arc::new(Self {
             applications,
-            placements,
-            instances,
-            config_maps,
+            index: RwLock::default(),
             written: Mutex::default(),
-            changes: AtomicU64::new(1),
-            releases: AtomicU64::new(1),
-            waiting: Mutex::default(),
-            own_releases: Mutex::default(),
+            touched: Mutex::default(),
+            plain: Policy::builtin("units"),
+            requests,
+            pools_changed,
+            ready,
         });
-        let _ = bell.caches.set(caches.clone());
-        (caches, feeds)
+        let _ = caches.set(made.clone());
+        (made, feeds)
     }
 
     /// Waits until every store has been filled once.
     pub async fn warm(&self) {
-        let ready = tokio::join!(
-            self.nodes.wait_until_ready(),
-            self.pods.wait_until_ready(),
-            self.topologies.wait_until_ready(),
-            self.pools.wait_until_ready(),
-            self.applications.wait_until_ready(),
-            self.placements.wait_until_ready(),
-            self.instances.wait_until_ready(),
-            self.config_maps.wait_until_ready(),
-        );
-        // A store's writer lives in its feed, which ends with the process.
-        let _ = ready;
-    }
-
-    /// Everything that a snapshot is made from, decisions just written included.
-    pub fn objects(&self) -> Objects {
-        Objects {
-            nodes: self.nodes.state(),
-            pods: self.pods.state(),
-            topologies: self.topologies.state(),
-            pools: self.pools.state(),
-            applications: self.applications.state(),
-            placements: self.decisions(),
-            instances: self.instances.state(),
-            policies: self.config_maps.state(),
+        for ready in &self.ready {
+            ready().await;
         }
     }
 
-    /// The decisions: the newer of what was watched and what was written.
-    fn decisions(&self) -> Vec<Arc<Placement>> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut decisions: BTreeMap<ApplicationKey, Arc<Placement>> =
-            self.placements.state().into_iter().map(|placement| (key_of(&placement), placement)).collect();
-        written.retain(|key, ours| match decisions.get(key) {
-            Some(seen) => generation(seen) < generation(ours) && seen.uid() == ours.uid(),
-            // Not seen yet, unless the application is gone too, and its decision with it.
-            None => self.applications.get(&object_ref(key)).is_some(),
-        });
-        decisions.extend(written.iter().map(|(key, ours)| (key.clone(), ours.clone())));
-        decisions.into_values().collect()
+    /// Everything that a snapshot is made from, decisions just written included; not to be held across a wait.
+    pub fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Index) -> T) -> T {
+        change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn touched(&self) -> MutexGuard<'_, Touched> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The decision for one application.
@@ -205,48 +125,356 @@ impl Caches {
     /// # Errors
     /// When another's Placement has its name.
     pub fn decision(&self, key: &ApplicationKey) -> Result<Option<Arc<Placement>>, Error> {
-        let Some(application) = self.applications.get(&object_ref(key)) else { return Ok(None) };
-        match self.decisions().into_iter().find(|placement| key_of(placement) == *key) {
-            Some(other) if !is_decision_for(&other, &application) => {
+        let index = self.index();
+        let Some(application) = index.application(key) else { return Ok(None) };
+        match index.named_placement(key) {
+            Some(other) if !is_decision_for(other, application) => {
                 Err(Error::NameTaken(format!("Placement {} is not of this application", other.name_any())))
             }
-            found => Ok(found),
+            found => Ok(found.cloned()),
         }
-    }
-
-    /// Remembers whether actors of the application wait for something that a pod or an Instance may give back.
-    pub fn waits(&self, key: &ApplicationKey, waits: bool) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waits {
-            waiting.insert(key.clone());
-        } else {
-            waiting.remove(key);
-        }
-    }
-
-    /// The application at the end of the chain of controllers that begins with an Instance of this name and uid.
-    fn application_of(&self, namespace: &str, owner: &OwnerReference) -> Option<ApplicationKey> {
-        let instance = self.instances.get(&ObjectRef::new(&owner.name).within(namespace))?;
-        let application = controller(instance.as_ref(), "ActorApplication")?;
-        (instance.uid().as_ref() == Some(&owner.uid))
-            .then(|| ApplicationKey { namespace: namespace.to_owned(), name: application.name.clone() })
     }
 
     /// Remembers a decision that was just written: it counts as occupied from now on.
     pub fn wrote(&self, placement: Placement) {
         let placement = Arc::new(placement);
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key_of(&placement), placement);
+        let key = key_of(&placement);
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone(), generation(&placement));
+        let before = self.change(|index| {
+            let before = index.named_placement(&key).cloned();
+            index.put_placement(placement.clone());
+            before
+        });
+        self.gave_back(&key, before.as_deref(), Some(&placement));
     }
 
-    /// Grows with every change that a plan may depend on.
-    pub fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+    /// Remembers what an application waits for: whether for something that a pod or an Instance may give back, and what
+    /// those of its actors ask for that have no place, by kind.
+    pub fn waits(&self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, control::Amounts)>) {
+        self.touched().waits(key, waits, unplaced);
     }
 
-    /// Grows with every change that may have made room for this application, its own decisions aside.
-    pub fn releases(&self, key: &ApplicationKey) -> u64 {
-        let own = self.own_releases.lock().unwrap_or_else(PoisonError::into_inner);
-        self.releases.load(Ordering::Acquire) - own.get(key).copied().unwrap_or(0)
+    /// Remembers at which capacities an application would be pressed where it is.
+    pub fn guard(&self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
+        self.touched().guard(key, policy, needs);
+    }
+
+    /// Whether something touched the application since this was last asked.
+    pub fn take_touch(&self, key: &ApplicationKey) -> bool {
+        self.touched().take(key)
+    }
+
+    /// Touches an application again that did not come to its end.
+    pub fn touch(&self, key: &ApplicationKey) {
+        self.touched().touch(key);
+    }
+
+    /// How many units and slots of these kinds came free so far that the application did not give back itself.
+    pub fn chances<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
+        self.touched().chances(key, kinds)
+    }
+
+    /// Lets those look whether they could be better whose turn it is.
+    pub fn give_turns(&self, waiting: Vec<ApplicationKey>, now: control::Moment, most: usize) {
+        let turns = self.touched().give_turns(waiting, now, most);
+        turns.iter().for_each(|key| self.ring(key));
+    }
+
+    /// Whether its turn to look has come since this was last asked.
+    pub fn take_turn(&self, key: &ApplicationKey) -> bool {
+        self.touched().take_turn(key)
+    }
+
+    /// The application as it was last seen.
+    pub fn application(&self, key: &ApplicationKey) -> Option<Arc<ActorApplication>> {
+        self.index().application(key).cloned()
+    }
+
+    /// Asks for a look at an application that was touched meanwhile.
+    pub fn ring_if_touched(&self, key: &ApplicationKey) {
+        if self.touched().is_touched(key) {
+            self.ring(key);
+        }
+    }
+
+    /// Asks for a look at an application.
+    pub fn ring(&self, key: &ApplicationKey) {
+        let _ = self.requests.unbounded_send(object_ref(key));
+    }
+
+    fn ring_touched(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
+        for key in keys {
+            self.touched().touch(&key);
+            self.ring(&key);
+        }
+    }
+
+    /// Something that any plan may depend on.
+    fn ring_everybody(&self) {
+        let all: Vec<ApplicationKey> =
+            self.applications.state().iter().map(|application| ApplicationKey::of(application)).collect();
+        self.ring_touched(all);
+        self.pools_changed.notify_one();
+    }
+
+    fn offer(&self, node: &str) -> Offer {
+        let index = self.index();
+        Offer { room: index.room(node).cloned(), units: world::units_at(&index, node, &self.plain) }
+    }
+
+    /// Changes something at a node, and rings for whom it presses and for who waits for such room.
+    ///
+    /// `known`: what the node is has changed, not only what is left of it.
+    fn at_node(&self, node: &str, known: bool, change: impl FnOnce(&mut Index)) {
+        let before = self.offer(node);
+        self.change(change);
+        let after = self.offer(node);
+        if before == after && !known {
+            return;
+        }
+        let (pressed, is_told) = {
+            let index = self.index();
+            let mut touched = self.touched();
+            let is_gone = before.units.keys().any(|unit| !after.units.contains_key(unit));
+            let foreign = match (&before.room, &after.room) {
+                (Some(before), Some(after)) => !after.is_as_free_as(before),
+                (before, after) => before.is_some() != after.is_some(),
+            };
+            let is_overfull = foreign && after.room.as_ref().is_some_and(Room::is_overfull);
+            let mut pressed = if known || is_gone || is_overfull {
+                index.hosted(node).cloned().collect()
+            } else if foreign {
+                touched.pressed(&index, node)
+            } else {
+                BTreeSet::new()
+            };
+            let came = after.units.values().filter(|unit| !before.units.contains_key(&unit.id));
+            touched.came(came.map(|unit| unit.kind.as_str()), None);
+            pressed.extend(touched.could_use(&before, &after, known));
+            (pressed, known || foreign || is_gone)
+        };
+        self.ring_touched(pressed);
+        if is_told {
+            self.pools_changed.notify_one();
+        }
+    }
+
+    /// What a decision gives back is room for others.
+    fn gave_back(&self, key: &ApplicationKey, before: Option<&Placement>, now: Option<&Placement>) {
+        let units = |placement: Option<&Placement>| -> BTreeMap<String, (usize, String)> {
+            let mut units = BTreeMap::new();
+            for assignment in placement.into_iter().flat_map(|placement| &placement.spec.assignments) {
+                let unit = units.entry(assignment.unit.clone());
+                unit.or_insert_with(|| (0, assignment.pool.clone())).0 += 1;
+            }
+            units
+        };
+        let (before, now) = (units(before), units(now));
+        let freed =
+            before.iter().filter(|(unit, (count, _))| now.get(*unit).map_or(0, |(now, _)| *now) < *count);
+        let pools: BTreeSet<&String> = freed.map(|(_, (_, pool))| pool).collect();
+        if pools.is_empty() {
+            return;
+        }
+        let waits = {
+            let index = self.index();
+            let mut touched = self.touched();
+            let pools = pools.into_iter().filter_map(|pool| index.pool(pool));
+            let limited = pools.filter(|pool| pool.spec.max_instances_per_unit().is_some());
+            touched.came(limited.map(|pool| pool.spec.kind.as_str()), Some(key));
+            touched.without_place()
+        };
+        self.ring_touched(waits);
+    }
+
+    /// The application at the end of the chain of controllers that begins with this pod.
+    fn application_of(&self, pod: &Pod) -> Option<ApplicationKey> {
+        let owner = controller(pod, "Instance")?;
+        self.index().application_of(&owner.uid)
+    }
+}
+
+impl Indexed for Node {
+    fn happened(caches: &Caches, seen: &mut Seen, node: Arc<Self>, present: bool) {
+        let name = node.name_any();
+        if !present {
+            seen.forget(node.as_ref());
+            caches.at_node(&name, true, |index| index.remove_node(&name));
+        } else if seen.changed(node.as_ref(), &slim::node_facts(&node)) {
+            caches.at_node(&name, true, |index| index.put_node(node));
+        }
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_nodes(names);
+    }
+}
+
+impl Indexed for NodeTopology {
+    fn happened(caches: &Caches, seen: &mut Seen, topology: Arc<Self>, present: bool) {
+        let name = topology.name_any();
+        let held = seen.devices.changed(&topology, present);
+        if !present {
+            seen.forget(topology.as_ref());
+            caches.at_node(&name, true, |index| index.remove_topology(&name));
+        } else if seen.changed(topology.as_ref(), &topology.spec) {
+            caches.at_node(&name, true, |index| index.put_topology(topology));
+        } else {
+            caches.change(|index| index.put_topology(topology));
+        }
+        // Who holds what is told by the applications of those pods.
+        let index = caches.index();
+        let pods = held.iter().filter_map(|(namespace, name)| index.pod(namespace, name));
+        let owners = pods.filter_map(|pod| index.application_of(&controller(pod.as_ref(), "Instance")?.uid));
+        owners.collect::<BTreeSet<_>>().iter().for_each(|key| caches.ring(key));
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_topologies(names);
+    }
+}
+
+impl Indexed for DevicePool {
+    fn happened(caches: &Caches, seen: &mut Seen, pool: Arc<Self>, present: bool) {
+        if !present {
+            seen.forget(pool.as_ref());
+            caches.change(|index| index.remove_pool(&pool.name_any()));
+        } else {
+            let changed = seen.changed(pool.as_ref(), &pool.spec);
+            let kind = pool.spec.kind.clone();
+            caches.change(|index| index.put_pool(pool));
+            if !changed {
+                return;
+            }
+            caches.touched().came(std::iter::once(kind.as_str()), None);
+        }
+        caches.ring_everybody();
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_pools(names);
+    }
+}
+
+impl Indexed for ActorApplication {
+    fn happened(caches: &Caches, seen: &mut Seen, application: Arc<Self>, present: bool) {
+        let key = ApplicationKey::of(&application);
+        if !present {
+            seen.forget(application.as_ref());
+            caches.change(|index| index.remove_application(&key));
+            let waits = {
+                let mut touched = caches.touched();
+                touched.forget(&key);
+                touched.without_place()
+            };
+            caches.ring_touched(waits);
+            return;
+        }
+        let facts = (application.metadata.generation, &application.metadata.deletion_timestamp);
+        let changed = seen.changed(application.as_ref(), &facts);
+        caches.change(|index| index.put_application(application));
+        if changed {
+            caches.ring_touched([key]);
+        }
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_applications(names);
+    }
+}
+
+impl Indexed for Placement {
+    fn happened(caches: &Caches, _: &mut Seen, placement: Arc<Self>, present: bool) {
+        let key = key_of(&placement);
+        let known = caches.index().named_placement(&key).cloned();
+        let is_same = known.as_ref().is_none_or(|known| known.uid() == placement.uid());
+        if !present {
+            if is_same {
+                caches.change(|index| index.remove_placement(&key));
+                caches.gave_back(&key, Some(&placement), None);
+            }
+        } else {
+            // What was just written may be newer than what is seen.
+            if let Some(known) =
+                known.as_ref().filter(|known| is_same && generation(known) > generation(&placement))
+            {
+                tracing::debug!(%key, known = generation(known), "an older decision is passed over");
+                return;
+            }
+            caches.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            let facts = |it: &Self| {
+                (
+                    it.spec.assignments.clone(),
+                    it.status.as_ref().map(|status| status.refusals.clone()).unwrap_or_default(),
+                )
+            };
+            caches.change(|index| index.put_placement(placement.clone()));
+            if known.as_deref().map(facts) == Some(facts(&placement)) {
+                return;
+            }
+            caches.gave_back(&key, known.as_deref(), Some(&placement));
+        }
+        caches.ring_touched([key]);
+        caches.pools_changed.notify_one();
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_placements(names);
+    }
+}
+
+impl Indexed for Instance {
+    fn happened(caches: &Caches, _: &mut Seen, instance: Arc<Self>, present: bool) {
+        let namespace = instance.namespace().unwrap_or_default();
+        let key =
+            ApplicationKey { namespace: namespace.clone(), name: instance.spec.application_name.clone() };
+        if present {
+            caches.change(|index| index.put_instance(instance));
+        } else {
+            caches.change(|index| index.remove_instance(&namespace, &instance.name_any()));
+            caches.touched().waiting_in(&namespace).iter().for_each(|key| caches.ring(key));
+        }
+        caches.ring(&key);
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_instances(names);
+    }
+}
+
+impl Indexed for Pod {
+    /// Own pods concern their application; foreign ones take room from whom they press, and give it back.
+    fn happened(caches: &Caches, _: &mut Seen, pod: Arc<Self>, present: bool) {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let own = caches.application_of(&pod);
+        let gives_back = !present || is_over(&pod);
+        let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
+        let change = |index: &mut Index| {
+            if present {
+                index.put_pod(pod);
+            } else {
+                index.remove_pod(&namespace, &name);
+            }
+        };
+        let node = before.or(node_now);
+        match &node {
+            Some(node) => caches.at_node(node, false, change),
+            None => caches.change(change),
+        }
+        if gives_back {
+            let mut waiting = caches.touched().waiting_in(&namespace);
+            waiting.extend(node.iter().flat_map(|node| caches.touched().waiting_at(&caches.index(), node)));
+            waiting.iter().for_each(|key| caches.ring(key));
+        }
+        own.iter().for_each(|key| caches.ring(key));
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_pods(names);
     }
 }
 
@@ -263,107 +491,139 @@ pub fn object_ref(key: &ApplicationKey) -> ObjectRef<ActorApplication> {
     ObjectRef::new(&key.name).within(&key.namespace)
 }
 
-impl Bell {
-    fn ring(&self, touches: Touches) {
-        match touches {
-            Touches::Own(own) => self.one(own),
-            Touches::Pod { namespace, owner, plans, frees } => {
-                let caches = self.caches.get();
-                let own = owner.and_then(|owner| caches?.application_of(&namespace, &owner));
-                match (own, plans) {
-                    (None, Some(releases)) => self.ring(Touches::Plans { own: None, releases }),
-                    (own, _) if frees => self.ring(Touches::Frees(own)),
-                    (own, _) => self.one(own),
+/// The caches, once they are made.
+type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
+
+/// Watches as they are added.
+struct Watches<'a> {
+    client: &'a Client,
+    feeds: Vec<Feed>,
+    ready: Vec<BoxReady>,
+}
+
+impl Watches<'_> {
+    fn store<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        slim: fn(&mut K),
+        mut on: impl FnMut(watcher::Event<K>, &Store<K>) + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (reader, writer) = store();
+        let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
+        let seen = reader.clone();
+        let run = stream.for_each(move |event| {
+            match event {
+                Ok(event) => on(event, &seen),
+                Err(e) => {
+                    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
                 }
             }
-            Touches::Frees(own) => {
-                let waiting = self
-                    .caches
-                    .get()
-                    .map(|caches| caches.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone());
-                for key in waiting.into_iter().flatten().chain(own) {
-                    self.one(Some(key));
-                }
-            }
-            Touches::Pods(pods) => {
-                let caches = self.caches.get();
-                let owner = |(namespace, name): &devices::PodName| {
-                    let pod = caches?.pods.get(&ObjectRef::new(name).within(namespace))?;
-                    caches?.application_of(namespace, controller(pod.as_ref(), "Instance")?)
-                };
-                let owners = pods.iter().filter_map(owner);
-                for owner in owners.collect::<BTreeSet<_>>() {
-                    self.one(Some(owner));
-                }
-            }
-            Touches::Plans { own, releases } => {
-                // Before the caches are complete nothing has been planned that could be out of date.
-                if let Some(caches) = self.caches.get() {
-                    caches.changes.fetch_add(1, Ordering::AcqRel);
-                    if releases {
-                        let mut of_owners =
-                            caches.own_releases.lock().unwrap_or_else(PoisonError::into_inner);
-                        caches.releases.fetch_add(1, Ordering::AcqRel);
-                        if let Some(key) = &own {
-                            *of_owners.entry(key.clone()).or_default() += 1;
-                        }
-                    }
-                    for application in caches.applications.state() {
-                        let _ = self.requests.unbounded_send(ObjectRef::from_obj(application.as_ref()));
-                    }
-                }
-                self.pools.notify_one();
-                self.one(own);
-            }
-        }
+            futures::future::ready(())
+        });
+        self.feeds.push(run.boxed());
+        let filled = reader.clone();
+        self.ready.push(Box::new(move || {
+            let filled = filled.clone();
+            // A store's writer lives in its feed, which ends with the process.
+            async move { drop(filled.wait_until_ready().await) }.boxed()
+        }));
+        reader
     }
 
-    fn one(&self, key: Option<ApplicationKey>) {
-        if let Some(key) = key {
-            let _ = self.requests.unbounded_send(object_ref(&key));
-        }
+    /// Watches a kind that the index holds.
+    fn add<K: Indexed>(&mut self, slim: fn(&mut K), caches: &Later) -> Store<K> {
+        let (caches, mut seen) = (caches.clone(), Seen::default());
+        let api = Api::all(self.client.clone());
+        self.store(api, watcher::Config::default(), slim, move |event, store| {
+            let Some(caches) = caches.get() else { return };
+            match event {
+                watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
+                    // The store's own, where it has it already: nothing is kept twice.
+                    let kept = store.get(&ObjectRef::from_obj(&object));
+                    let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
+                    K::happened(caches, &mut seen, kept.unwrap_or_else(|| Arc::new(object)), true);
+                }
+                watcher::Event::Delete(object) => K::happened(caches, &mut seen, Arc::new(object), false),
+                // After a gap objects may be gone that no event told of.
+                watcher::Event::InitDone => {
+                    let name = |it: &Arc<K>| (it.namespace().unwrap_or_default(), it.name_any());
+                    let mut names: Names = store.state().iter().map(name).collect();
+                    names.extend(caches.written_names::<K>());
+                    seen.keep(&names);
+                    caches.change(|index| K::keep(index, &names));
+                    caches.ring_everybody();
+                }
+                watcher::Event::Init => {}
+            }
+        })
+    }
+
+    /// Watches the policies.
+    fn add_policies(
+        &mut self,
+        namespace: &str,
+        policies: Arc<Policies>,
+        refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
+        caches: &Later,
+    ) {
+        let (caches, mut seen) = (caches.clone(), Seen::default());
+        let of_policies = watcher::Config::default().labels(&format!("{}=true", labels::POLICY));
+        let api = Api::namespaced(self.client.clone(), namespace);
+        self.store(api, of_policies, slim::metadata, move |event, store| {
+            let mut take = |config_map: &ConfigMap| {
+                if !seen.changed(config_map, &config_map.data) {
+                    return false;
+                }
+                if let Err(problem) = policies.learn(config_map) {
+                    let _ = refused.unbounded_send((Arc::new(config_map.clone()), problem));
+                }
+                true
+            };
+            let changed = match event {
+                watcher::Event::Apply(config_map) | watcher::Event::InitApply(config_map) => {
+                    take(&config_map)
+                }
+                watcher::Event::Delete(config_map) => {
+                    seen.forget(&config_map);
+                    policies.forget(&config_map.name_any());
+                    true
+                }
+                watcher::Event::InitDone => {
+                    let names = store.state().iter().map(|it| it.name_any()).collect();
+                    policies.keep(&names);
+                    true
+                }
+                watcher::Event::Init => false,
+            };
+            if let Some(caches) = caches.get().filter(|_| changed) {
+                caches.ring_everybody();
+            }
+        });
     }
 }
 
-/// Fills a store from a watch, slimmed, and rings for what each event touches.
-fn feed<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    slim: fn(&mut K),
-    mut touches: impl FnMut(&K, bool) -> Option<Touches> + Send + 'static,
-    bell: &Bell,
-    feeds: &mut Vec<Feed>,
-) -> Store<K>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    let (reader, writer) = store();
-    let bell = bell.clone();
-    let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
-    let run = stream.for_each(move |event| {
-        let change = match &event {
-            Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => touches(object, true),
-            Ok(watcher::Event::Delete(object)) => touches(object, false),
-            // After a gap objects may be gone that no event told of.
-            Ok(watcher::Event::InitDone) => Some(Touches::Plans { own: None, releases: true }),
-            Ok(watcher::Event::Init) => None,
-            Err(e) => {
-                tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
-                None
-            }
-        };
-        if let Some(change) = change {
-            bell.ring(change);
+impl Caches {
+    /// Decisions that were written and that the watch has not brought yet are not gone.
+    fn written_names<K: Resource<DynamicType = ()>>(&self) -> Names {
+        if K::kind(&()) != Placement::kind(&()) {
+            return Names::new();
         }
-        futures::future::ready(())
-    });
-    feeds.push(run.boxed());
-    reader
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = |key: &&ApplicationKey| self.applications.get(&object_ref(key)).is_some();
+        written.keys().filter(there).map(|key| (key.namespace.clone(), key.name.clone())).collect()
+    }
 }
 
 /// Remembers what objects looked like, to tell real changes from heartbeats.
 #[derive(Default)]
-struct Seen(HashMap<String, u64>);
+struct Seen {
+    facts: HashMap<(String, String), u64>,
+    devices: devices::Seen,
+}
 
 impl Seen {
     /// Whether the facts of this object differ from what was seen last.
@@ -371,128 +631,18 @@ impl Seen {
         let mut hasher = DefaultHasher::new();
         serde_json::to_string(facts).unwrap_or_default().hash(&mut hasher);
         let hash = hasher.finish();
-        self.0.insert(name_of(object), hash) != Some(hash)
+        self.facts.insert(name_of(object), hash) != Some(hash)
     }
 
     fn forget(&mut self, object: &impl ResourceExt) {
-        self.0.remove(&name_of(object));
+        self.facts.remove(&name_of(object));
+    }
+
+    fn keep(&mut self, names: &Names) {
+        self.facts.retain(|name, _| names.contains(name));
     }
 }
 
-fn name_of(object: &impl ResourceExt) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
-}
-
-/// Touches every plan when the facts change.
-fn by_content<K: ResourceExt, F: Serialize>(facts: fn(&K) -> F) -> impl FnMut(&K, bool) -> Option<Touches> {
-    let mut seen = Seen::default();
-    move |object, present| {
-        if !present {
-            seen.forget(object);
-        } else if !seen.changed(object, &facts(object)) {
-            return None;
-        }
-        Some(Touches::Plans { own: None, releases: true })
-    }
-}
-
-/// Devices concern every plan; who holds them is told by the applications of those pods.
-fn topology_touches() -> impl FnMut(&NodeTopology, bool) -> Option<Touches> {
-    let mut devices = by_content(|topology: &NodeTopology| topology.spec.clone());
-    let mut held = devices::Seen::default();
-    move |topology, present| {
-        let pods = held.changed(topology, present);
-        devices(topology, present).or_else(|| (!pods.is_empty()).then_some(Touches::Pods(pods)))
-    }
-}
-
-/// Own pods concern their application; foreign ones take room from everybody, and give it back.
-///
-/// Which of the two a pod is, the chain of its controllers says when the bell rings.
-fn pod_touches() -> impl FnMut(&Pod, bool) -> Option<Touches> {
-    let mut seen = Seen::default();
-    move |pod, present| {
-        let takes_room =
-            present && !is_over(pod) && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-        let changed = seen.changed(pod, &(takes_room, node));
-        let was_there = changed && !takes_room;
-        if !present {
-            seen.forget(pod);
-        }
-        Some(Touches::Pod {
-            namespace: pod.namespace().unwrap_or_default(),
-            owner: controller(pod, "Instance").cloned(),
-            plans: changed.then_some(was_there),
-            frees: !present || is_over(pod),
-        })
-    }
-}
-
-fn application_touches() -> impl FnMut(&ActorApplication, bool) -> Option<Touches> {
-    let mut seen = Seen::default();
-    move |application, present| {
-        let own = Some(ApplicationKey::of(application));
-        if !present {
-            seen.forget(application);
-            return Some(Touches::Plans { own: None, releases: true });
-        }
-        let facts = (application.metadata.generation, &application.metadata.deletion_timestamp);
-        let changed = seen.changed(application, &facts);
-        changed.then_some(Touches::Own(own))
-    }
-}
-
-/// A decision takes room from others and may give some back.
-fn placement_touches() -> impl FnMut(&Placement, bool) -> Option<Touches> {
-    let mut seen = Seen::default();
-    let mut units: HashMap<String, Vec<String>> = HashMap::new();
-    move |placement, present| {
-        let own = Some(key_of(placement));
-        if !present {
-            seen.forget(placement);
-            units.remove(&name_of(placement));
-            return Some(Touches::Plans { own, releases: true });
-        }
-        let refusals = placement.status.as_ref().map(|status| &status.refusals);
-        if !seen.changed(placement, &(&placement.spec.assignments, refusals)) {
-            return None;
-        }
-        let mut now: Vec<String> = placement.spec.assignments.iter().map(|a| a.unit.clone()).collect();
-        now.sort_unstable();
-        let before = units.insert(name_of(placement), now.clone()).unwrap_or_default();
-        let releases = before.iter().any(|unit| count(&before, unit) > count(&now, unit));
-        Some(Touches::Plans { own, releases })
-    }
-}
-
-/// How often a name occurs in a sorted list.
-fn count(sorted: &[String], name: &String) -> usize {
-    sorted.partition_point(|other| other <= name) - sorted.partition_point(|other| other < name)
-}
-
-/// Rings for the application that it names, which is no more than a look.
-#[expect(clippy::unnecessary_wraps, reason = "the shape that every kind has")]
-fn instance_touches(instance: &Instance, present: bool) -> Option<Touches> {
-    let namespace = instance.namespace().unwrap_or_default();
-    let own = Some(ApplicationKey { namespace, name: instance.spec.application_name.clone() });
-    Some(if present { Touches::Own(own) } else { Touches::Frees(own) })
-}
-
-fn policy_touches(
-    policies: Arc<Policies>,
-    refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-) -> impl FnMut(&ConfigMap, bool) -> Option<Touches> {
-    let mut seen = Seen::default();
-    move |config_map, present| {
-        if !present {
-            seen.forget(config_map);
-            policies.forget(&config_map.name_any());
-        } else if !seen.changed(config_map, &config_map.data) {
-            return None;
-        } else if let Err(problem) = policies.learn(config_map) {
-            let _ = refused.unbounded_send((Arc::new(config_map.clone()), problem));
-        }
-        Some(Touches::Plans { own: None, releases: true })
-    }
+fn name_of(object: &impl ResourceExt) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
 }

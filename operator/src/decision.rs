@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use crds::{ActorApplication, Assignment, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
-use kube::ResourceExt;
 use placement::{Objectives, Plan};
-use world::{ApplicationKey, Objects, Policy, World};
+use world::{ApplicationKey, Index, Policy, World};
 
 /// Names in an object are bounded; a reason is cut rather than refused.
 const LONGEST_REASON: usize = 1000;
@@ -19,7 +18,7 @@ pub fn spec(
     policy: &Policy,
     plan: &Plan,
     before: Option<&Placement>,
-    objects: &Objects,
+    index: &Index,
 ) -> PlacementSpec {
     let snapshot = &world.snapshot;
     let key = ApplicationKey::of(application);
@@ -45,6 +44,7 @@ pub fn spec(
         application_generation: application.metadata.generation.unwrap_or(0),
         policy: policy.name.clone(),
         snapshot_digest: world.digest(),
+        demand_digest: Some(world.demand()),
         strategy: plan.strategy.to_owned(),
         seed: whole(plan.seed),
         effort: whole(plan.effort),
@@ -68,7 +68,7 @@ pub fn spec(
                 reasons: unplaced.reasons.iter().take(MOST_REASONS).map(|reason| cut(reason)).collect(),
             })
             .collect(),
-        moves: moves(world, plan, before, &assignments, objects),
+        moves: moves(world, plan, before, &assignments, index),
         assignments,
     }
 }
@@ -88,7 +88,7 @@ fn moves(
     plan: &Plan,
     before: Option<&Placement>,
     assignments: &[Assignment],
-    objects: &Objects,
+    index: &Index,
 ) -> Vec<Move> {
     let planned: BTreeMap<String, &str> = plan
         .moves
@@ -101,7 +101,7 @@ fn moves(
         let from = was.get(now.actor.as_str()).filter(|was| was.unit != now.unit)?;
         let reason = match planned.get(&now.actor) {
             Some(reason) => (*reason).to_owned(),
-            None if !objects.nodes.iter().any(|node| node.name_any() == from.node) => {
+            None if !index.has_node(&from.node) => {
                 format!("node {} is gone", from.node)
             }
             None if !world.units.contains_key(&from.unit) => format!("unit {} is gone", from.unit),
@@ -132,6 +132,7 @@ pub fn says_the_same(old: &PlacementSpec, new: &PlacementSpec) -> bool {
         && old.unplaced == new.unplaced
         && old.application_generation == new.application_generation
         && old.policy == new.policy
+        && old.demand_digest == new.demand_digest
         && old.objective == new.objective
         && old.levels == new.levels
         // A proof is news; that a search ended sooner this time is not.

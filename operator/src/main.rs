@@ -22,6 +22,7 @@ mod pools;
 mod reconcile;
 mod report;
 mod slim;
+mod touched;
 mod writes;
 
 use std::collections::HashMap;
@@ -48,6 +49,8 @@ use crate::reconcile::{Context, after_error, reconcile};
 
 /// A burst of changes around one application is looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How many applications are looked after at the same time.
+const AT_ONCE: u16 = 16;
 
 fn main() -> ExitCode {
     portfolio::run_child_if_asked();
@@ -122,10 +125,10 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics,
         solver_slots: Semaphore::new(config.planning.slots()),
         commit: Mutex::new(()),
+        searches: plan::Searches::default(),
         considered: std::sync::Mutex::new(HashMap::new()),
         planning: config.planning.clone(),
     });
-    let slots = u16::try_from(config.planning.slots()).unwrap_or(u16::MAX);
     let work = async {
         caches.warm().await;
         warm.store(true, Ordering::Release);
@@ -133,8 +136,10 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
+        tokio::spawn(reconcile::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
-        let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(slots.saturating_add(2));
+        // Searches are no part of a reconcile: none holds up who heals.
+        let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(AT_ONCE);
         let queue = wanted.map(Ok::<_, std::convert::Infallible>);
         let after = |application: Arc<_>, error: &_, _| after_error(&application, error);
         let applied = applier(

@@ -1,7 +1,8 @@
 //! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::{Decision, Due, Moment, SecondLook, Verdict};
@@ -12,7 +13,7 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::{ClingoJudge, Limits, Use};
-use world::{ApplicationKey, Objects, Policy, World};
+use world::{ApplicationKey, Index, Policy, World};
 
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
@@ -21,10 +22,12 @@ use crate::pods::owner;
 use crate::reconcile::{Considered, Context};
 use crate::report::{Outcome, decision_events, event};
 
+/// The strategy that places again what collided.
+const QUICK: &str = "greedy";
 /// After so many plans that others overtook, what still holds of the next one is kept.
 const PLANS_SIDE_BY_SIDE: u32 = 3;
-/// After so many rounds the application is queued again.
-const MOST_ROUNDS: u32 = 6;
+/// What a search gets at least where many wait.
+const SMALLEST_SHARE: Duration = Duration::from_millis(10);
 /// CPU seconds that a solver may burn beyond its wall clock.
 const CPU_GRACE: u64 = 5;
 
@@ -35,7 +38,7 @@ const CPU_GRACE: u64 = 5;
 pub async fn decide(
     application: &ActorApplication,
     key: &ApplicationKey,
-    ctx: &Context,
+    ctx: &Arc<Context>,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
@@ -56,86 +59,198 @@ pub async fn decide(
     }
 }
 
-/// Decides under one version of the policy.
+/// Decides under one version of the policy: begins a search where one is due, commits what one has found.
 async fn decide_under(
+    policy: &Policy,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Arc<Context>,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let known = ctx.considered(key);
+    let before = known.clone().unwrap_or_default();
+    let generation = application.metadata.generation;
+    outcome.notes.clone_from(&before.notes);
+    outcome.proposed.clone_from(&before.proposed);
+    // Whatever ends this early, a later one looks again.
+    let mut unfinished = Unfinished { key, ctx, is_over: false };
+    let mut round = 0;
+    match ctx.searches.take(key, generation) {
+        Search::Running { .. } => {
+            unfinished.is_over = true;
+            outcome.searching = true;
+            return Ok(());
+        }
+        Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
+            round = found.round + 1;
+            if settle(*found, policy, application, key, ctx, outcome).await? {
+                unfinished.is_over = true;
+                ctx.caches.ring_if_touched(key);
+                return Ok(());
+            }
+            ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
+        }
+        Search::Done(_) | Search::None => {}
+    }
+    let again = before.facts.second_look.filter(|look| look.is_due(moment()));
+    let chances = ctx.caches.chances(key, kinds(application).into_iter());
+    let turn = ctx.caches.take_turn(key);
+    // What touches it after this is looked at the next time.
+    let touched = ctx.caches.take_touch(key) || round > 0;
+    if before.generation == generation && !touched && outcome.decision.is_some() && again.is_none() && !turn {
+        outcome.infeasible = Some(before.infeasible);
+        unfinished.is_over = true;
+        return Ok(());
+    }
+    let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
+    outcome.notes.clone_from(&world.notes);
+    (look.facts.chances, look.facts.turn) = (chances, turn);
+    look.facts.second_look = before.facts.second_look;
+    let considered = known.as_ref().map(|known| &known.facts);
+    let decision = outcome.decision.as_ref().map(world::decision);
+    let wanted = world::wanted(application, &policy.name);
+    let why = control::due(considered, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
+    let mut now = Considered {
+        generation,
+        facts: look.facts,
+        infeasible: look.infeasible,
+        notes: world.notes.clone(),
+        proposed: before.proposed,
+    };
+    let Some(why) = why else {
+        if let Some(before) = considered {
+            now.facts = now.facts.kept(before);
+        }
+        outcome.infeasible = Some(now.infeasible.clone());
+        ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
+        ctx.consider(key, now);
+        unfinished.is_over = true;
+        return Ok(());
+    };
+    let again = again.filter(|_| before.facts.digest == now.facts.digest);
+    unfinished.is_over = true;
+    outcome.searching = true;
+    begin_search(ctx, key, why, Begun { policy: policy.clone(), world, look: now, again, round });
+    Ok(())
+}
+
+/// What a search was begun with.
+struct Begun {
+    policy: Policy,
+    world: Arc<World>,
+    look: Considered,
+    again: Option<SecondLook>,
+    /// How many of its plans others overtook.
+    round: u32,
+}
+
+/// What a search found.
+pub struct Found {
+    policy: Policy,
+    world: Arc<World>,
+    look: Considered,
+    again: Option<SecondLook>,
+    round: u32,
+    plan: Result<Plan, Error>,
+}
+
+/// A search for one application.
+#[derive(Default)]
+pub enum Search {
+    /// There is none.
+    #[default]
+    None,
+    /// It is under way, for a manifest of this generation; raised, the flag ends it.
+    Running { generation: Option<i64>, stop: Arc<AtomicBool> },
+    /// It is through.
+    Done(Box<Found>),
+}
+
+/// The searches of all applications, each beside everything else that its application needs.
+#[derive(Default)]
+pub struct Searches {
+    of: std::sync::Mutex<HashMap<ApplicationKey, Search>>,
+    /// How many wait for their turn or search.
+    under_way: AtomicUsize,
+}
+
+impl Searches {
+    /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
+    fn take(&self, key: &ApplicationKey, generation: Option<i64>) -> Search {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        match of.remove(key) {
+            Some(Search::Running { generation: begun, stop }) => {
+                stop.fetch_or(begun != generation, Ordering::AcqRel);
+                of.insert(key.clone(), Search::Running { generation: begun, stop: stop.clone() });
+                Search::Running { generation: begun, stop }
+            }
+            found => found.unwrap_or_default(),
+        }
+    }
+
+    fn put(&self, key: &ApplicationKey, search: Search) {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
+    }
+}
+
+/// Searches in a task of its own: what runs is looked after meanwhile. The application is rung for when it is through.
+fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun) {
+    let stop = Arc::new(AtomicBool::new(false));
+    ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });
+    let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
+    let task = async move {
+        let Begun { policy, world, look, again, round } = begun;
+        let number = again.map_or(0, |look| look.number);
+        let plan = search(&world, &policy, number, why, stop, &ctx).await;
+        ctx.searches.put(&key, Search::Done(Box::new(Found { policy, world, look, again, round, plan })));
+        ctx.caches.ring(&key);
+    };
+    tokio::spawn(tracing::Instrument::instrument(task, span));
+}
+
+/// Commits what a search found, or what is left of it in the newest world; whether that is done.
+async fn settle(
+    found: Found,
     policy: &Policy,
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &mut Outcome,
-) -> Result<(), Error> {
-    let before = ctx.considered(key).unwrap_or_default();
-    let generation = application.metadata.generation;
-    let again = before.facts.second_look.filter(|look| look.is_due(moment()));
-    if before.generation == generation
-        && before.changes == ctx.caches.changes()
-        && outcome.decision.is_some()
-        && again.is_none()
-    {
-        outcome.notes = before.notes;
-        outcome.proposed = before.proposed;
-        outcome.infeasible = Some(before.infeasible);
-        return Ok(());
+) -> Result<bool, Error> {
+    let Found { world, look: mut now, again, round, plan, .. } = found;
+    let plan = plan?;
+    now.facts.second_look =
+        (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
+    if application.spec.paused {
+        now.proposed = Some(proposal(&world.snapshot, &plan));
+        outcome.proposed.clone_from(&now.proposed);
+        ctx.consider(key, now);
+        return Ok(true);
     }
-    let wanted = world::wanted(application, &policy.name);
-    for round in 0..MOST_ROUNDS {
-        let (changes, releases) = (ctx.caches.changes(), ctx.caches.releases(key));
-        let objects = ctx.caches.objects();
-        let world = Arc::new(observe(objects.clone(), key, policy).await?);
-        let decision = outcome.decision.as_ref().map(world::decision);
-        let infeasible = infeasible(&objects, application, &world, decision.as_ref());
-        outcome.notes.clone_from(&world.notes);
-        let facts = control::Considered {
-            releases,
-            demand: world.demand(),
-            digest: world.digest(),
-            openings: control::openings(&world.snapshot),
-            second_look: before.facts.second_look,
-        };
-        let why = control::due(&before.facts, &facts, &wanted, decision.as_ref(), &infeasible, moment());
-        let mut now = Considered {
-            changes,
-            generation,
-            facts,
-            infeasible,
-            notes: world.notes.clone(),
-            proposed: before.proposed.clone(),
-        };
-        let Some(why) = why else {
-            outcome.proposed.clone_from(&now.proposed);
-            outcome.infeasible = Some(now.infeasible.clone());
-            ctx.consider(key, now);
-            return Ok(());
-        };
-        let again = again.filter(|_| before.facts.digest == now.facts.digest);
-        let plan = search(&world, policy, again.map_or(0, |look| look.number), why, ctx).await?;
-        now.facts.second_look =
-            (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
-        if application.spec.paused {
-            now.proposed = Some(proposal(&world.snapshot, &plan));
-            outcome.proposed.clone_from(&now.proposed);
-            ctx.consider(key, now);
-            return Ok(());
+    let _one_at_a_time = ctx.commit.lock().await;
+    let settle = round >= PLANS_SIDE_BY_SIDE;
+    let (newest, verdict) = still_stands(&world, plan, settle, key, policy, application, ctx).await?;
+    let plan = match verdict {
+        Verdict::Stands(plan) => plan,
+        Verdict::Mended(plan) => {
+            // What was mended in a hurry is looked at again when there is time.
+            now.facts.chances = u64::MAX;
+            plan
         }
-        let one_at_a_time = ctx.commit.lock().await;
-        let settle = round >= PLANS_SIDE_BY_SIDE;
-        let (newest, verdict) = still_stands(&world, plan, settle, key, policy, application, ctx).await?;
-        match verdict {
-            Verdict::Stands(plan) => {
-                commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
-                // What was searched is the world that was planned from; room that came meanwhile is looked at next.
-                now.infeasible.clear();
-                outcome.infeasible = Some(BTreeSet::new());
-                ctx.consider(key, now);
-                return Ok(());
-            }
-            Verdict::Partly(plan) => commit(application, key, policy, &newest, &plan, ctx, outcome).await?,
-            Verdict::Overtaken => {}
+        Verdict::Partly(plan) => {
+            commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
+            return Ok(false);
         }
-        drop(one_at_a_time);
-        ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
-    }
-    Err(Error::Overtaken)
+        Verdict::Overtaken => return Ok(false),
+    };
+    commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
+    // What was searched is the world that was planned from; room that came meanwhile is looked at next.
+    now.infeasible.clear();
+    now.facts.strain = control::strain(&newest.snapshot, &plan.assignment);
+    outcome.infeasible = Some(BTreeSet::new());
+    ctx.guard(key, policy, &newest.snapshot, &plan.assignment, &now.facts.strain);
+    ctx.consider(key, now);
+    Ok(true)
 }
 
 /// Now, as `control` counts time.
@@ -143,23 +258,70 @@ pub fn moment() -> Moment {
     Timestamp::now().as_duration().try_into().unwrap_or_default()
 }
 
+/// The kinds that an application's actors can run on.
+pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
+    let implementations = application.spec.actors.iter().flat_map(|group| &group.implementations);
+    implementations.map(|implementation| implementation.kind.as_str()).collect()
+}
+
+/// Touches an application again that did not come to its end.
+struct Unfinished<'a> {
+    key: &'a ApplicationKey,
+    ctx: &'a Context,
+    is_over: bool,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.ctx.caches.touch(self.key);
+        }
+    }
+}
+
 /// The actors whose decided place may not be taken now, whoever wrote the decision.
 pub fn infeasible(
-    objects: &Objects,
+    index: &Index,
     application: &ActorApplication,
     world: &World,
     decision: Option<&Decision>,
 ) -> BTreeSet<String> {
     let Some(decision) = decision else { return BTreeSet::new() };
-    control::infeasible(&world.snapshot, decision, &world::seen(objects, application, &world.units))
+    control::infeasible(&world.snapshot, decision, &world::seen(index, application, &world.units))
 }
 
-async fn observe(objects: Objects, key: &ApplicationKey, policy: &Policy) -> Result<World, Error> {
-    let (key, policy, span) = (key.clone(), policy.clone(), tracing::Span::current());
-    let task = tokio::task::spawn_blocking(move || {
-        span.in_scope(|| world::snapshot(&objects, &key, &policy, Timestamp::now()))
-    });
-    Ok(task.await.map_err(|e| Error::Search(e.to_string()))??)
+/// What is to be known of a world before it is planned.
+struct Look {
+    facts: control::Considered,
+    infeasible: BTreeSet<String>,
+}
+
+/// The world of an application as it is now, off the executor.
+async fn observe(
+    ctx: &Context,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    policy: &Policy,
+    decision: Option<&Placement>,
+) -> Result<(Arc<World>, Look), Error> {
+    let (caches, application, key) = (ctx.caches.clone(), application.clone(), key.clone());
+    let (policy, decision, span) = (policy.clone(), decision.map(world::decision), tracing::Span::current());
+    let look = move || {
+        let index = caches.index();
+        let world = world::snapshot(&index, &key, &policy, Timestamp::now())?;
+        let infeasible = infeasible(&index, &application, &world, decision.as_ref());
+        drop(index);
+        let facts = control::Considered {
+            demand: world.demand(),
+            digest: world.digest(),
+            strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
+            openings: control::openings(&world.snapshot),
+            ..control::Considered::default()
+        };
+        Ok((Arc::new(world), Look { facts, infeasible }))
+    };
+    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
+    task.await.map_err(|e| Error::Search(e.to_string()))?
 }
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
@@ -170,19 +332,25 @@ async fn search(
     policy: &Policy,
     look: u32,
     why: Due,
+    stop: Arc<AtomicBool>,
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
+    let others = Queued::in_line(&ctx.searches.under_way);
     let _slot = ctx.solver_slots.acquire().await.expect("the semaphore is never closed");
     let timer = ctx.metrics.plan_seconds.start_timer();
-    let (world, wall) = (world.clone(), Duration::from_millis(policy.wall_milliseconds));
+    // Those who wait share the time of one: a queue is answered in about the time of a single search.
+    let wall = Duration::from_millis(policy.wall_milliseconds);
+    let waves = others.count().div_ceil(ctx.planning.slots()).max(1);
+    let wall = (wall / u32::try_from(waves).unwrap_or(u32::MAX)).max(SMALLEST_SHARE.min(wall));
+    let world = world.clone();
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || {
         span.in_scope(|| {
             let deadline = Instant::now() + wall;
-            let stop = || Instant::now() >= deadline;
+            let stop = || Instant::now() >= deadline || stop.load(Ordering::Acquire);
             let budget = Budget { effort: None, seed, stop: &stop };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
@@ -195,6 +363,26 @@ async fn search(
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
+}
+
+/// One of those who wait for a search or are searched for.
+struct Queued<'a>(&'a AtomicUsize);
+
+impl<'a> Queued<'a> {
+    fn in_line(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::AcqRel);
+        Self(all)
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Who judges by the policy's program.
@@ -229,16 +417,25 @@ async fn still_stands(
     if newest.is_none_or(|newest| newest.metadata.generation != application.metadata.generation) {
         return Err(Error::Overtaken);
     }
-    let world = Arc::new(observe(ctx.caches.objects(), key, policy).await?);
+    let (world, _) = observe(ctx, application, key, policy, None).await?;
     if world.digest() == planned.digest() {
         return Ok((world, Verdict::Stands(Box::new(plan))));
     }
     let (before, newest, of_policy) = (planned.clone(), world.clone(), judge(policy));
+    // Where a program has a say, the plan is made again.
+    let quick =
+        if policy.program.is_none() { portfolio::strategy(QUICK, Use::Production).ok() } else { None };
+    let quick = quick.map(|entry| entry.make(limits(policy)));
     let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
         // What the policy derives may be another thing in the newest world.
         let snapshot = newest.snapshot.with_derived(of_policy.derive(&newest.snapshot)?)?;
         let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
-        if let Verdict::Stands(plan) | Verdict::Partly(plan) = &mut verdict {
+        if let (Verdict::Overtaken | Verdict::Partly(_), Some(quick)) = (&verdict, &quick)
+            && let Some(mended) = control::mend(&before.snapshot, &plan, &snapshot, quick.as_ref())
+        {
+            verdict = Verdict::Mended(mended);
+        }
+        if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
             plan.moves = explain::moves(&snapshot, &plan.assignment);
         }
         Ok(verdict)
@@ -258,7 +455,7 @@ async fn commit(
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let before = ctx.caches.decision(key)?;
-    let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.objects());
+    let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());
     if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
         return Ok(());
     }

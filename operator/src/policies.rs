@@ -71,6 +71,11 @@ impl Policies {
         Some(problem)
     }
 
+    /// Forgets policies that are not among these.
+    pub fn keep(&self, names: &std::collections::BTreeSet<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
+    }
+
     /// Forgets a policy whose ConfigMap is gone.
     pub fn forget(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);

@@ -30,10 +30,13 @@ pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
 }
 
 async fn report(ctx: &Context) -> Result<(), Error> {
-    let objects = ctx.caches.objects();
-    // Counts do not depend on a policy.
-    let reports = world::pools(&objects, &Policy::builtin("pools"));
-    for pool in &objects.pools {
+    let (reports, pools) = {
+        let index = ctx.caches.index();
+        // Counts do not depend on a policy.
+        let reports = world::pools(&index, &Policy::builtin("pools"));
+        (reports, index.pools().cloned().collect::<Vec<_>>())
+    };
+    for pool in &pools {
         let Some((report, allocated)) = reports.get(&pool.name_any()) else { continue };
         let status = status(pool, report, *allocated, Timestamp::now());
         if pool.status.as_ref() != Some(&status) {

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{Refusal, Refused, Step, active, look_again};
-use crds::{ActorApplication, Instance, Placement, PlacementStatus, Time};
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
+use placement::{Assignment, Snapshot};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use world::{ActorName, ApplicationKey, Note, Objects, Policy, actors_of, object_name};
+use world::{ActorName, ApplicationKey, Note, Own, Policy, Unit, actors_of, object_name};
 
 use crate::caches::Caches;
 use crate::config::Planning;
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::instances::instance_status;
 use crate::metrics::Metrics;
-use crate::plan::{decide, infeasible, moment};
+use crate::plan::{Searches, decide, infeasible, kinds, moment};
 use crate::pods;
 use crate::policies::Policies;
 use crate::report::{Outcome, application_status, event, placement_status};
@@ -43,6 +44,8 @@ pub struct Context {
     pub solver_slots: Semaphore,
     /// Plans are made side by side and committed one at a time.
     pub commit: AsyncMutex<()>,
+    /// The searches, each in a task of its own.
+    pub searches: Searches,
     /// What was considered for each application when it was last planned.
     pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
 }
@@ -50,7 +53,6 @@ pub struct Context {
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default)]
 pub struct Considered {
-    pub changes: u64,
     pub generation: Option<i64>,
     pub facts: control::Considered,
     /// Actors whose decided place may not be taken.
@@ -67,6 +69,24 @@ impl Context {
 
     pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
+    }
+
+    /// Remembers at which capacities an application would be pressed more than it is.
+    pub fn guard(
+        &self,
+        key: &ApplicationKey,
+        policy: &Policy,
+        snapshot: &Snapshot,
+        assignment: &Assignment,
+        strain: &control::Strain,
+    ) {
+        let known = |unit: &String| strain.overload.get(unit).copied().unwrap_or(0);
+        let need = |(unit, load): (String, u64)| {
+            let need = load.saturating_sub(known(&unit));
+            (unit, need)
+        };
+        let needs = control::loads(snapshot, assignment).into_iter().map(need).collect();
+        self.caches.guard(key, policy, needs);
     }
 
     /// Tells people; an event that cannot be written is logged and nothing else.
@@ -91,7 +111,7 @@ pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) ->
     result
 }
 
-async fn step(application: &ActorApplication, ctx: &Context) -> Result<Action, Error> {
+async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Action, Error> {
     ctx.writer.leadership.check()?;
     if application.metadata.deletion_timestamp.is_some() {
         // Everything of it is owned by it: the garbage collector takes it away.
@@ -117,6 +137,11 @@ async fn step(application: &ActorApplication, ctx: &Context) -> Result<Action, E
         }
         Err(e) => return Err(e),
     }
+    let decided_for = outcome.decision.as_ref().map(|decision| decision.spec.application_generation);
+    if outcome.searching && (decided_for.is_none() || decided_for != application.metadata.generation) {
+        // There is nothing to carry out or to tell before it is through, and then it rings.
+        return Ok(Action::requeue(control::LOOK_AGAIN));
+    }
     let refusals = outcome.decision.as_ref().map(world::refusals).unwrap_or_default();
     let mut refusals = active(refusals, moment());
     if !application.spec.paused
@@ -125,10 +150,50 @@ async fn step(application: &ActorApplication, ctx: &Context) -> Result<Action, E
     {
         carry_out(application, &decision, ctx, &mut outcome, &mut refusals).await?;
     }
-    ctx.caches.waits(&key, !outcome.waiting.is_empty());
+    ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced(application, outcome.decision.as_ref()));
     report(application, &key, ctx, &outcome, &refusals).await?;
-    let second_look = ctx.considered(&key).and_then(|considered| considered.facts.second_look);
-    Ok(Action::requeue(look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
+    let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
+    Ok(Action::requeue(look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some())))
+}
+
+/// How often it is asked whose turn it is to look whether it could be better: what comes with a node comes together.
+const TURNS: Duration = Duration::from_secs(10);
+
+/// Looks in the background whether applications could be better; ends only with the process.
+pub async fn background(ctx: Arc<Context>) {
+    loop {
+        tokio::time::sleep(TURNS).await;
+        let known: Vec<(ApplicationKey, u64)> = {
+            let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
+            considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
+        };
+        let mut waiting = Vec::new();
+        for (key, chances) in known {
+            let Some(application) = ctx.caches.application(&key) else {
+                ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+                continue;
+            };
+            if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
+                waiting.push(key);
+            }
+        }
+        ctx.caches.give_turns(waiting, moment(), ctx.planning.slots());
+    }
+}
+
+/// What actors without a place ask for, by kind; once for all of a group.
+fn unplaced(application: &ActorApplication, decision: Option<&Placement>) -> Vec<(String, control::Amounts)> {
+    let without: BTreeSet<&str> = decision
+        .iter()
+        .flat_map(|decision| &decision.spec.unplaced)
+        .filter_map(|unplaced| Some(unplaced.actor.rsplit_once('-')?.0))
+        .collect();
+    if without.is_empty() {
+        return Vec::new();
+    }
+    let groups = application.spec.actors.iter().zip(world::wanted(application, "").asks);
+    let of_waiting = groups.filter(|(group, _)| without.contains(group.name.as_str()));
+    of_waiting.flat_map(|(_, kinds)| kinds).collect()
 }
 
 /// Refusals as a Placement's status has them.
@@ -158,6 +223,16 @@ async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Err
     }
 }
 
+/// What is there of an application, at one moment.
+struct Sight {
+    units: BTreeMap<String, Unit>,
+    seen: control::Seen,
+    instances: Own,
+    pools: BTreeMap<String, Arc<DevicePool>>,
+    /// Actors whose decided place may not be taken.
+    infeasible: BTreeSet<String>,
+}
+
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(
     application: &ActorApplication,
@@ -166,19 +241,29 @@ async fn carry_out(
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
 ) -> Result<(), Error> {
-    let objects = ctx.caches.objects();
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
     let plain = Policy::builtin("units");
-    let units = world::units(&objects, &plain);
-    let seen = world::seen(&objects, application, &units);
     let (wanted, decided) = (world::wanted(application, &decision.spec.policy), world::decision(decision));
-    let infeasible = match outcome.infeasible.take() {
-        Some(known) => known,
-        // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known, nothing.
-        None => match world::snapshot(&objects, &ApplicationKey::of(application), &plain, Timestamp::now()) {
-            Ok(world) => infeasible(&objects, application, &world, Some(&decided)),
-            Err(_) => decided.places.keys().cloned().collect(),
-        },
+    let Sight { units, seen, instances, pools, infeasible } = {
+        let index = ctx.caches.index();
+        let units = world::units(&index, &plain);
+        let infeasible = match outcome.infeasible.take() {
+            Some(known) => known,
+            // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
+            // nothing.
+            None => match world::snapshot(&index, &ApplicationKey::of(application), &plain, Timestamp::now())
+            {
+                Ok(world) => infeasible(&index, application, &world, Some(&decided)),
+                Err(_) => decided.places.keys().cloned().collect(),
+            },
+        };
+        Sight {
+            seen: world::seen(&index, application, &units),
+            instances: world::own(&index, application),
+            pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
+            units,
+            infeasible,
+        }
     };
     let todo = control::steps(&wanted, &decided, &seen, &infeasible);
     outcome.waiting = todo.waiting;
@@ -186,13 +271,11 @@ async fn carry_out(
         remember(application, decision, ctx, refusals, todo.refused).await?;
     }
     let namespace = application.namespace().unwrap_or_default();
-    let instances = world::own(&objects, application);
     let names: BTreeMap<String, ActorName> =
         actors_of(application).into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
-        let (namespace, names, instances, units, objects) =
-            (&namespace, &names, &instances, &units, &objects);
+        let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
         async move {
             match step {
                 Step::Create { actor } => {
@@ -206,8 +289,8 @@ async fn carry_out(
                 }
                 Step::Start { actor, instance, unit } => {
                     let unit = &units[&unit];
-                    let pool = objects.pools.iter().find(|pool| pool.name_any() == unit.pool);
-                    let (instance, _) = instances[&instance.name];
+                    let pool = pools.get(&unit.pool);
+                    let (instance, _) = &instances[&instance.name];
                     let pod = pods::pod(application, &names[&actor], instance, unit, pool.map(AsRef::as_ref));
                     let Some(pod) = pod else { return Ok(None) };
                     if let Err(reason) = ctx.writer.create_pod(&pod).await? {
@@ -254,11 +337,10 @@ async fn report(
     outcome: &Outcome,
     refusals: &[Refusal],
 ) -> Result<(), Error> {
-    let objects = ctx.caches.objects();
-    let own = world::own(&objects, application);
-    report_instances(application, ctx, &objects, &own).await?;
+    let own = world::own(&ctx.caches.index(), application);
+    report_instances(application, ctx, &own).await?;
     let now = Timestamp::now();
-    let instances = own.iter().map(|(name, (instance, _))| (name.clone(), *instance)).collect();
+    let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
     let status = application_status(application, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
         let placement = placement_status(decision, &status, as_told(refusals), now);
@@ -274,22 +356,21 @@ async fn report(
     Ok(())
 }
 
-/// An application's own Instances by name, each with its pod.
-type Own<'a> = BTreeMap<String, (&'a Instance, Option<&'a Pod>)>;
-
-async fn report_instances(
-    application: &ActorApplication,
-    ctx: &Context,
-    objects: &Objects,
-    own: &Own<'_>,
-) -> Result<(), Error> {
-    let topologies =
-        objects.topologies.iter().map(|topology| (topology.name_any(), topology.as_ref())).collect();
+async fn report_instances(application: &ActorApplication, ctx: &Context, own: &Own) -> Result<(), Error> {
+    let topologies: BTreeMap<String, Arc<NodeTopology>> = {
+        let index = ctx.caches.index();
+        let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let nodes: BTreeSet<String> = own.values().filter_map(|(_, pod)| node(pod.as_deref()?)).collect();
+        let found = nodes.into_iter().filter_map(|node| Some((node.clone(), index.topology(&node)?.clone())));
+        found.collect()
+    };
+    let topologies = topologies.iter().map(|(name, topology)| (name.clone(), topology.as_ref())).collect();
     let root = actors_of(application).first().map(object_name);
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
+        let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let status = instance_status(instance, *pod, devices, root.as_ref() == Some(name));
-        (instance.status.as_ref() != Some(&status)).then_some((*instance, status))
+        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name));
+        (instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
     });
     let work = changed.map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{Plan, Snapshot, SnapshotError};
 use portfolio::Use;
-use world::{ApplicationKey, Objects, Policy};
+use world::{ApplicationKey, Index, Objects, Policy};
 
 use crate::arguments::{PlanArguments, PlanOutput};
 use crate::decide::{self, Preferred, Search};
@@ -198,7 +198,7 @@ pub fn world_of(
     if let Some(levels) = &arguments.search.objectives {
         policy.objectives = levels.clone();
     }
-    let world = world::snapshot(objects, key, &policy, now).map_err(refused)?;
+    let world = world::snapshot(&Index::of(objects), key, &policy, now).map_err(refused)?;
     let mut notes: Vec<String> = note.into_iter().collect();
     notes.extend(world.notes.iter().map(|note| format!("{}: {}", note.condition, note.message)));
     for (pool, report) in &world.pools {

@@ -14,6 +14,8 @@ const OVERTAKEN: &str = "its place was taken while it was planned; another is lo
 pub enum Verdict {
     /// It may be committed as it is, told in the newest snapshot's positions.
     Stands(Box<Plan>),
+    /// Others overtook it, and what collided was placed again; the rest stays.
+    Mended(Box<Plan>),
     /// So much of it may be committed: what collided has no place yet, or stays where it is.
     Partly(Box<Plan>),
     /// It is to be made again.
@@ -92,7 +94,11 @@ fn short(id: &str) -> &str {
 /// Adds actors at their units as long as nothing is broken that was not broken before; with those that cannot be added.
 ///
 /// By halves: where few collide, the world is checked few times.
-fn insert(snapshot: &Snapshot, start: Assignment, comers: &[(usize, usize)]) -> (Assignment, Vec<usize>) {
+pub(crate) fn insert(
+    snapshot: &Snapshot,
+    start: Assignment,
+    comers: &[(usize, usize)],
+) -> (Assignment, Vec<usize>) {
     let excused: BTreeSet<String> = broken(snapshot, &start);
     let (mut assignment, mut refused) = (start, Vec::new());
     let mut parts = vec![comers];
@@ -117,12 +123,12 @@ fn broken(snapshot: &Snapshot, assignment: &Assignment) -> BTreeSet<String> {
     snapshot.violations(assignment).into_iter().map(|violation| violation.says).collect()
 }
 
-fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
+pub(crate) fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
 }
 
 /// The same places by name in another snapshot; nothing where the unit is not there any more.
-fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
+pub(crate) fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
     let place = |actor: usize| {
         if to.is_fixed(actor) {
             return to.current(actor);
@@ -134,7 +140,7 @@ fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
 }
 
 /// The plan in the newest snapshot's positions, with this assignment.
-fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignment: Assignment) -> Plan {
+pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignment: Assignment) -> Plan {
     let same = planned.write() == newest.write();
     let reasons = |actor: usize| {
         let before = planned.actor(newest.actor_id(actor));

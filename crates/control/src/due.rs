@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use placement::Snapshot;
 use placement::ix::ResourceIx;
+use placement::{Assignment, Criterion, Snapshot};
 
 use crate::nouns::{Decision, Moment, Refusal, Wanted};
 
@@ -16,19 +16,91 @@ const SECOND_LOOKS: [Duration; 3] =
 /// Whatever is due already is done no sooner, should it have failed.
 const NO_SOONER: Duration = Duration::from_secs(1);
 
+/// What could merely be better is looked at no more often.
+pub const BACKGROUND: Duration = Duration::from_mins(10);
+
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Considered {
-    /// Grows with every change that may have made room for this application, its own decisions aside.
-    pub releases: u64,
-    /// The digest of what its plan answers to, without others and without where it runs.
+    /// The digest of what the application wants and by which measure, without what there is.
     pub demand: String,
     /// The digest of everything that it was planned from.
     pub digest: String,
+    /// What presses it where it is.
+    pub strain: Strain,
     /// Where its actors without a place could have been started.
     pub openings: Openings,
+    /// Grows with every unit or slot of its kinds that came free.
+    pub chances: u64,
+    /// Whether its turn has come to look whether it could be better.
+    pub turn: bool,
     /// Set when the clock ended the search before it was through.
     pub second_look: Option<SecondLook>,
+}
+
+impl Considered {
+    /// What is remembered when a look found nothing to do: what pressed less for a while may press as before again.
+    #[must_use]
+    pub fn kept(self, before: &Self) -> Self {
+        let Strain { mut broken, mut overload } = self.strain;
+        broken.extend(before.strain.broken.iter().cloned());
+        for (unit, amount) in &before.strain.overload {
+            let now = overload.entry(unit.clone()).or_default();
+            *now = (*now).max(*amount);
+        }
+        Self { strain: Strain { broken, overload }, chances: before.chances, ..self }
+    }
+}
+
+/// What presses an application where its actors are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strain {
+    /// The limits that its actors break, their numbers left out.
+    pub broken: BTreeSet<String>,
+    /// By unit that hosts its actors: work above the capacity.
+    pub overload: BTreeMap<String, u64>,
+}
+
+/// What presses the actors that are not fixed in this assignment.
+///
+/// Overload counts where a level names a criterion of load.
+pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
+    let own = |actor: &usize| !snapshot.is_fixed(*actor);
+    let mut without = assignment.clone();
+    (0..snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
+    let broken = |assignment: &Assignment| -> BTreeSet<String> {
+        let found = snapshot.violations(assignment).into_iter();
+        found.map(|violation| violation.says.replace(|c: char| c.is_ascii_digit(), "")).collect()
+    };
+    let broken = &broken(assignment) - &broken(&without);
+    let loads = loads(snapshot, assignment);
+    let above = |(unit, load): (String, u64)| {
+        let capacity = snapshot.unit(&unit).map_or(0, |unit| snapshot.capacity(unit));
+        let above = load.saturating_sub(u64::try_from(capacity).unwrap_or(0));
+        (above > 0).then_some((unit, above))
+    };
+    Strain { broken, overload: loads.into_iter().filter_map(above).collect() }
+}
+
+/// The work on every unit that hosts actors that are not fixed; nothing where no level names a criterion of load.
+pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u64> {
+    let counts = |criterion| snapshot.objectives().names(criterion);
+    if !counts(Criterion::Overload) && !counts(Criterion::Bottleneck) {
+        return BTreeMap::new();
+    }
+    let own = |actor: &usize| !snapshot.is_fixed(*actor);
+    let hosting: BTreeSet<usize> = (0..snapshot.actors()).filter(own).filter_map(|a| assignment[a]).collect();
+    let mut loads: BTreeMap<usize, i64> = BTreeMap::new();
+    for (actor, unit) in assignment.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?))) {
+        if hosting.contains(&unit)
+            && let Some(implementation) = snapshot.implementation(actor, unit)
+        {
+            *loads.entry(unit).or_default() += implementation.work;
+        }
+    }
+    let named =
+        |(unit, load): (usize, i64)| (snapshot.unit_id(unit).to_owned(), u64::try_from(load).unwrap_or(0));
+    loads.into_iter().map(named).collect()
 }
 
 /// Units with room for an actor that has no place: by the name of one actor for all that are like it.
@@ -72,22 +144,28 @@ pub enum Due {
     Incomplete,
     /// A decided place may not be taken now.
     Infeasible,
-    /// What its plan answers to changed.
+    /// What it wants, or the measure, changed.
     Demand,
-    /// Room may have come.
-    Room,
+    /// Where an actor is, it breaks a limit that it did not break before.
+    Limit,
+    /// Where an actor is, there is more work above the capacity than before.
+    Overload,
     /// Room came that an actor without a place can use.
     Opening,
+    /// A unit or slot of its kinds came free some time ago.
+    Chance,
     /// The clock ended the last search, and it is time for another.
     SecondLook,
 }
 
 /// Whether an application has to be planned, and why.
 ///
-/// `infeasible` names the actors whose decided place may not be taken now. What others do to each other makes nobody
-/// due, nor does an actor without a place, unless room came that it can use.
+/// `before` is what was considered when it was last planned; where that is not known, as after a restart, what is now
+/// counts as considered, if the decision was made for the same demand. `infeasible` names the actors whose decided place
+/// may not be taken now. What others do makes nobody due whom it does not press, nor does an actor without a place,
+/// unless room came that it can use.
 pub fn due(
-    before: &Considered,
+    before: Option<&Considered>,
     now: &Considered,
     wanted: &Wanted,
     decision: Option<&Decision>,
@@ -101,9 +179,12 @@ pub fn due(
     if decision.policy != wanted.policy {
         return Some(Due::Policy);
     }
-    if before.digest == now.digest {
-        return before.second_look.is_some_and(|look| look.is_due(at)).then_some(Due::SecondLook);
+    if let Some(before) = before.filter(|before| before.digest == now.digest) {
+        let second_look = before.second_look.filter(|look| look.is_due(at)).map(|_| Due::SecondLook);
+        return second_look.or_else(|| chance(before, now));
     }
+    let demand = before.map_or(decision.demand.as_deref(), |before| Some(before.demand.as_str()));
+    let before = before.unwrap_or(now);
     let decided = |name: &String| decision.places.contains_key(name) || decision.unplaced.contains(name);
     if !wanted.actors.iter().all(|actor| decided(&actor.name)) {
         return Some(Due::Incomplete);
@@ -111,14 +192,41 @@ pub fn due(
     if !infeasible.is_empty() {
         return Some(Due::Infeasible);
     }
-    if before.demand != now.demand {
+    if demand != Some(now.demand.as_str()) {
         return Some(Due::Demand);
     }
-    if before.releases != now.releases {
-        return Some(Due::Room);
+    if !now.strain.broken.is_subset(&before.strain.broken) {
+        return Some(Due::Limit);
+    }
+    let known = |unit: &String| before.strain.overload.get(unit).copied().unwrap_or(0);
+    if now.strain.overload.iter().any(|(unit, amount)| *amount > known(unit)) {
+        return Some(Due::Overload);
     }
     let came = || now.openings.difference(&before.openings).next().is_some();
-    (!decision.unplaced.is_empty() && came()).then_some(Due::Opening)
+    if !decision.unplaced.is_empty() && came() {
+        return Some(Due::Opening);
+    }
+    chance(before, now)
+}
+
+/// What could merely be better, in its turn.
+fn chance(before: &Considered, now: &Considered) -> Option<Due> {
+    (before.chances != now.chances && now.turn).then_some(Due::Chance)
+}
+
+/// Whose turn it is to look whether it could be better: whoever waits longest, at most so many.
+///
+/// `waiting` is for whom a unit or slot came free since it was last searched for, with when it last had its turn.
+pub fn turns<K: Ord>(
+    waiting: impl IntoIterator<Item = (K, Option<Moment>)>,
+    now: Moment,
+    most: usize,
+) -> Vec<K> {
+    let may = |last: Option<Moment>| last.is_none_or(|last| now >= last + BACKGROUND);
+    let mut waiting: Vec<(Option<Moment>, K)> =
+        waiting.into_iter().filter(|(_, last)| may(*last)).map(|(key, last)| (last, key)).collect();
+    waiting.sort();
+    waiting.into_iter().take(most).map(|(_, key)| key).collect()
 }
 
 /// Where the application's actors without a place could be started as things are: a free slot on a unit of theirs, and

@@ -11,6 +11,7 @@
 
 mod commit;
 mod due;
+mod mend;
 mod nouns;
 mod refusals;
 mod room;
@@ -18,7 +19,11 @@ mod steps;
 mod wait;
 
 pub use commit::{Verdict, infeasible, still_stands};
-pub use due::{Considered, Due, LOOK_AGAIN, Openings, SecondLook, due, look_again, openings};
+pub use due::{
+    BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, loads, look_again, openings,
+    strain, turns,
+};
+pub use mend::mend;
 pub use nouns::{
     Actor, Amounts, Decision, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit, Wanted,
 };

@@ -49,6 +49,8 @@ pub struct Decision {
     pub generation: i64,
     /// The name of the policy that it was made under.
     pub policy: String,
+    /// The digest of what was wanted and by which measure, where it is known.
+    pub demand: Option<String>,
     /// Units by actor.
     pub places: BTreeMap<String, String>,
     /// Actors for which there was no place.

@@ -6,9 +6,10 @@ mod worlds;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, still_stands};
+use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, mend, still_stands};
 use placement::{Plan, Snapshot};
 use proptest::prelude::*;
+use search::Greedy;
 use worlds::{planned, snapshot};
 
 fn places(snapshot: &Snapshot, plan: &Plan) -> String {
@@ -26,6 +27,7 @@ fn committed(before: &str, after: &str, settle: bool) -> String {
     match still_stands(&before, &planned(&before), &after, settle) {
         Verdict::Stands(plan) => places(&after, &plan),
         Verdict::Partly(plan) => format!("partly {}", places(&after, &plan)),
+        Verdict::Mended(_) => "mended".to_owned(),
         Verdict::Overtaken => "overtaken".to_owned(),
     }
 }
@@ -171,6 +173,65 @@ proptest! {
             let expected: Vec<usize> =
                 (0..after.actors()).filter(|&a| !after.is_fixed(a) && told.assignment[a].is_none()).collect();
             prop_assert_eq!(without, expected);
+        }
+    }
+}
+
+/// What becomes of the plan for `before` when it is mended in `after`.
+fn mended(before: &str, after: &str) -> String {
+    let (before, after) = (snapshot(before), snapshot(after));
+    let plan = mend(&before, &planned(&before), &after, &Greedy).unwrap();
+    places(&after, &plan)
+}
+
+#[test]
+fn what_collided_is_placed_again_and_the_rest_stays() {
+    let three = "units=n0/gpu0:1,n0/gpu1:1,n0/gpu2:1 own=a-0,a-1";
+    let table = [
+        (three, three.to_owned(), "a-0@n0/gpu0 a-1@n0/gpu1"),
+        // The first unit went to another application, or is gone: one goes elsewhere.
+        (three, format!("{three} others=x@n0/gpu0"), "a-0@n0/gpu2 a-1@n0/gpu1"),
+        (three, "units=n0/gpu1:1,n0/gpu2:1 own=a-0,a-1".to_owned(), "a-0@n0/gpu2 a-1@n0/gpu1"),
+        // Nobody who has a place is put out for one who has none.
+        (three, format!("{three} others=x@n0/gpu0,y@n0/gpu2"), "a-0@- a-1@n0/gpu1"),
+        (three, format!("{three} others=x@n0/gpu0,y@n0/gpu1,z@n0/gpu2"), "a-0@- a-1@-"),
+        // Where others brought work, who was to come goes where there is less.
+        (
+            "units=n0/cpu0:9:1,n0/cpu1:9:1 own=a-0",
+            "units=n0/cpu0:9:1,n0/cpu1:9:1 own=a-0 others=x@n0/cpu0".to_owned(),
+            "a-0@n0/cpu1",
+        ),
+    ];
+    for (before, after, expected) in table {
+        assert_eq!(mended(before, &after), expected, "{before} | {after}");
+    }
+}
+
+/// They are to be together; by the time of the commit their partner has gone elsewhere, and the move is worth nothing.
+#[test]
+fn a_plan_is_not_mended_into_moves_that_are_worth_nothing() {
+    let world = |b: &str| {
+        format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
+    };
+    assert_eq!(mended(&world("n1/cpu0"), &world("n0/cpu1")), "a-0@n0/cpu0 b-0@n0/cpu1");
+}
+
+proptest! {
+    /// Whatever happened between planning and committing: what is mended is lawful, and puts nobody out.
+    #[test]
+    fn what_is_mended_is_lawful((before, after) in (any_world(), any_world())) {
+        let (before, after) = (snapshot(&before), snapshot(&after));
+        let plan = planned(&before);
+        let told = mend(&before, &plan, &after, &Greedy).unwrap();
+        prop_assert_eq!(after.violations(&told.assignment), vec![]);
+        for actor in (0..after.actors()).filter(|&actor| after.is_fixed(actor)) {
+            prop_assert_eq!(told.assignment[actor], after.current(actor));
+        }
+        let without = |assignment: &placement::Assignment| {
+            (0..after.actors()).filter(|&a| !after.is_fixed(a) && assignment[a].is_none()).count()
+        };
+        if let control::Verdict::Partly(kept) = still_stands(&before, &plan, &after, true) {
+            prop_assert!(without(&told.assignment) <= without(&kept.assignment));
         }
     }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::{
-    Actor, Considered, Decision, LOOK_AGAIN, Refusal, Refused, SecondLook, Wanted, active, due, look_again,
-    openings, remember,
+    Actor, BACKGROUND, Considered, Decision, LOOK_AGAIN, Refusal, Refused, SecondLook, Wanted, active, due,
+    look_again, openings, remember, strain, turns,
 };
 use worlds::snapshot;
 
@@ -16,7 +16,9 @@ const NOW: Duration = Duration::from_secs(1000);
 
 /// Why an application of two actors is due; `changes` are words about what differs from a quiet world in which `cam-0`
 /// has a place: `unplaced` (`cam-1` has none), `silent` (nothing is said of it), `infeasible`, `generation`, `policy`,
-/// `undecided`, `others` (the digest), `demand`, `room`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS`.
+/// `undecided`, `others` (the digest), `demand`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS`,
+/// `chance` (a unit of its kinds came), `turn` (to look at chances), `broke=LIMIT` now and `broken=LIMIT`
+/// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (nothing is known of before).
 fn why(changes: &str) -> String {
     let named = |index: u32| Actor { name: format!("cam-{index}"), group: 0 };
     let mut wanted = Wanted {
@@ -26,11 +28,18 @@ fn why(changes: &str) -> String {
         ..Wanted::default()
     };
     let places = ["cam-0", "cam-1"].map(|actor| (actor.to_owned(), "n0/gpu0".to_owned()));
-    let decision =
-        Decision { generation: 3, policy: "p".into(), places: places.into(), ..Decision::default() };
+    let decision = Decision {
+        generation: 3,
+        policy: "p".into(),
+        demand: Some("d".into()),
+        places: places.into(),
+        ..Decision::default()
+    };
     let mut decision = Some(decision);
-    let world = Considered { releases: 7, demand: "d".into(), digest: "w".into(), ..Considered::default() };
+    let world = Considered { demand: "d".into(), digest: "w".into(), ..Considered::default() };
     let (mut before, mut now) = (world.clone(), world);
+    let mut is_known = true;
+    let on_unit = |value: &str| ("n0/gpu0".to_owned(), value.parse().unwrap());
     let mut infeasible = BTreeSet::new();
     for change in changes.split_whitespace() {
         let (what, value) = change.split_once('=').unwrap_or((change, ""));
@@ -46,7 +55,13 @@ fn why(changes: &str) -> String {
             "generation" => wanted.generation = 4,
             "policy" => wanted.policy = "q".into(),
             "demand" => now.demand = "e".into(),
-            "room" => now.releases = 8,
+            "chance" => now.chances = 8,
+            "turn" => now.turn = true,
+            "broke" => drop(now.strain.broken.insert(value.to_owned())),
+            "broken" => drop(before.strain.broken.insert(value.to_owned())),
+            "over" => now.strain.overload.extend([on_unit(value)]),
+            "was" => before.strain.overload.extend([on_unit(value)]),
+            "restart" => is_known = false,
             "opening" => now.openings = units(),
             "opened" => before.openings = units(),
             "look" => {
@@ -56,11 +71,14 @@ fn why(changes: &str) -> String {
             "others" => {}
             other => panic!("{other}"),
         }
-        if !matches!(what, "look" | "generation" | "policy" | "undecided" | "unplaced") {
+        if !matches!(
+            what,
+            "look" | "generation" | "policy" | "undecided" | "unplaced" | "chance" | "turn" | "restart"
+        ) {
             now.digest = "v".into();
         }
     }
-    due(&before, &now, &wanted, decision.as_ref(), &infeasible, NOW)
+    due(is_known.then_some(&before), &now, &wanted, decision.as_ref(), &infeasible, NOW)
         .map_or("-".to_owned(), |due| due.to_string())
 }
 
@@ -79,8 +97,31 @@ fn who_is_due_and_why() {
         ("others", "-"),
         ("others look=2000", "-"),
         ("demand", "demand"),
-        ("room", "room"),
-        ("demand room", "demand"),
+        // Where it is, something presses it that did not press it as much.
+        ("broke=slots", "limit"),
+        ("broke=slots broken=slots", "-"),
+        ("broke=slots broken=power", "limit"),
+        ("others broken=slots", "-"),
+        ("over=5", "overload"),
+        ("over=5 was=4", "overload"),
+        ("over=5 was=5", "-"),
+        ("others was=5", "-"),
+        ("over=5 broke=slots", "limit"),
+        // What could merely be better has time.
+        ("chance", "-"),
+        ("turn", "-"),
+        ("chance turn", "chance"),
+        ("chance turn others", "chance"),
+        ("chance others", "-"),
+        ("chance turn demand", "demand"),
+        // A restarted operator searches nothing anew.
+        ("restart", "-"),
+        ("restart others over=5 broke=slots", "-"),
+        ("restart unplaced opening=n0/gpu1", "-"),
+        ("restart demand", "demand"),
+        ("restart infeasible", "infeasible"),
+        ("restart silent", "incomplete"),
+        ("restart undecided", "undecided"),
         // What was decided cannot be, or says nothing of somebody.
         ("infeasible", "infeasible"),
         ("infeasible unplaced", "infeasible"),
@@ -114,17 +155,52 @@ fn churn_that_nobody_can_use_makes_nobody_due() {
     let wanted = Wanted { actors: vec![Actor { name: "big-0".into(), group: 0 }], ..Wanted::default() };
     let decision = Decision { unplaced: ["big-0".to_owned()].into(), ..Decision::default() };
     let mut before = Considered::default();
+    before.openings = openings(&snapshot("units=n0/gpu0:1,n0/fpga0:9 own=big-0 others=x@n0/gpu0"));
     let mut searches = 0;
     for round in 0..100 {
         // One GPU, always taken; the capacity of the node, which is not for it, swings.
         let world =
             snapshot(&format!("units=n0/gpu0:1:{},n0/fpga0:9 own=big-0 others=x@n0/gpu0", 10 + round % 7));
         let now = Considered { digest: world.write(), openings: openings(&world), ..Considered::default() };
-        let is_due = due(&before, &now, &wanted, Some(&decision), &BTreeSet::new(), NOW);
+        let is_due = due(Some(&before), &now, &wanted, Some(&decision), &BTreeSet::new(), NOW);
         searches += u32::from(is_due.is_some());
         before = now;
     }
     assert_eq!(searches, 0);
+}
+
+/// A day of foreign pods that take a core and give it back beside an application: it is pressed by none that leaves it
+/// what it needs, and searched for once when one does not.
+#[test]
+fn foreign_load_touches_nobody_whom_it_does_not_hurt() {
+    let world = |capacity: u64| {
+        snapshot(&format!("units=n0/cpu0:9:{capacity},n1/cpu0:9:3 own=a-0@n0/cpu0,a-1@n0/cpu0"))
+    };
+    let wanted = Wanted {
+        actors: (0..2).map(|i| Actor { name: format!("a-{i}"), group: 0 }).collect(),
+        ..Wanted::default()
+    };
+    let places = ["a-0", "a-1"].map(|actor| (actor.to_owned(), "n0/cpu0".to_owned()));
+    let decision = Decision { places: places.into(), ..Decision::default() };
+    let mut before: Option<Considered> = None;
+    let mut searches = Vec::new();
+    for (minute, capacity) in [9, 8, 5, 2, 9, 1, 9, 1, 2, 1, 9, 1].into_iter().enumerate() {
+        let world = world(capacity);
+        let facts = Considered {
+            digest: world.write(),
+            strain: strain(&world, &world.incumbent()),
+            openings: openings(&world),
+            ..Considered::default()
+        };
+        let why = due(before.as_ref(), &facts, &wanted, Some(&decision), &BTreeSet::new(), NOW);
+        // The first look is that of an operator that was just started, which knows no demand.
+        searches.extend(why.filter(|_| minute > 0).map(|why| format!("{minute} {why}")));
+        before = Some(match (why, &before) {
+            (None, Some(before)) => facts.kept(before),
+            _ => facts,
+        });
+    }
+    assert_eq!(searches, ["5 overload"]);
 }
 
 #[test]
@@ -193,6 +269,18 @@ fn an_application_is_looked_at_again_when_something_ends() {
     assert_eq!(check(&[], look(1), false), 1, "no sooner than that");
     assert_eq!(check(&[999], None, false), 1);
     assert_eq!(check(&[], look(1001), true), most, "what failed is not taken up");
+}
+
+#[test]
+fn who_could_be_better_has_a_turn_now_and_then() {
+    let at = |seconds| Some(Duration::from_secs(seconds));
+    let wait = [("a", at(500)), ("b", at(399)), ("c", None), ("d", at(400)), ("e", None)];
+    assert_eq!(
+        turns(wait, NOW, 9),
+        ["c", "e", "b", "d"],
+        "every {BACKGROUND:?} at most, who waits longest first"
+    );
+    assert_eq!(turns(wait, NOW, 3), ["c", "e", "b"]);
 }
 
 #[test]

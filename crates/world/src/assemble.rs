@@ -11,13 +11,14 @@ use placement::file::{
 use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
-use crate::Policy;
 use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
+use crate::loads::Sum;
 use crate::numbers::floor;
-use crate::objects::{ApplicationKey, Objects};
+use crate::objects::ApplicationKey;
 use crate::pods::{Amounts, asks, resource_unit};
-use crate::units::{FreeNode, Offer, PoolReport, Unit, free_nodes, offer};
+use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
+use crate::{Index, Policy};
 
 /// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
 const LICENCE_COST: &str = "cairn.dev/licence-cost";
@@ -76,18 +77,18 @@ pub enum WorldError {
 /// # Errors
 /// When the application is not there, its manifest is wrong, or it is too large.
 pub fn snapshot(
-    objects: &Objects,
+    index: &Index,
     key: &ApplicationKey,
     policy: &Policy,
     now: Timestamp,
 ) -> Result<World, WorldError> {
-    let application = find(objects, key)?;
+    let application = find(index, key)?;
     check_size(application)?;
-    let pools: Vec<&DevicePool> = objects.pools.iter().map(AsRef::as_ref).collect();
+    let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
     check_templates(application, &pools)?;
     let numbers = Numbers::of(application, policy).map_err(WorldError::Invalid)?;
-    let free = free_nodes(objects);
-    let offer = offer(objects, &free, policy);
+    let free = free_nodes(index);
+    let offer = offer(index, &free, policy);
     let mut file = SnapshotFile {
         version: VERSION,
         application: Some(key.to_string()),
@@ -95,13 +96,13 @@ pub fn snapshot(
         exchange_cost: policy.exchange_cost.clone(),
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.program.clone() }),
         objectives: policy.objectives.clone(),
-        constraints: constraints(objects, application, &free, &offer, now),
+        constraints: constraints(index, application, &free, &offer, now),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
     let refused: BTreeSet<(&str, &str)> =
-        active_refusals(objects, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
-    let places = places(objects, key, &offer);
+        active_refusals(index, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
+    let places = places(index, key, &offer);
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
         .spec
         .actors
@@ -114,61 +115,109 @@ pub fn snapshot(
     };
     let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));
     add_application(&mut file, application, &numbers, |name| current(name).map(|unit| (unit, false)));
-    for other in others(objects, key) {
-        let places = self::places(objects, &ApplicationKey::of(other), &offer);
-        if places.is_empty() {
-            continue;
+    let sums = match policy.program.as_deref().map(str::trim) {
+        // A program may speak of anybody's actors.
+        Some(program) if !program.is_empty() => {
+            list_others(&mut file, index, key, policy, &offer, &mut notes);
+            BTreeMap::new()
         }
-        match Numbers::of(other, policy) {
-            Ok(numbers) => {
-                add_application(&mut file, other, &numbers, |name| {
-                    places.get(&name.short()).map(|unit| (*unit, true))
-                });
-            }
-            Err(problem) => {
-                let message = format!("{} is left out: {problem}", ApplicationKey::of(other));
-                notes.push(Note { condition: "Partial", message });
-            }
+        _ => {
+            let (sums, faults) = index.others(key, policy);
+            notes.extend(faults.iter().map(|(other, problem)| left_out(other, problem)));
+            sums
         }
-    }
+    };
     check_whole(&file)?;
     file.nodes = file_nodes(&free, &offer, &file);
-    file.units = offer.units.iter().map(file_unit).collect();
+    file.units =
+        offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id), &mut file.actors)).collect();
     let snapshot = Snapshot::new(file)?;
     let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
     Ok(World { snapshot, units, pools: offer.reports, notes })
 }
 
+/// Lists the placed actors of all other applications, and what they say to each other.
+fn list_others(
+    file: &mut SnapshotFile,
+    index: &Index,
+    key: &ApplicationKey,
+    policy: &Policy,
+    offer: &Offer,
+    notes: &mut Vec<Note>,
+) {
+    for other in others(index, key) {
+        let places = places(index, &ApplicationKey::of(other), offer);
+        if places.is_empty() {
+            continue;
+        }
+        match Numbers::of(other, policy) {
+            Ok(numbers) => {
+                add_application(file, other, &numbers, |name| {
+                    places.get(&name.short()).map(|unit| (*unit, true))
+                });
+            }
+            Err(problem) => notes.push(left_out(&ApplicationKey::of(other), &problem)),
+        }
+    }
+}
+
+fn left_out(other: &ApplicationKey, problem: &str) -> Note {
+    Note { condition: "Partial", message: format!("{other} is left out: {problem}") }
+}
+
 /// How every pool is, by name, with the number of its units that host an actor.
-pub fn pools(objects: &Objects, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
-    let free = free_nodes(objects);
-    let offer = offer(objects, &free, policy);
-    let assigned = objects.placements.iter().flat_map(|placement| &placement.spec.assignments);
+pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
+    let free = free_nodes(index);
+    let offer = offer(index, &free, policy);
+    let assigned = index.placements.values().flat_map(|placement| &placement.spec.assignments);
     let used: BTreeSet<&str> = assigned.map(|assignment| assignment.unit.as_str()).collect();
-    let allocated =
-        |pool: &str| offer.units.iter().filter(|u| u.pool == pool && used.contains(u.id.as_str())).count();
-    let reports = offer.reports.iter();
-    reports.map(|(pool, report)| (pool.clone(), (report.clone(), allocated(pool)))).collect()
+    let mut allocated: BTreeMap<&str, usize> = BTreeMap::new();
+    for unit in offer.units.iter().filter(|unit| used.contains(unit.id.as_str())) {
+        *allocated.entry(&unit.pool).or_default() += 1;
+    }
+    let count = |pool: &str| allocated.get(pool).copied().unwrap_or(0);
+    offer.reports.iter().map(|(pool, report)| (pool.clone(), (report.clone(), count(pool)))).collect()
 }
 
 /// The units that all pools make, by id; capacities are those of the policy's window.
-pub fn units(objects: &Objects, policy: &Policy) -> BTreeMap<String, Unit> {
-    let free = free_nodes(objects);
-    offer(objects, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
+    let free = free_nodes(index);
+    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+}
+
+/// The units that all pools make of one node, by id.
+pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, Unit> {
+    let free: Vec<FreeNode> = free_node(index, node).into_iter().collect();
+    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
 }
 
 impl World {
-    /// The digest of what this application's own plan answers to: other applications and what runs now left aside.
+    /// The digest of what the application wants and by which measure: neither what units there are, nor who else is
+    /// there, nor where it runs.
     ///
-    /// Two worlds with equal demand differ only in who else is there.
+    /// Where the policy has a program, what it may read of nodes and units that host the application's actors is in it
+    /// too, and of all of them while an actor has no place.
     pub fn demand(&self) -> String {
         let mut file = self.snapshot.file().clone();
+        let own = |actor: &&Actor| !actor.fixed;
+        let hosting: BTreeSet<String> =
+            file.actors.iter().filter(own).filter_map(|actor| actor.current.clone()).collect();
+        let waits = file.actors.iter().filter(own).any(|actor| actor.current.is_none());
+        let is_ruled = file.policy.as_ref().is_some_and(|policy| policy.program.is_some());
+        file.units.retain(|unit| is_ruled && (waits || hosting.contains(&unit.id)));
+        let nodes: BTreeSet<&str> = file.units.iter().map(|unit| unit.node.as_str()).collect();
+        file.nodes.retain(|node| nodes.contains(node.id.as_str()));
+        file.nodes.iter_mut().for_each(|node| node.provides.clear());
+        for unit in &mut file.units {
+            (unit.capacity, unit.slots) = (0, None);
+        }
         let others: BTreeSet<String> =
-            file.actors.iter().filter(|actor| actor.fixed).map(|a| a.id.clone()).collect();
+            file.actors.iter().filter(|actor| actor.fixed).map(|actor| actor.id.clone()).collect();
         file.actors.retain(|actor| !actor.fixed);
         file.actors.iter_mut().for_each(|actor| actor.current = None);
         file.messages.retain(|message| !others.contains(&message.from));
         file.annoyance.retain(|pair| !others.contains(&pair.a));
+        file.constraints.clear();
         digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
     }
 }
@@ -177,11 +226,9 @@ fn digest(text: &str) -> String {
     Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn find<'a>(objects: &'a Objects, key: &ApplicationKey) -> Result<&'a ActorApplication, WorldError> {
-    objects.application(key).map(AsRef::as_ref).ok_or_else(|| {
-        let mut known: Vec<String> =
-            objects.applications.iter().map(|a| ApplicationKey::of(a).to_string()).collect();
-        known.sort_unstable();
+fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, WorldError> {
+    index.application(key).map(AsRef::as_ref).ok_or_else(|| {
+        let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
         let known = if known.is_empty() {
             "there is none at all".to_owned()
         } else {
@@ -192,15 +239,9 @@ fn find<'a>(objects: &'a Objects, key: &ApplicationKey) -> Result<&'a ActorAppli
 }
 
 /// The other applications, by name, without those that are going away.
-fn others<'a>(objects: &'a Objects, key: &ApplicationKey) -> Vec<&'a ActorApplication> {
-    let mut others: Vec<&ActorApplication> = objects
-        .applications
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|other| ApplicationKey::of(other) != *key && other.metadata.deletion_timestamp.is_none())
-        .collect();
-    others.sort_by_key(|other| ApplicationKey::of(other));
-    others
+fn others<'a>(index: &'a Index, key: &ApplicationKey) -> impl Iterator<Item = &'a ActorApplication> {
+    let others = index.applications.iter().filter(move |(other, _)| *other != key);
+    others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
 }
 
 fn check_size(application: &ActorApplication) -> Result<(), WorldError> {
@@ -266,8 +307,8 @@ fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -
 }
 
 /// Where the actors of an application were put, by short name; without units that are gone.
-fn places<'a>(objects: &Objects, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
-    let Some(placement) = objects.placement(key) else { return BTreeMap::new() };
+fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
+    let Some(placement) = index.placement(key) else { return BTreeMap::new() };
     let unit =
         |id: &String| offer.units.binary_search_by(|unit| unit.id.cmp(id)).ok().map(|at| &offer.units[at]);
     let place = |a: &crds::Assignment| Some((a.actor.clone(), unit(&a.unit)?));
@@ -357,7 +398,8 @@ fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
 /// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
 fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Node> {
     let labelled = speaks_of(file, "node_label");
-    let used: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+    let zones: BTreeMap<&str, Option<&String>> =
+        offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
     let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
@@ -368,16 +410,31 @@ fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Nod
         });
         Node {
             id: node.name.clone(),
-            zone: offer.units.iter().find(|unit| unit.node == node.name).and_then(|unit| unit.zone.clone()),
+            zone: zones[node.name.as_str()].cloned(),
             labels: if labelled { node.node.labels().clone() } else { BTreeMap::new() },
             provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
             licence_cost: node.node.labels().get(LICENCE_COST).and_then(|cost| cost.parse().ok()),
         }
     };
-    nodes.iter().filter(|free| used.contains(free.name.as_str())).map(node).collect()
+    nodes.iter().filter(|free| zones.contains_key(free.name.as_str())).map(node).collect()
 }
 
-fn file_unit(unit: &Unit) -> FileUnit {
+/// A unit, with whoever else is there as one actor that stays: of one unit no plan can tell many from one.
+fn file_unit(unit: &Unit, others: Option<&Sum>, actors: &mut Vec<Actor>) -> FileUnit {
+    if let Some(others) = others {
+        let runs_on =
+            RunsOn { work: others.work, requires: BTreeMap::new(), node_requires: others.asks.clone() };
+        actors.push(Actor {
+            // No namespace has such a name.
+            id: format!("*/{}", unit.id),
+            runs_on: BTreeMap::from([(unit.kind.clone(), runs_on)]),
+            fixed: true,
+            current: Some(unit.id.clone()),
+            ..Actor::default()
+        });
+    }
+    // The one takes one slot, and those that it stands for as many as they are.
+    let more = others.map_or(0, |others| others.count - 1);
     FileUnit {
         id: unit.id.clone(),
         kind: unit.kind.clone(),
@@ -386,7 +443,7 @@ fn file_unit(unit: &Unit) -> FileUnit {
         numa: unit.numa.clone(),
         pool: Some(unit.pool.clone()),
         capacity: unit.capacity,
-        slots: unit.slots,
+        slots: unit.slots.map(|slots| slots.saturating_sub(more).max(1)),
         ..FileUnit::default()
     }
 }

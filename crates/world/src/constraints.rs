@@ -10,11 +10,11 @@ use placement::file::{Constraint, Places, Scope};
 use crate::application::replicas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer};
-use crate::{ActorName, ApplicationKey, Objects};
+use crate::{ActorName, ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(
-    objects: &Objects,
+    index: &Index,
     application: &ActorApplication,
     nodes: &[FreeNode],
     offer: &Offer,
@@ -25,7 +25,7 @@ pub(crate) fn constraints(
         rules.extend(of_group(application, group, nodes));
     }
     rules.extend(objections(application, nodes, offer));
-    rules.extend(refusals(objects, &ApplicationKey::of(application), application, offer, now));
+    rules.extend(refusals(index, &ApplicationKey::of(application), application, offer, now));
     rules
 }
 
@@ -126,7 +126,7 @@ fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer)
 
 /// What the scheduler or admission refused, as long as it is remembered.
 fn refusals(
-    objects: &Objects,
+    index: &Index,
     key: &ApplicationKey,
     application: &ActorApplication,
     offer: &Offer,
@@ -135,7 +135,7 @@ fn refusals(
     let wanted: Vec<String> =
         application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
     let mut rules: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for refusal in active_refusals(objects, key, now) {
+    for refusal in active_refusals(index, key, now) {
         let actor = format!("{key}/{}", refusal.actor);
         if wanted.contains(&actor) && offer.units.iter().any(|unit| unit.node == refusal.node) {
             rules.entry((refusal.node.clone(), refusal.reason.clone())).or_default().push(actor);
@@ -152,10 +152,10 @@ fn refusals(
 
 /// Refusals of an application that are still remembered at `now`.
 pub(crate) fn active_refusals<'a>(
-    objects: &'a Objects,
+    index: &'a Index,
     key: &ApplicationKey,
     now: Timestamp,
 ) -> impl Iterator<Item = &'a crds::Refusal> {
-    let status = objects.placement(key).and_then(|placement| placement.status.as_ref());
+    let status = index.placement(key).and_then(|placement| placement.status.as_ref());
     status.into_iter().flat_map(|status| &status.refusals).filter(move |refusal| refusal.until.0 > now)
 }

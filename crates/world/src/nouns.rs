@@ -1,19 +1,19 @@
 //! From Kubernetes objects to the nouns of `control`: what an application wants, what was decided, what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use control::{Actor, Amounts, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
+use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
 use crds::{ActorApplication, Instance, Placement, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::Objects;
+use crate::Index;
 use crate::application::{ActorName, actors_of};
-use crate::numbers::{Exact, floor};
 use crate::objects::namespace_of;
-use crate::ownership::{Ownership, Whose};
-use crate::pods::{Amounts as ExactAmounts, asks, is_over, requests, resource_unit};
-use crate::units::{Unit, allocatable};
+use crate::ownership::Whose;
+use crate::pods::{asks, is_over, requests};
+use crate::units::Unit;
 
 /// Reasons of a failed pod that mean that the node did not take it.
 const REFUSED_BY_KUBELET: [&str; 6] = [
@@ -61,6 +61,7 @@ pub fn decision(placement: &Placement) -> Decision {
     Decision {
         generation: spec.application_generation,
         policy: spec.policy.clone(),
+        demand: spec.demand_digest.clone(),
         places: spec.assignments.iter().map(|a| (a.actor.clone(), a.unit.clone())).collect(),
         unplaced: spec.unplaced.iter().map(|unplaced| unplaced.actor.clone()).collect(),
     }
@@ -82,33 +83,35 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
 }
 
 /// What is there of an application, and what is left for it on these units.
-pub fn seen(objects: &Objects, application: &ActorApplication, units: &BTreeMap<String, Unit>) -> Seen {
-    let owners = Ownership::of(objects);
+pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<String, Unit>) -> Seen {
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = Seen { left: left(objects, &owners, units), ..Seen::default() };
+    let mut seen = Seen { left: left(index, units), ..Seen::default() };
     let mut taken: BTreeMap<String, Taken> = BTreeMap::new();
-    for instance in objects.instances.iter().filter(|i| namespace_of(i.as_ref()) == namespace) {
+    let found = |instance: &Instance| control::Instance {
+        id: id(instance),
+        going: instance.metadata.deletion_timestamp.is_some(),
+        pod: None,
+    };
+    for instance in index.instances_named(&namespace, &prefix) {
         let name = instance.name_any();
-        let found = control::Instance {
-            id: id(instance.as_ref()),
-            going: instance.metadata.deletion_timestamp.is_some(),
-            pod: None,
-        };
-        match (owners.of_instance(instance), name.strip_prefix(&prefix)) {
-            (Whose::Of(owner), Some(actor)) if is_own(owner) => {
-                seen.instances.insert(actor.to_owned(), found);
+        let Some(actor) = name.strip_prefix(&prefix) else { continue };
+        match index.of_instance(instance) {
+            Whose::Of(owner) if is_own(owner) => {
+                seen.instances.insert(actor.to_owned(), found(instance));
             }
-            (Whose::Of(owner), None) if is_own(owner) => seen.surplus.push(found),
-            (whose, Some(actor)) => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
-            (_, None) => {}
+            whose => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
         }
     }
-    for pod in objects.pods.iter().filter(|pod| namespace_of(pod.as_ref()) == namespace) {
+    let own = index.instances_of(application).into_iter();
+    let surplus =
+        own.filter(|it| matches!(index.of_instance(it), Whose::Of(_)) && !it.name_any().starts_with(&prefix));
+    seen.surplus = surplus.map(|instance| found(instance)).collect();
+    for pod in index.pods_named(&namespace, &prefix) {
         let name = pod.name_any();
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
-        match owners.of_pod(pod) {
+        match index.of_pod(pod) {
             Whose::Of((owner, _)) if is_own(owner) => {
                 if let Some(instance) = seen.instances.get_mut(actor) {
                     instance.pod = Some(as_seen(pod));
@@ -124,24 +127,21 @@ pub fn seen(objects: &Objects, application: &ActorApplication, units: &BTreeMap<
     seen
 }
 
+/// An application's own Instances by name, each with its pod.
+pub type Own = BTreeMap<String, (Arc<Instance>, Option<Arc<Pod>>)>;
+
 /// The Instances and pods of an application that are its own, by the Instance's name.
-pub fn own<'a>(
-    objects: &'a Objects,
-    application: &ActorApplication,
-) -> BTreeMap<String, (&'a Instance, Option<&'a Pod>)> {
-    let owners = Ownership::of(objects);
-    let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let is_of =
-        |instance: &Instance| matches!(owners.of_instance(instance), Whose::Of(owner) if is_own(owner));
-    let instances = objects.instances.iter().filter(|instance| is_of(instance));
-    let mut own: BTreeMap<String, (&Instance, Option<&Pod>)> =
-        instances.map(|instance| (instance.name_any(), (instance.as_ref(), None))).collect();
-    for pod in &objects.pods {
-        if matches!(owners.of_pod(pod), Whose::Of((owner, _)) if is_own(owner))
-            && let Some((_, found)) = own.get_mut(&pod.name_any())
-        {
-            *found = Some(pod);
+pub fn own(index: &Index, application: &ActorApplication) -> Own {
+    let mut own = Own::new();
+    for instance in index.instances_of(application) {
+        if !matches!(index.of_instance(instance), Whose::Of(_)) {
+            continue;
         }
+        let name = instance.name_any();
+        let pod = index.pod(&namespace_of(instance.as_ref()), &name);
+        let pod =
+            pod.filter(|pod| matches!(index.of_pod(pod), Whose::Of((_, by)) if by.uid() == instance.uid()));
+        own.insert(name, (instance.clone(), pod.cloned()));
     }
     own
 }
@@ -197,51 +197,28 @@ fn refusal(pod: &Pod) -> Option<String> {
 /// Every pod takes what it asks for on the node that it is bound to; slots of units and bounds of pools are taken by our
 /// own pods alone, and so is the node of one that is not bound yet: of others nothing is believed that they say of
 /// themselves.
-fn left(objects: &Objects, owners: &Ownership, units: &BTreeMap<String, Unit>) -> Left {
-    let mut hosted: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut nodes: BTreeMap<String, ExactAmounts> =
-        objects.nodes.iter().map(|node| (node.name_any(), allocatable(node))).collect();
-    for pod in objects.pods.iter().filter(|pod| !is_over(pod)) {
-        let Some(spec) = &pod.spec else { continue };
-        let is_ours = matches!(owners.of_pod(pod), Whose::Of(_));
-        let unit = unit_of(pod).filter(|_| is_ours);
-        if let Some(unit) = unit {
-            *hosted.entry(unit).or_default() += 1;
-        }
-        // One of ours that is not bound yet is pinned to the node of its unit.
-        let node = spec.node_name.as_deref().or_else(|| unit?.rsplit_once('/').map(|(node, _)| node));
-        let Some(left) = node.and_then(|node| nodes.get_mut(node)) else { continue };
-        *left.entry("pods".to_owned()).or_default() -= Exact::from(1);
-        // The API server refuses quantities that cannot be read.
-        for (resource, amount) in requests(spec).unwrap_or_default() {
-            *left.entry(resource).or_default() -= amount;
-        }
-    }
-    let told = |amounts: ExactAmounts| -> Amounts {
-        let told = amounts.into_iter().map(|(resource, amount)| {
-            let (name, scale) = resource_unit(&resource);
-            (name, floor(amount * scale))
-        });
-        told.collect()
+fn left(index: &Index, units: &BTreeMap<String, Unit>) -> Left {
+    let held = |unit: &Unit| {
+        let room = index.room(&unit.node);
+        room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
     };
+    let in_pool = |name: &str| units.values().filter(|unit| unit.pool == name).map(held).sum();
     let limit = |pool: &crds::DevicePool| {
         let most = u64::try_from(pool.spec.instances.as_ref()?.max).unwrap_or(0);
         let name = pool.name_any();
-        let taken = hosted.iter().filter(|(unit, _)| units.get(**unit).is_some_and(|unit| unit.pool == name));
-        Some((name.clone(), most.saturating_sub(taken.map(|(_, count)| count).sum())))
+        let taken: u64 = in_pool(&name);
+        Some((name, most.saturating_sub(taken)))
     };
     let free = |unit: &Unit| control::Unit {
         kind: unit.kind.clone(),
         node: unit.node.clone(),
         pool: unit.pool.clone(),
-        slots: unit
-            .slots
-            .map(|slots| slots.saturating_sub(hosted.get(unit.id.as_str()).copied().unwrap_or(0))),
+        slots: unit.slots.map(|slots| slots.saturating_sub(held(unit))),
         resource: unit.resource.clone(),
     };
     Left {
         units: units.iter().map(|(id, unit)| (id.clone(), free(unit))).collect(),
-        pools: objects.pools.iter().filter_map(|pool| limit(pool)).collect(),
-        nodes: nodes.into_iter().map(|(node, amounts)| (node, told(amounts))).collect(),
+        pools: index.pools().filter_map(|pool| limit(pool)).collect(),
+        nodes: index.rooms().iter().map(|(node, room)| (node.clone(), room.left.clone())).collect(),
     }
 }

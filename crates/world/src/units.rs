@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
-use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::api::core::v1::{Node, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::numbers::{Exact, floor, quantity, rational};
-use crate::ownership::{Ownership, Whose};
-use crate::pods::{Amounts, add, is_over, requests};
+use crate::pods::Amounts;
 use crate::selectors::labels_match;
-use crate::{Objects, Policy};
+use crate::{Index, Policy};
 
 /// The label that names a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -87,7 +86,7 @@ pub(crate) struct FreeNode<'a> {
     pub name: String,
     pub topology: Option<&'a NodeTopology>,
     /// What is left, by resource; may be below zero.
-    pub left: Amounts,
+    pub left: &'a Amounts,
 }
 
 impl FreeNode<'_> {
@@ -108,34 +107,18 @@ pub(crate) fn allocatable(node: &Node) -> Amounts {
 ///
 /// Foreign is who does not come to us by the chain of controllers, whatever its labels say. Who is left over from an
 /// owner that is gone is none either: it is about to go, and a start waits for it.
-pub(crate) fn free_nodes(objects: &Objects) -> Vec<FreeNode<'_>> {
-    let owners = Ownership::of(objects);
-    let mut foreign: BTreeMap<&str, Amounts> = BTreeMap::new();
-    let is_foreign = |pod: &Pod| !is_over(pod) && matches!(owners.of_pod(pod), Whose::Another);
-    for pod in objects.pods.iter().filter(|pod| is_foreign(pod)) {
-        let Some(spec) = &pod.spec else { continue };
-        let Some(node) = &spec.node_name else { continue };
-        let taken = foreign.entry(node).or_default();
-        *taken.entry("pods".to_owned()).or_default() += Exact::from(1);
-        // The API server refuses quantities that cannot be read.
-        add(taken, &requests(spec).unwrap_or_default());
-    }
-    let topologies: BTreeMap<String, &NodeTopology> =
-        objects.topologies.iter().map(|topology| (topology.name_any(), topology.as_ref())).collect();
-    let mut nodes: Vec<FreeNode> = objects
-        .nodes
-        .iter()
-        .map(|node| {
-            let name = node.name_any();
-            let mut left = allocatable(node);
-            for (resource, amount) in foreign.get(name.as_str()).into_iter().flatten() {
-                *left.entry(resource.clone()).or_default() -= amount;
-            }
-            FreeNode { node, topology: topologies.get(&name).copied(), name, left }
-        })
-        .collect();
-    nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    nodes
+pub(crate) fn free_nodes(index: &Index) -> Vec<FreeNode<'_>> {
+    index.nodes.keys().filter_map(|name| free_node(index, name)).collect()
+}
+
+/// One node, with foreign pods taken off.
+pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>> {
+    Some(FreeNode {
+        node: index.nodes.get(name)?,
+        topology: index.topology(name).map(AsRef::as_ref),
+        name: name.to_owned(),
+        left: &index.room(name)?.free,
+    })
 }
 
 /// What the pools make of the nodes: units by node and pool, and a report on each pool.
@@ -158,13 +141,13 @@ struct Claims {
 }
 
 /// Works out the units of every pool.
-pub(crate) fn offer(objects: &Objects, nodes: &[FreeNode], policy: &Policy) -> Offer {
+///
+/// What one node offers depends on no other node.
+pub(crate) fn offer(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer {
     let mut offer = Offer { units: Vec::new(), reports: BTreeMap::new(), tolerations: BTreeMap::new() };
     let mut claims = Claims::default();
-    let mut pools: Vec<&DevicePool> = objects.pools.iter().map(AsRef::as_ref).collect();
-    pools.sort_by_key(|pool| pool.name_any());
-    for pool in pools {
-        let name = pool.name_any();
+    for (name, pool) in &index.pools {
+        let name = name.clone();
         let mut report = PoolReport::default();
         match Measures::of(pool, policy) {
             Ok(measures) => {

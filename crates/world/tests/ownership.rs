@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use world::{ApplicationKey, Objects, Policy, decision, seen, snapshot, units, wanted};
+use world::{ApplicationKey, Index, Objects, Policy, decision, seen, snapshot, units, wanted};
 
 /// A node of four cores with two GPUs, its pool, and the application `web` with two actors in the group `server`.
 const BASE: &str = r#"
@@ -54,8 +54,9 @@ fn objects(more: &str) -> Objects {
 /// What `web` sees: its Instances with their pods, what is surplus, which names are taken, what is left.
 fn shown(more: &str) -> String {
     let objects = objects(more);
-    let units = units(&objects, &Policy::builtin("p"));
-    let seen = seen(&objects, &objects.applications[0], &units);
+    let index = Index::of(&objects);
+    let units = units(&index, &Policy::builtin("p"));
+    let seen = seen(&index, &objects.applications[0], &units);
     let mut text = String::new();
     for (actor, instance) in &seen.instances {
         let pod = instance.pod.as_ref();
@@ -82,7 +83,7 @@ fn shown(more: &str) -> String {
 fn planned(more: &str) -> String {
     let objects = objects(more);
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
-    let world = snapshot(&objects, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let world = snapshot(&Index::of(&objects), &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
     let file = world.snapshot.file();
     let units: Vec<&str> = file.units.iter().map(|unit| unit.id.as_str()).collect();
     let placed = file.actors.iter().filter_map(|a| Some(format!("{} at {}", a.id, a.current.as_ref()?)));

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::{Budget, NoPolicy, plan};
-use world::{ApplicationKey, Objects, Policy, snapshot};
+use world::{ApplicationKey, Index, Objects, Policy, snapshot};
 
 fn objects() -> Objects {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -20,7 +20,8 @@ fn objects() -> Objects {
 fn the_example_in_numbers() {
     let key = ApplicationKey { namespace: "vision".into(), name: "surveillance".into() };
     let world =
-        snapshot(&objects(), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+        snapshot(&Index::of(&objects()), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH)
+            .unwrap();
     let file = world.snapshot.file();
     let units: Vec<String> = file.units.iter().map(|unit| format!("{} {}", unit.id, unit.capacity)).collect();
     insta::assert_snapshot!("units", units.join("\n"));

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use jiff::Timestamp;
-use world::{ApplicationKey, Objects, Policy, World, WorldError, snapshot};
+use world::{ApplicationKey, Index, Objects, Policy, World, WorldError, snapshot};
 
 /// Two nodes of four cores, the first with two GPUs; a pool for each kind; one application of one group.
 const BASE: &str = r#"
@@ -32,7 +32,7 @@ fn key(name: &str) -> ApplicationKey {
 fn world_of(yaml: &str) -> Result<World, WorldError> {
     let mut objects = Objects::default();
     objects.read("test", yaml).unwrap();
-    snapshot(&objects, &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH)
+    snapshot(&Index::of(&objects), &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH)
 }
 
 /// The base with one text replaced by another, and documents added.

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod churn;
 mod crash;
 mod decisions;
 mod election;

@@ -1,0 +1,83 @@
+//! A plan that others overtook is mended where it collided, in the newest world and in milliseconds.
+
+use std::collections::BTreeSet;
+
+use placement::{Assignment, Budget, Criterion, Plan, Snapshot, Strategy};
+
+use crate::commit::{insert, price, told, transfer};
+use crate::due::strain;
+
+/// The plan in the newest world: what still holds of it stays, and what collided is placed again by `quick`.
+///
+/// Collided is who has no place any more, or came to where others brought more work meanwhile than was planned with.
+/// Nobody moves unless the whole is better for it. `None` where a policy's rules say more than a quick search knows;
+/// then the plan is made again.
+pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Strategy) -> Option<Box<Plan>> {
+    if newest.rules().is_some() {
+        return None;
+    }
+    let places = transfer(planned, plan, newest);
+    let runs = newest.incumbent();
+    let differs =
+        |&actor: &usize| !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != runs[actor];
+    let all: Vec<(usize, usize)> =
+        (0..newest.actors()).filter(differs).filter_map(|actor| Some((actor, places[actor]?))).collect();
+    let comers: Vec<(usize, usize)> =
+        all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
+    let kept = [all.as_slice(), comers.as_slice()].map(|some| insert(newest, runs.clone(), some).0);
+    let [with_moves, without] = kept.map(|kept| again(planned, plan, newest, quick, &kept, &comers));
+    let value = |assignment: &Assignment| {
+        let cost = price(newest, assignment);
+        (cost.unplaced, cost.vector(newest))
+    };
+    let best = if value(&with_moves) < value(&without) { with_moves } else { without };
+    Some(Box::new(told(planned, plan, newest, best)))
+}
+
+/// Places those again who have no place, or came to where it is more crowded than was planned.
+fn again(
+    planned: &Snapshot,
+    plan: &Plan,
+    newest: &Snapshot,
+    quick: &dyn Strategy,
+    kept: &Assignment,
+    comers: &[(usize, usize)],
+) -> Assignment {
+    let before = strain(planned, &plan.assignment).overload;
+    let now = strain(newest, kept).overload;
+    let crowded: BTreeSet<usize> = now
+        .iter()
+        .filter(|(unit, amount)| before.get(*unit).is_none_or(|before| before < *amount))
+        .filter_map(|(unit, _)| newest.unit(unit))
+        .collect();
+    let is_new = |actor: usize| comers.iter().any(|(comer, _)| *comer == actor);
+    let is_free = |actor: usize| {
+        !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
+    };
+    if !(0..newest.actors()).any(is_free) {
+        return kept.clone();
+    }
+    let mut file = newest.file().clone();
+    for (position, actor) in file.actors.iter_mut().enumerate().filter(|(_, actor)| !actor.fixed) {
+        actor.fixed = !is_free(position);
+        actor.current = kept[position].filter(|_| actor.fixed).map(|unit| newest.unit_id(unit).to_owned());
+    }
+    let budget = Budget { effort: Some(1), seed: plan.seed, stop: &|| false };
+    let Some(answer) = Snapshot::new(file).ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
+        return kept.clone();
+    };
+    let is_lawful = |assignment: &Assignment| {
+        let broken = |assignment: &Assignment| strain(newest, assignment).broken;
+        broken(assignment).is_subset(&broken(kept))
+    };
+    let cost = |assignment: &Assignment| {
+        let cost = price(newest, assignment);
+        (cost.unplaced, cost.of(Criterion::Overload))
+    };
+    // A place that is more crowded is better than none.
+    if is_lawful(&answer.assignment) && cost(&answer.assignment) <= cost(kept) {
+        answer.assignment
+    } else {
+        kept.clone()
+    }
+}

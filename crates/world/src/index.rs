@@ -1,0 +1,539 @@
+//! What is known of a cluster, kept by what is asked of it: an event changes what it touches, and nobody scans the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+
+use crate::loads::{Loads, Sum};
+use crate::nouns::unit_of;
+use crate::numbers::{Exact, floor};
+use crate::objects::namespace_of;
+use crate::owner::{controller, is_decision_for, uid};
+use crate::ownership::Whose;
+use crate::pods::{Amounts, add, is_over, requests, resource_unit};
+use crate::units::allocatable;
+use crate::{ApplicationKey, Objects, Policy};
+
+/// An object by namespace and name.
+pub(crate) type Name = (String, String);
+
+/// So many windows of policies are remembered at the same time.
+const MOST_WINDOWS: usize = 16;
+
+/// The objects that a snapshot is made from, and who is whose and where among them.
+#[derive(Debug, Default)]
+pub struct Index {
+    pub(crate) nodes: BTreeMap<String, Arc<Node>>,
+    pub(crate) topologies: BTreeMap<String, Arc<NodeTopology>>,
+    pub(crate) pools: BTreeMap<String, Arc<DevicePool>>,
+    pub(crate) applications: BTreeMap<ApplicationKey, Arc<ActorApplication>>,
+    pub(crate) placements: BTreeMap<ApplicationKey, Arc<Placement>>,
+    pub(crate) instances: BTreeMap<Name, Arc<Instance>>,
+    pods: BTreeMap<Name, Held>,
+    /// By uid.
+    applications_by: BTreeMap<String, ApplicationKey>,
+    /// By uid.
+    instance_of: BTreeMap<String, Name>,
+    /// Instances by the uid of their controller, and pods by that of theirs.
+    instances_by: BTreeMap<String, BTreeSet<Name>>,
+    pods_by: BTreeMap<String, BTreeSet<Name>>,
+    /// Pods that are not over, by the node that they are bound to or, not bound yet, claim to be pinned to.
+    pods_at: BTreeMap<String, BTreeSet<Name>>,
+    /// Applications that have a decided place there, by node.
+    hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
+    /// By node that exists.
+    rooms: BTreeMap<String, Room>,
+    /// What applications put on units, by the window that it is counted over.
+    loads: Mutex<BTreeMap<Exact, Loads>>,
+}
+
+/// A pod, what it asks for, and where it is.
+#[derive(Debug)]
+struct Held {
+    pod: Arc<Pod>,
+    asks: Amounts,
+    node: Option<String>,
+}
+
+/// What is left of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Allocatable less what foreign pods ask for; may be below zero.
+    pub(crate) free: Amounts,
+    /// Allocatable less what all pods ask for that are there or bound to be, in a snapshot's amounts.
+    pub(crate) left: control::Amounts,
+    /// How many of our pods there are on each unit.
+    pub(crate) held: BTreeMap<String, u64>,
+    /// Whether pods ask for more than there is.
+    pub(crate) overfull: bool,
+}
+
+impl Room {
+    /// Whether foreign pods leave as much of everything as they did before.
+    pub fn is_as_free_as(&self, before: &Self) -> bool {
+        self.free == before.free
+    }
+
+    /// Whether pods ask for more than there is.
+    pub fn is_overfull(&self) -> bool {
+        self.overfull
+    }
+
+    /// Whether there is more left of anything than there was.
+    pub fn grew(&self, before: &Self) -> bool {
+        let was = |resource: &String| before.left.get(resource).copied().unwrap_or(0);
+        self.left.iter().any(|(resource, amount)| *amount > was(resource))
+    }
+
+    /// How many of our pods there are on a unit.
+    pub fn held(&self, unit: &str) -> u64 {
+        self.held.get(unit).copied().unwrap_or(0)
+    }
+
+    /// Whether there is as much left as is asked for, and one of the resource.
+    pub fn has(&self, asks: &control::Amounts, resource: Option<&str>) -> bool {
+        let left = |resource: &str| self.left.get(resource).copied().unwrap_or(0);
+        asks.iter().all(|(resource, amount)| left(resource) >= *amount)
+            && resource.is_none_or(|resource| left(resource) >= 1)
+    }
+}
+
+impl Index {
+    /// Of all these objects.
+    pub fn of(objects: &Objects) -> Self {
+        let mut index = Self::default();
+        objects.nodes.iter().for_each(|it| index.put_node(it.clone()));
+        objects.topologies.iter().for_each(|it| index.put_topology(it.clone()));
+        objects.pools.iter().for_each(|it| index.put_pool(it.clone()));
+        objects.applications.iter().for_each(|it| index.put_application(it.clone()));
+        objects.instances.iter().for_each(|it| index.put_instance(it.clone()));
+        objects.placements.iter().for_each(|it| index.put_placement(it.clone()));
+        objects.pods.iter().for_each(|it| index.put_pod(it.clone()));
+        index
+    }
+
+    /// A node that came or changed.
+    pub fn put_node(&mut self, node: Arc<Node>) {
+        let name = node.name_any();
+        self.nodes.insert(name.clone(), node);
+        self.refresh(&name);
+    }
+
+    /// A node that is gone.
+    pub fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.refresh(name);
+    }
+
+    /// What an agent found.
+    pub fn put_topology(&mut self, topology: Arc<NodeTopology>) {
+        self.topologies.insert(topology.name_any(), topology);
+    }
+
+    /// What an agent found is gone.
+    pub fn remove_topology(&mut self, name: &str) {
+        self.topologies.remove(name);
+    }
+
+    /// A pool that came or changed.
+    pub fn put_pool(&mut self, pool: Arc<DevicePool>) {
+        self.pools.insert(pool.name_any(), pool);
+        self.forget_loads();
+    }
+
+    /// A pool that is gone.
+    pub fn remove_pool(&mut self, name: &str) {
+        self.pools.remove(name);
+        self.forget_loads();
+    }
+
+    /// An application that came or changed.
+    pub fn put_application(&mut self, application: Arc<ActorApplication>) {
+        let key = ApplicationKey::of(&application);
+        let new = uid(application.as_ref()).map(str::to_owned);
+        let old = self.applications.insert(key.clone(), application);
+        self.changed(&key);
+        self.settle_application(&key, old.as_deref(), new);
+    }
+
+    /// An application that is gone.
+    pub fn remove_application(&mut self, key: &ApplicationKey) {
+        let old = self.applications.remove(key);
+        self.changed(key);
+        self.settle_application(key, old.as_deref(), None);
+    }
+
+    /// Whose pods are foreign may have changed.
+    fn settle_application(
+        &mut self,
+        key: &ApplicationKey,
+        old: Option<&ActorApplication>,
+        new: Option<String>,
+    ) {
+        let old = old.and_then(|old| uid(old)).map(str::to_owned);
+        if old == new {
+            return;
+        }
+        old.iter().for_each(|uid| drop(self.applications_by.remove(uid)));
+        new.iter().for_each(|uid| drop(self.applications_by.insert(uid.clone(), key.clone())));
+        let instances: Vec<Name> =
+            old.iter().chain(&new).flat_map(|uid| self.instances_by.get(uid)).flatten().cloned().collect();
+        for name in instances {
+            let of_it = self.instances.get(&name).and_then(|it| uid(it.as_ref())).map(str::to_owned);
+            self.refresh_pods_of(of_it.as_deref());
+        }
+    }
+
+    /// A decision that came or changed.
+    pub fn put_placement(&mut self, placement: Arc<Placement>) {
+        let key = ApplicationKey { namespace: namespace_of(placement.as_ref()), name: placement.name_any() };
+        self.remove_placement(&key);
+        for node in placement.spec.assignments.iter().map(|assignment| &assignment.node) {
+            self.hosts.entry(node.clone()).or_default().insert(key.clone());
+        }
+        self.placements.insert(key, placement);
+    }
+
+    /// A decision that is gone.
+    pub fn remove_placement(&mut self, key: &ApplicationKey) {
+        self.changed(key);
+        let Some(old) = self.placements.remove(key) else { return };
+        for node in old.spec.assignments.iter().map(|assignment| &assignment.node) {
+            take(&mut self.hosts, node, key);
+        }
+    }
+
+    /// An Instance that came or changed.
+    pub fn put_instance(&mut self, instance: Arc<Instance>) {
+        let name = (namespace_of(instance.as_ref()), instance.name_any());
+        let chain = |it: &Instance| (uid(it).map(str::to_owned), controlled(it, "ActorApplication"));
+        let new = chain(&instance);
+        let old = self.instances.get(&name).map(|old| chain(old));
+        if old.as_ref() != Some(&new) {
+            self.remove_instance(&name.0, &name.1);
+            if let Some(uid) = &new.0 {
+                self.instance_of.insert(uid.clone(), name.clone());
+            }
+            if let Some(owner) = new.1 {
+                self.instances_by.entry(owner).or_default().insert(name.clone());
+            }
+        }
+        self.instances.insert(name, instance);
+        if old.as_ref().map(|(uid, _)| uid) != Some(&new.0) {
+            self.refresh_pods_of(new.0.as_deref());
+        }
+    }
+
+    /// An Instance that is gone.
+    pub fn remove_instance(&mut self, namespace: &str, name: &str) {
+        let name = (namespace.to_owned(), name.to_owned());
+        let Some(old) = self.instances.remove(&name) else { return };
+        if let Some(owner) = controlled(old.as_ref(), "ActorApplication") {
+            take(&mut self.instances_by, &owner, &name);
+        }
+        if let Some(uid) = uid(old.as_ref()) {
+            self.instance_of.remove(uid);
+            self.refresh_pods_of(Some(uid));
+        }
+    }
+
+    /// A pod that came or changed.
+    pub fn put_pod(&mut self, pod: Arc<Pod>) {
+        let name = (namespace_of(pod.as_ref()), pod.name_any());
+        let spec = pod.spec.as_ref();
+        let bound = spec.and_then(|spec| spec.node_name.clone());
+        let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
+        let node = bound.or_else(pinned).filter(|_| !is_over(&pod));
+        let before = self.forget_pod(&name);
+        if let Some(owner) = controlled(pod.as_ref(), "Instance") {
+            self.pods_by.entry(owner).or_default().insert(name.clone());
+        }
+        if let Some(node) = &node {
+            self.pods_at.entry(node.clone()).or_default().insert(name.clone());
+        }
+        // The API server refuses quantities that cannot be read.
+        let asks = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+        self.pods.insert(name, Held { pod, asks, node: node.clone() });
+        for node in BTreeSet::from([before, node]).iter().flatten() {
+            self.refresh(node);
+        }
+    }
+
+    /// A pod that is gone.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        if let Some(node) = self.forget_pod(&(namespace.to_owned(), name.to_owned())) {
+            self.refresh(&node);
+        }
+    }
+
+    /// Takes a pod out; where it was.
+    fn forget_pod(&mut self, name: &Name) -> Option<String> {
+        let old = self.pods.remove(name)?;
+        if let Some(owner) = controlled(old.pod.as_ref(), "Instance") {
+            take(&mut self.pods_by, &owner, name);
+        }
+        let node = old.node?;
+        take(&mut self.pods_at, &node, name);
+        Some(node)
+    }
+
+    fn refresh_pods_of(&mut self, instance: Option<&str>) {
+        let pods = instance.and_then(|uid| self.pods_by.get(uid)).into_iter().flatten();
+        let nodes: BTreeSet<String> = pods.filter_map(|name| self.pods.get(name)?.node.clone()).collect();
+        nodes.iter().for_each(|node| self.refresh(node));
+    }
+
+    /// Counts anew what is left of a node.
+    fn refresh(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else {
+            self.rooms.remove(name);
+            return;
+        };
+        let mut free = allocatable(node);
+        let (mut foreign, mut all, mut held) = (Amounts::new(), Amounts::new(), BTreeMap::new());
+        for pod in self.pods_at.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
+            let whose = self.of_pod(&pod.pod);
+            let is_bound = pod.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+            let is_ours = matches!(whose, Whose::Of(_));
+            // Of others nothing is believed that they say of themselves.
+            if !is_bound && !is_ours {
+                continue;
+            }
+            let one = Amounts::from([("pods".to_owned(), Exact::from(1))]);
+            let takers = [Some(&mut all), matches!(whose, Whose::Another).then_some(&mut foreign)];
+            for total in takers.into_iter().flatten() {
+                add(total, &one);
+                add(total, &pod.asks);
+            }
+            if let Some(unit) = unit_of(&pod.pod).filter(|_| is_ours) {
+                *held.entry(unit.to_owned()).or_default() += 1;
+            }
+        }
+        let mut left = free.clone();
+        all.iter().for_each(|(resource, amount)| *left.entry(resource.clone()).or_default() -= amount);
+        foreign.into_iter().for_each(|(resource, amount)| *free.entry(resource).or_default() -= amount);
+        let overfull = left.values().any(|amount| *amount < Exact::default());
+        let told = |(resource, amount): (&String, &Exact)| {
+            let (name, scale) = resource_unit(resource);
+            (name, floor(*amount * scale))
+        };
+        let left = left.iter().map(told).collect();
+        self.rooms.insert(name.to_owned(), Room { free, left, held, overfull });
+    }
+
+    /// The application of this name.
+    pub fn application(&self, key: &ApplicationKey) -> Option<&Arc<ActorApplication>> {
+        self.applications.get(key)
+    }
+
+    /// The decision for this application: the Placement of its name that is its own.
+    pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
+        let application = self.application(key)?;
+        self.named_placement(key).filter(|placement| is_decision_for(placement, application))
+    }
+
+    /// The Placement of this name, whosever it is.
+    pub fn named_placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
+        self.placements.get(key)
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&Arc<DevicePool>> {
+        self.pools.get(name)
+    }
+
+    /// The pools, by name.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
+        self.pools.values()
+    }
+
+    /// What the agent of this node found.
+    pub fn topology(&self, node: &str) -> Option<&Arc<NodeTopology>> {
+        self.topologies.get(node)
+    }
+
+    /// Whether there is a node of this name.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    /// What is left of a node.
+    pub fn room(&self, node: &str) -> Option<&Room> {
+        self.rooms.get(node)
+    }
+
+    /// The applications that have a decided place on a node.
+    pub fn hosted(&self, node: &str) -> impl Iterator<Item = &ApplicationKey> {
+        self.hosts.get(node).into_iter().flatten()
+    }
+
+    /// The pod of this name.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
+        self.pods.get(&(namespace.to_owned(), name.to_owned())).map(|held| &held.pod)
+    }
+
+    /// The node where a pod is that is not over.
+    pub fn node_of_pod(&self, namespace: &str, name: &str) -> Option<&str> {
+        self.pods.get(&(namespace.to_owned(), name.to_owned()))?.node.as_deref()
+    }
+
+    /// The application that the Instance of this uid was made for.
+    pub fn application_of(&self, instance: &str) -> Option<ApplicationKey> {
+        let instance = self.instances.get(self.instance_of.get(instance)?)?;
+        match self.of_instance(instance) {
+            Whose::Of(application) => Some(ApplicationKey::of(application)),
+            Whose::Leaving | Whose::Another => None,
+        }
+    }
+
+    /// The application that an Instance was made for.
+    pub fn of_instance(&self, instance: &Instance) -> Whose<&ActorApplication> {
+        let Some(owner) = controller(instance, "ActorApplication") else { return Whose::Another };
+        let key = self.applications_by.get(owner.uid.as_str());
+        match key.and_then(|key| self.applications.get(key)) {
+            None => Whose::Leaving,
+            Some(application) if application.namespace() == instance.namespace() => Whose::Of(application),
+            Some(_) => Whose::Another,
+        }
+    }
+
+    /// The Instance that a pod was made for, whose name it has, and the Instance's application.
+    pub fn of_pod(&self, pod: &Pod) -> Whose<(&ActorApplication, &Instance)> {
+        let Some(owner) = controller(pod, "Instance") else { return Whose::Another };
+        let name = self.instance_of.get(owner.uid.as_str());
+        let Some(instance) = name.and_then(|name| self.instances.get(name)) else { return Whose::Leaving };
+        match self.of_instance(instance) {
+            Whose::Leaving => Whose::Leaving,
+            Whose::Of(application)
+                if (pod.namespace(), pod.name_any()) == (instance.namespace(), instance.name_any()) =>
+            {
+                Whose::Of((application, instance))
+            }
+            Whose::Of(_) | Whose::Another => Whose::Another,
+        }
+    }
+
+    /// The Instances that the application controls, by name.
+    pub(crate) fn instances_of(&self, application: &ActorApplication) -> Vec<&Arc<Instance>> {
+        let names = uid(application).and_then(|uid| self.instances_by.get(uid)).into_iter().flatten();
+        names.filter_map(|name| self.instances.get(name)).collect()
+    }
+
+    /// The Instances of a namespace whose names begin so.
+    pub(crate) fn instances_named(&self, namespace: &str, prefix: &str) -> Vec<&Arc<Instance>> {
+        named(&self.instances, namespace, prefix)
+    }
+
+    /// The pods of a namespace whose names begin so.
+    pub(crate) fn pods_named(&self, namespace: &str, prefix: &str) -> Vec<&Arc<Pod>> {
+        named(&self.pods, namespace, prefix).into_iter().map(|held| &held.pod).collect()
+    }
+
+    /// How many of our pods there are on each unit, by node.
+    pub(crate) fn rooms(&self) -> &BTreeMap<String, Room> {
+        &self.rooms
+    }
+
+    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be counted.
+    pub(crate) fn others(
+        &self,
+        key: &ApplicationKey,
+        policy: &Policy,
+    ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
+        let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MOST_WINDOWS {
+            all.clear();
+        }
+        let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.placements.keys()));
+        loads.catch_up(self, policy);
+        loads.without(key)
+    }
+
+    /// What applications put on units is counted anew when it is asked for.
+    fn changed(&mut self, key: &ApplicationKey) {
+        let loads = self.loads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        loads.values_mut().for_each(|loads| loads.changed(key));
+    }
+
+    fn forget_loads(&mut self) {
+        self.loads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Removes the pods that are not among `names`.
+    pub fn keep_pods(&mut self, names: &BTreeSet<(String, String)>) {
+        let gone: Vec<Name> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        gone.iter().for_each(|(namespace, name)| self.remove_pod(namespace, name));
+    }
+
+    /// Removes the Instances that are not among `names`.
+    pub fn keep_instances(&mut self, names: &BTreeSet<(String, String)>) {
+        let gone: Vec<Name> = self.instances.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        gone.iter().for_each(|(namespace, name)| self.remove_instance(namespace, name));
+    }
+
+    /// Removes the applications that are not among `names`.
+    pub fn keep_applications(&mut self, names: &BTreeSet<(String, String)>) {
+        let gone: Vec<ApplicationKey> = missing(self.applications.keys(), names);
+        gone.iter().for_each(|key| self.remove_application(key));
+    }
+
+    /// Removes the decisions that are not among `names`.
+    pub fn keep_placements(&mut self, names: &BTreeSet<(String, String)>) {
+        let gone: Vec<ApplicationKey> = missing(self.placements.keys(), names);
+        gone.iter().for_each(|key| self.remove_placement(key));
+    }
+
+    /// Removes the nodes that are not among `names`.
+    pub fn keep_nodes(&mut self, names: &BTreeSet<(String, String)>) {
+        let gone: Vec<String> = unlisted(self.nodes.keys(), names);
+        gone.iter().for_each(|name| self.remove_node(name));
+    }
+
+    /// Removes the topologies that are not among `names`.
+    pub fn keep_topologies(&mut self, names: &BTreeSet<(String, String)>) {
+        self.topologies.retain(|name, _| names.contains(&(String::new(), name.clone())));
+    }
+
+    /// Removes the pools that are not among `names`.
+    pub fn keep_pools(&mut self, names: &BTreeSet<(String, String)>) {
+        self.pools.retain(|name, _| names.contains(&(String::new(), name.clone())));
+        self.forget_loads();
+    }
+}
+
+fn missing<'a>(
+    keys: impl Iterator<Item = &'a ApplicationKey>,
+    names: &BTreeSet<(String, String)>,
+) -> Vec<ApplicationKey> {
+    keys.filter(|key| !names.contains(&(key.namespace.clone(), key.name.clone()))).cloned().collect()
+}
+
+fn unlisted<'a>(keys: impl Iterator<Item = &'a String>, names: &BTreeSet<(String, String)>) -> Vec<String> {
+    keys.filter(|name| !names.contains(&(String::new(), (*name).clone()))).cloned().collect()
+}
+
+/// The uid of the controller of an object, where it is of this kind of ours.
+fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
+    controller(object, kind).map(|owner| owner.uid.clone())
+}
+
+/// Takes an item out of a set, and the set away with its last one.
+fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
+    if let Some(set) = sets.get_mut(at) {
+        set.remove(item);
+        if set.is_empty() {
+            sets.remove(at);
+        }
+    }
+}
+
+/// What has a name in this namespace that begins so.
+fn named<'a, T>(all: &'a BTreeMap<Name, T>, namespace: &str, prefix: &str) -> Vec<&'a T> {
+    let from = Bound::Included((namespace.to_owned(), prefix.to_owned()));
+    let of_it = |(name, _): &(&Name, &T)| name.0 == namespace && name.1.starts_with(prefix);
+    all.range((from, Bound::Unbounded)).take_while(of_it).map(|(_, object)| object).collect()
+}

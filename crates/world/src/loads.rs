@@ -1,0 +1,128 @@
+//! What the decided actors of applications put on units, summed up and kept up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::ActorApplication;
+
+use crate::application::{Numbers, actors_of};
+use crate::pods::asks;
+use crate::{ApplicationKey, Index, Policy};
+
+/// Several actors on one unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    /// How many they are.
+    pub count: u64,
+    /// Their work in one window.
+    pub work: u64,
+    /// What their pods ask of the node.
+    pub asks: BTreeMap<String, u64>,
+}
+
+impl Sum {
+    fn add(&mut self, more: &Self) {
+        self.count += more.count;
+        self.work = self.work.saturating_add(more.work);
+        for (resource, amount) in &more.asks {
+            let total = self.asks.entry(resource.clone()).or_default();
+            *total = total.saturating_add(*amount);
+        }
+    }
+
+    fn subtract(&mut self, less: &Self) {
+        self.count -= less.count;
+        self.work = self.work.saturating_sub(less.work);
+        for (resource, amount) in &less.asks {
+            let total = self.asks.entry(resource.clone()).or_default();
+            *total = total.saturating_sub(*amount);
+        }
+        self.asks.retain(|_, amount| *amount > 0);
+    }
+}
+
+/// What one application puts on units, or why that cannot be counted.
+type Load = Result<BTreeMap<String, Sum>, String>;
+
+/// What all applications put on units, counted over one window.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    changed: BTreeSet<ApplicationKey>,
+    of: BTreeMap<ApplicationKey, Load>,
+    total: BTreeMap<String, Sum>,
+}
+
+impl Loads {
+    /// Nothing is counted yet of these applications.
+    pub fn unknown<'a>(keys: impl Iterator<Item = &'a ApplicationKey>) -> Self {
+        Self { changed: keys.cloned().collect(), of: BTreeMap::new(), total: BTreeMap::new() }
+    }
+
+    /// The application, its decision or its being there changed.
+    pub fn changed(&mut self, key: &ApplicationKey) {
+        self.changed.insert(key.clone());
+    }
+
+    /// Counts anew what changed.
+    pub fn catch_up(&mut self, index: &Index, policy: &Policy) {
+        for key in std::mem::take(&mut self.changed) {
+            if let Some(Ok(before)) = self.of.remove(&key) {
+                for (unit, sum) in &before {
+                    if let Some(total) = self.total.get_mut(unit) {
+                        total.subtract(sum);
+                    }
+                }
+            }
+            let Some(load) = load(index, &key, policy) else { continue };
+            for (unit, sum) in load.iter().flatten() {
+                self.total.entry(unit.clone()).or_default().add(sum);
+            }
+            self.of.insert(key, load);
+        }
+        self.total.retain(|_, sum| sum.count > 0);
+    }
+
+    /// What all but one put on units, and what cannot be counted.
+    pub fn without(&self, key: &ApplicationKey) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
+        let mut total = self.total.clone();
+        for (unit, sum) in self.of.get(key).into_iter().flatten().flatten() {
+            if let Some(total) = total.get_mut(unit) {
+                total.subtract(sum);
+            }
+        }
+        total.retain(|_, sum| sum.count > 0);
+        let faults = self.of.iter().filter(|(other, _)| *other != key);
+        let faults = faults.filter_map(|(other, load)| Some((other.clone(), load.as_ref().err()?.clone())));
+        (total, faults.collect())
+    }
+}
+
+/// What an application puts on units; nothing when it has no decision or is going away.
+fn load(index: &Index, key: &ApplicationKey, policy: &Policy) -> Option<Load> {
+    let application: &ActorApplication = index.application(key)?;
+    let placement = index.placement(key)?;
+    if application.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let numbers = match Numbers::of(application, policy) {
+        Ok(numbers) => numbers,
+        Err(problem) => return Some(Err(problem)),
+    };
+    let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
+    let group_of: BTreeMap<String, usize> = actors_of(application)
+        .iter()
+        .filter_map(|actor| Some((actor.short(), position(&actor.group)?)))
+        .collect();
+    let mut units: BTreeMap<String, Sum> = BTreeMap::new();
+    for assignment in &placement.spec.assignments {
+        let Some(group) = group_of.get(&assignment.actor) else { continue };
+        let kind = index.pool(&assignment.pool).map(|pool| pool.spec.kind.as_str());
+        // It runs there, whatever the manifest says by now; what it did there is not known any more.
+        let known = kind.and_then(|kind| numbers.groups[*group].kinds.get(kind));
+        let one = known.map_or_else(
+            || Sum { count: 1, ..Sum::default() },
+            |(work, asked)| Sum { count: 1, work: *work, asks: asks(asked) },
+        );
+        units.entry(assignment.unit.clone()).or_default().add(&one);
+    }
+    Some(Ok(units))
+}

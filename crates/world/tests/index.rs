@@ -1,0 +1,177 @@
+//! The index that events keep, against one that is made of the objects that are left.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use world::{ApplicationKey, Index, Objects, Policy, own, seen, snapshot, units, units_at};
+
+/// Two nodes with two GPUs each, two applications with two actors, their Instances, pods and decisions, and a foreign pod.
+fn everything() -> Objects {
+    let mut text = String::new();
+    for node in ["n0", "n1"] {
+        write!(
+            text,
+            r#"
+---
+{{apiVersion: v1, kind: Node, metadata: {{name: {node}}}, status: {{allocatable: {{cpu: "8", memory: 8Gi, pods: "10", nvidia.com/gpu: "2"}}}}}}
+---
+{{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: {node}}}, spec: {{devices: [{{id: gpu-0, type: GPU}}, {{id: gpu-1, type: GPU}}]}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: foreign-{node}, namespace: ns, uid: foreign-{node}}}, spec: {{nodeName: {node}, containers: [{{name: c,
+  resources: {{requests: {{cpu: "1", nvidia.com/gpu: "1"}}}}}}]}}}}"#
+        )
+        .unwrap();
+    }
+    text += r"
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, instances: {max: 3}, resource: {devicePlugin: nvidia.com/gpu}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}";
+    let owner = |kind: &str, uid: &str| {
+        format!(
+            "ownerReferences: [{{apiVersion: cairn.dev/v1alpha1, kind: {kind}, name: {uid}, uid: {uid}, controller: true}}]"
+        )
+    };
+    for (app, node) in [("web", "n0"), ("shop", "n1")] {
+        let by_application = owner("ActorApplication", &format!("{app}-uid"));
+        write!(
+            text,
+            r#"
+---
+{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: {app}, namespace: ns, uid: {app}-uid}}, spec: {{actors: [
+  {{name: s, replicas: 2, arrivals: 1/s, implementations: [
+    {{kind: gpu, serviceTime: 1ms, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: "1"}}}}}}]}}}}}},
+    {{kind: cpu, serviceTime: 9ms, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: "2"}}}}}}]}}}}}}]}}]}}}}
+---
+{{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: {app}, namespace: ns, uid: {app}-plc, {by_application}}}, spec: {{application: {app},
+  applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, assignments: [
+  {{actor: s-0, unit: {node}/gpus-0, node: {node}, pool: gpus}}, {{actor: s-1, unit: n0/cpus-0, node: n0, pool: cpus}}]}}}}"#
+        )
+        .unwrap();
+        for (actor, unit) in [("s-0", format!("{node}/gpus-0")), ("s-1", "n0/cpus-0".to_owned())] {
+            let by_instance = owner("Instance", &format!("{app}-{actor}-uid"));
+            let bound = unit.split_once('/').unwrap().0;
+            write!(
+                text,
+                r#"
+---
+{{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {{name: {app}-{actor}, namespace: ns, uid: {app}-{actor}-uid, {by_application}}},
+  spec: {{applicationName: {app}, actorGroup: s, actor: {actor}, template: {{}}}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: {app}-{actor}, namespace: ns, uid: {app}-{actor}-pod, annotations: {{cairn.dev/unit: {unit}}}, {by_instance}}},
+  spec: {{nodeName: {bound}, containers: [{{name: c, resources: {{requests: {{cpu: "1"}}}}}}]}}}}"#
+            )
+            .unwrap();
+        }
+    }
+    let mut objects = Objects::default();
+    objects.read("test", &text).unwrap();
+    objects
+}
+
+/// One event about the object at a position among all: it comes or goes.
+fn happen(index: &mut Index, left: &mut Objects, all: &Objects, mut at: usize, comes: bool) {
+    /// Looks for the position among one kind, and what to do when it is there.
+    macro_rules! kind {
+        ($field:ident, $put:ident, |$it:ident| $remove:expr) => {
+            if let Some($it) = all.$field.get(at) {
+                left.$field.retain(|other| other.uid() != $it.uid() || other.name_any() != $it.name_any());
+                if comes {
+                    left.$field.push($it.clone());
+                    index.$put($it.clone());
+                } else {
+                    $remove(&mut *index);
+                }
+                return;
+            }
+            at -= all.$field.len();
+        };
+    }
+    let key = |name: String| ApplicationKey { namespace: "ns".into(), name };
+    kind!(nodes, put_node, |it| |index: &mut Index| index.remove_node(&it.name_any()));
+    kind!(topologies, put_topology, |it| |index: &mut Index| index.remove_topology(&it.name_any()));
+    kind!(pools, put_pool, |it| |index: &mut Index| index.remove_pool(&it.name_any()));
+    kind!(applications, put_application, |it| |index: &mut Index| index
+        .remove_application(&key(it.name_any())));
+    kind!(placements, put_placement, |it| |index: &mut Index| index.remove_placement(&key(it.name_any())));
+    kind!(instances, put_instance, |it| |index: &mut Index| index.remove_instance("ns", &it.name_any()));
+    kind!(pods, put_pod, |it| |index: &mut Index| index.remove_pod("ns", &it.name_any()));
+    unreachable!("{at} is beyond all objects");
+}
+
+/// All that an index is asked.
+fn told(index: &Index, all: &Objects) -> String {
+    let policies = ["window: 30s", "window: 7s"].map(|parameters| {
+        let config_map = serde_yaml::from_str(&format!(
+            "{{metadata: {{name: p}}, data: {{policy.yaml: '{parameters}'}}}}"
+        ));
+        Policy::read(&config_map.unwrap()).unwrap()
+    });
+    let mut text = String::new();
+    for application in &all.applications {
+        for policy in &policies {
+            let key = ApplicationKey::of(application);
+            let world = snapshot(index, &key, policy, Timestamp::UNIX_EPOCH);
+            let world = world.map_or_else(|e| e.to_string(), |world| world.snapshot.write());
+            let units = units(index, policy);
+            let at: BTreeSet<String> =
+                ["n0", "n1"].iter().flat_map(|node| units_at(index, node, policy).into_keys()).collect();
+            assert!(at.iter().eq(units.keys()), "a node offers by itself what it offers among all");
+            writeln!(text, "{world}\n{:?}\n{:?}", seen(index, application, &units), own(index, application))
+                .unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn what_events_made_is_what_the_objects_make() {
+    let all = everything();
+    let count = all.nodes.len()
+        + all.topologies.len()
+        + all.pools.len()
+        + all.applications.len()
+        + all.placements.len()
+        + all.instances.len()
+        + all.pods.len();
+    // Any generator will do: this is Knuth's.
+    let mut state = 1_u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let (mut index, mut left) = (Index::default(), Objects::default());
+    for event in 0..300 {
+        // More come than go, so that chains are whole now and then.
+        happen(&mut index, &mut left, &all, next(count), next(3) > 0);
+        if event % 3 == 0 {
+            assert_eq!(told(&index, &all), told(&Index::of(&left), &all), "after event {event}");
+        }
+    }
+}
+
+#[test]
+fn others_on_a_unit_are_one_actor_with_the_sum_of_what_they_ask_for() {
+    let all = everything();
+    let index = Index::of(&all);
+    let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
+    let world = snapshot(&index, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
+    let shown = |actor: &placement::file::Actor| {
+        format!("{} {}", actor.id, serde_json::to_string(&actor.runs_on).unwrap())
+    };
+    assert_eq!(
+        fixed.map(shown).collect::<Vec<_>>().join("\n"),
+        "*/n0/cpus-0 {\"cpu\":{\"work\":270000,\"nodeRequires\":{\"cpuMilli\":2000,\"pods\":1}}}\n\
+         */n1/gpus-0 {\"gpu\":{\"work\":30000,\"nodeRequires\":{\"cpuMilli\":1000,\"pods\":1}}}"
+    );
+    // A program may speak of anybody: then everybody is listed.
+    let ruled =
+        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+    let world = snapshot(&index, &key, &ruled, Timestamp::UNIX_EPOCH).unwrap();
+    let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
+    assert_eq!(fixed.map(|actor| actor.id.as_str()).collect::<Vec<_>>(), ["ns/shop/s-0", "ns/shop/s-1"]);
+}

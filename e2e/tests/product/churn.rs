@@ -1,0 +1,58 @@
+//! What foreign pods do touches nobody whom it does not hurt.
+
+use anyhow::ensure;
+use e2e::{SimulatedNode, wait_for};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::stage::{SOON, Stage, application, cpus};
+
+/// How many foreign pods come and go.
+const FOREIGN: usize = 12;
+
+/// How many searches the operator has made so far.
+async fn searches(stage: &Stage) -> f64 {
+    let port = stage.product.operator.port(8080).unwrap();
+    let text = e2e::process::http(port, "/metrics").await.unwrap().body;
+    let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
+    of_plans.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
+    let stage = Stage::set("churn", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let names = ["first", "second", "third", "fourth"];
+    for name in names {
+        stage.apply(&application(name, &[("a", 2, &[("cpu", "1ms")])])).await;
+        stage.settled(name, super::stage::Seen::all_placed).await;
+    }
+    let history = stage.watch_pods().await;
+    let before = searches(&stage).await;
+    for round in 0..FOREIGN {
+        let name = format!("foreign-{round}");
+        let node = ["one", "two"][round % 2];
+        stage
+            .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": &name}, "spec": {"nodeName": node,
+                "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "300m"}}}]}}))
+            .await;
+        wait_for("the foreign pod runs", SOON, async || {
+            let pod = stage.api::<Pod>().get(&name).await?;
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            ensure!(phase == Some("Running"), "{phase:?}");
+            anyhow::Ok(())
+        })
+        .await;
+        stage.namespace.kubectl(["delete", "pod", &name]).await.unwrap();
+    }
+    // One that changes is planned again, and it alone: what was asked for before it has been looked at by then.
+    let channels = json!([{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]);
+    stage.patch("third", &json!({"spec": {"channels": channels}})).await;
+    stage.settled("third", super::stage::Seen::all_placed).await;
+    let after = searches(&stage).await;
+    assert!((after - before - 1.0).abs() < 0.5, "{} searches", after - before);
+    let ours = |pod: &Pod| pod.labels().contains_key(crds::labels::ACTOR);
+    let moved =
+        history.states().iter().filter(|pod| ours(pod) && pod.metadata.deletion_timestamp.is_some()).count();
+    assert_eq!(moved, 0, "nobody moves");
+}

@@ -1,0 +1,178 @@
+//! Who has to be planned again, and who waits for what: marked by events, asked by reconciles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use control::{Amounts, Moment};
+use world::{ApplicationKey, Index, Policy};
+
+use crate::caches::Offer;
+
+/// Marks and wishes of applications.
+#[derive(Default)]
+pub struct Touched {
+    touched: BTreeSet<ApplicationKey>,
+    /// Those of which actors wait for something that a pod or an Instance may give back.
+    waiting: BTreeSet<ApplicationKey>,
+    /// What actors without a place ask for, by kind.
+    unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
+    /// By node that hosts actors.
+    guards: BTreeMap<String, BTreeMap<ApplicationKey, Guard>>,
+    /// How many units and slots of a kind came free so far.
+    chances: BTreeMap<String, u64>,
+    /// Of those, how many an application gave back itself.
+    own_chances: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
+    /// When an application last had its turn to look whether it could be better.
+    turns: BTreeMap<ApplicationKey, Moment>,
+    /// Whose turn has come.
+    may_look: BTreeSet<ApplicationKey>,
+}
+
+/// At which capacities of units an application would be pressed.
+struct Guard {
+    policy: Arc<Policy>,
+    needs: BTreeMap<String, u64>,
+}
+
+impl Touched {
+    pub fn touch(&mut self, key: &ApplicationKey) {
+        self.touched.insert(key.clone());
+    }
+
+    pub fn is_touched(&self, key: &ApplicationKey) -> bool {
+        self.touched.contains(key)
+    }
+
+    /// Whether it was touched since this was last asked.
+    pub fn take(&mut self, key: &ApplicationKey) -> bool {
+        self.touched.remove(key)
+    }
+
+    /// Forgets an application that is gone.
+    pub fn forget(&mut self, key: &ApplicationKey) {
+        self.touched.remove(key);
+        self.may_look.remove(key);
+        self.own_chances.remove(key);
+        self.turns.remove(key);
+        self.waits(key, false, Vec::new());
+        self.guards.values_mut().for_each(|guards| drop(guards.remove(key)));
+    }
+
+    pub fn waits(&mut self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, Amounts)>) {
+        if waits {
+            self.waiting.insert(key.clone());
+        } else {
+            self.waiting.remove(key);
+        }
+        if unplaced.is_empty() {
+            self.unplaced.remove(key);
+        } else {
+            self.unplaced.insert(key.clone(), unplaced);
+        }
+    }
+
+    pub fn guard(&mut self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
+        self.guards.retain(|_, guards| {
+            guards.remove(key);
+            !guards.is_empty()
+        });
+        let policy = Arc::new(policy.clone());
+        for (unit, need) in needs {
+            let Some((node, _)) = unit.rsplit_once('/') else { continue };
+            let guards = self.guards.entry(node.to_owned()).or_default();
+            let guard = guards
+                .entry(key.clone())
+                .or_insert_with(|| Guard { policy: policy.clone(), needs: BTreeMap::new() });
+            guard.needs.insert(unit, need);
+        }
+    }
+
+    /// Those whose units on a node have less capacity by now than they need.
+    pub fn pressed(&self, index: &Index, node: &str) -> BTreeSet<ApplicationKey> {
+        let is_pressed = |guard: &Guard| {
+            let units = world::units_at(index, node, &guard.policy);
+            guard.needs.iter().any(|(unit, need)| units.get(unit).is_none_or(|unit| unit.capacity < *need))
+        };
+        let guards = self.guards.get(node).into_iter().flatten();
+        guards.filter(|(_, guard)| is_pressed(guard)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Units or slots of these kinds came free, given back `by` an application or by nobody.
+    pub fn came<'a>(&mut self, kinds: impl Iterator<Item = &'a str>, by: Option<&ApplicationKey>) {
+        for kind in kinds {
+            *self.chances.entry(kind.to_owned()).or_default() += 1;
+            if let Some(key) = by {
+                let own = self.own_chances.entry(key.clone()).or_default();
+                *own.entry(kind.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    /// How many units and slots of these kinds came free so far that the application did not give back itself.
+    pub fn chances<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
+        let own = self.own_chances.get(key);
+        let of_kind = |kind: &str| {
+            let own = own.and_then(|own| own.get(kind)).copied().unwrap_or(0);
+            self.chances.get(kind).copied().unwrap_or(0) - own
+        };
+        kinds.map(of_kind).sum()
+    }
+
+    /// Lets those look whose turn it is.
+    pub fn give_turns(
+        &mut self,
+        waiting: Vec<ApplicationKey>,
+        now: Moment,
+        most: usize,
+    ) -> Vec<ApplicationKey> {
+        let last = |key: ApplicationKey| {
+            let last = self.turns.get(&key).copied();
+            (key, last)
+        };
+        let turns = control::turns(waiting.into_iter().map(last).collect::<Vec<_>>(), now, most);
+        for key in &turns {
+            self.turns.insert(key.clone(), now);
+            self.may_look.insert(key.clone());
+        }
+        turns
+    }
+
+    /// Whether its turn has come since this was last asked.
+    pub fn take_turn(&mut self, key: &ApplicationKey) -> bool {
+        self.may_look.remove(key)
+    }
+
+    /// Those with actors without a place.
+    pub fn without_place(&self) -> Vec<ApplicationKey> {
+        self.unplaced.keys().cloned().collect()
+    }
+
+    /// Those with an actor without a place that what came at a node may be room for.
+    ///
+    /// `known`: what the node is has changed; then room that was there before may be for others now.
+    pub fn could_use(&self, before: &Offer, after: &Offer, known: bool) -> Vec<ApplicationKey> {
+        let Some(room) = &after.room else { return Vec::new() };
+        let grew = before.room.as_ref().is_none_or(|before| room.grew(before));
+        let grew = known || grew || after.units.keys().any(|unit| !before.units.contains_key(unit));
+        let fits = |(kind, asks): &(String, Amounts)| {
+            let units = after.units.values().filter(|unit| unit.kind == *kind);
+            units.into_iter().any(|unit| {
+                known
+                    || (unit.slots.is_none_or(|slots| room.held(&unit.id) < slots)
+                        && room.has(asks, unit.resource.as_deref()))
+            })
+        };
+        let waits = self.unplaced.iter().filter(|(_, asks)| grew && asks.iter().any(fits));
+        waits.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those of this namespace that wait for a name or for room.
+    pub fn waiting_in(&self, namespace: &str) -> BTreeSet<ApplicationKey> {
+        self.waiting.iter().filter(|key| key.namespace == namespace).cloned().collect()
+    }
+
+    /// Those that wait for room on a node.
+    pub fn waiting_at(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
+        index.hosted(node).filter(|key| self.waiting.contains(*key)).cloned().collect()
+    }
+}
