@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use policy::Program;
-use world::{ApplicationKey, Policy};
+use world::{ApplicationKey, Index, Policy};
 
 use super::found::{AGENT, Finding, Found, Level, OPERATOR};
 
@@ -148,7 +148,7 @@ fn pools(found: &Found, default_policy: &str) -> Vec<Finding> {
     let area = "pools";
     let objects = &found.objects;
     let mut findings = Vec::new();
-    for (pool, (report, allocated)) in world::pools(objects, &Policy::builtin(default_policy)) {
+    for (pool, (report, allocated)) in world::pools(&Index::of(objects), &Policy::builtin(default_policy)) {
         let counts = format!(
             "{pool}: {} units, {} can be used, {allocated} host actors",
             report.units, report.healthy

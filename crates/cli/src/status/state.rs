@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::{ActorApplication, Condition, Instance, InstancePhase, Placement};
 use kube::ResourceExt;
 use serde::Serialize;
-use world::{ApplicationKey, Objects, Ownership, Whose};
+use world::{ApplicationKey, Index, Objects, Whose};
 
 /// The conditions that are well when they are true; every other one says what is wrong, or worth knowing.
 const GOOD: [&str; 3] = ["Ready", "Placed", "Accepted"];
@@ -69,8 +69,8 @@ impl Status {
         let decision =
             objects.placements.iter().find(|placement| world::is_decision_for(placement, application));
         let decision = decision.map(AsRef::as_ref);
-        let owners = Ownership::of(objects);
-        let is_own = |instance: &&Instance| matches!(owners.of_instance(instance), Whose::Of(of) if ApplicationKey::of(of) == key);
+        let index = Index::of(objects);
+        let is_own = |instance: &&Instance| matches!(index.of_instance(instance), Whose::Of(of) if ApplicationKey::of(of) == key);
         let instances: BTreeMap<&str, &Instance> = (objects.instances.iter().map(AsRef::as_ref))
             .filter(is_own)
             .map(|instance| (instance.spec.actor.as_str(), instance))
