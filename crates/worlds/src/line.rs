@@ -124,7 +124,7 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
     let reason = None;
     match words.as_slice() {
         ["licence", node, cost] => file.nodes.push(Node {
-            id: node.to_owned(),
+            id: own(node),
             licence_cost: Some(cost.parse().unwrap()),
             ..Node::default()
         }),
