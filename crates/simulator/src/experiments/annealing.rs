@@ -20,8 +20,8 @@ pub const TABLES: Experiment = Experiment {
     run: tables,
 };
 
-/// Where an improved annealing that has not come to its own end is cut short, in pieces of effort: before any graph of
-/// Table I comes to its end, and after all of up to 200 tasks have.
+/// Where an improved annealing that has not come to its own end is cut short, in pieces of effort: before most graphs
+/// of Table I come to their ends, and after nearly all of up to 200 tasks have.
 const LIMITS: [u64; 2] = [30, 600];
 /// An instance has at least and at most so many trials.
 const TRIALS: (usize, usize) = (3, 6);
