@@ -19,6 +19,7 @@ ADVISORIES := $(CACHE)/advisory-dbs
 ORTOOLS_VERSION := 9.15.6755
 CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
+MPI := /usr/bin/mpicc
 export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
 
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
@@ -26,6 +27,8 @@ export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
 NEEDED := cc:gcc c++:g++ cmake:cmake pkg-config:pkg-config lstopo:hwloc
 # Libraries that the node agent is linked with, by their names for pkg-config: hwloc names libudev among its own.
 LIBRARIES := hwloc:libhwloc-dev libudev:libudev-dev
+# What tests of the runtime load: OpenCL, and a driver of it that computes on processors. By the files that they have.
+LOADED := /etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/lib/$(shell uname -m)-linux-gnu/libOpenCL.so.1:ocl-icd-libopencl1
 # Those that real nodes need, in the tests alone: runc filters system calls by libseccomp, and is compiled here.
 NEEDED_BY_NODES := ip:iproute2
 LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
@@ -33,7 +36,7 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build images clean tools tree node-tools
+.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +49,7 @@ demo: tree ## place the video-surveillance application on a real control plane, 
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tree node-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
+test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
@@ -77,7 +80,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator planning kernels strategies large opponents brute-force promises bounds footprint trouble
+PARTS := operator planning kernels strategies large opponents brute-force promises bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -151,6 +154,23 @@ $(DONE)/trouble: | bench-programs
 	@$(BIN)/cairn-e2e footprint --trouble
 	$(done)
 
+# One line of the list after the other; what is there for this commit is not measured again.
+$(DONE)/runtime: | bench-programs $(MPI)
+	$(call say,the runtime beside raw limits)
+	@cargo build --locked --workspace --examples -p runtime -p opencl
+	@mpicc -O2 -o $(BIN)/examples/ping_pong_mpi crates/runtime/examples/opponents/ping_pong.c
+	@sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
+		if [ -e $(DONE)/runtime-$$name ]; then echo "$$name: done at $(COMMIT)"; continue; fi; \
+		printf '\n== %s\n' "$$name"; \
+		(cd $(BIN)/examples && PATH="$(BIN):$$PATH" sh -c "$$command" </dev/null) > $(DONE)/runtime-$$name.part || exit 1; \
+		mv $(DONE)/runtime-$$name.part $(DONE)/runtime-$$name; \
+	done
+	@{ printf '# The runtime: what `make bench` measured last\n\nMade at %s, on %s cores, by the commands of `crates/runtime/examples/bench.list`.\n' $(COMMIT) $(shell nproc); \
+		sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
+			printf '\n## %s\n\n    %s\n\n```\n' "$$name" "$$command"; cat $(DONE)/runtime-$$name; printf '```\n'; \
+		done; } > $(RESULTS)/runtime/bench.md
+	$(done)
+
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
 # The first word of an experiment's line is its paper, and the folder of its results.
 reproduce: tree ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
@@ -218,6 +238,16 @@ node-tools: tools
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
 	fi
 
+runtime-tools: tools
+	@missing=; for need in $(LOADED); do test -e $${need%%:*} || missing="$$missing $${need##*:}"; done; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+			echo "to test the runtime on a device, please install:$$missing" >&2; exit 1; \
+		fi; \
+		echo "installing$$missing, to test the runtime on a device"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	fi
+
 # Unoptimised, which builds in half the time and is quick enough; its own build folder goes when it is built.
 $(DENY): | tools
 	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
@@ -228,6 +258,12 @@ $(SHEAR): | tools
 	$(call say,building cargo-shear $(SHEAR_VERSION) (two minutes; once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build-shear cargo install --quiet --locked --debug --version $(SHEAR_VERSION) --root $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION) cargo-shear
 	@rm -rf $(CACHE)/tools/build-shear
+
+# An opponent of the runtime's channels; nothing that is installed uses it.
+$(MPI): | tools
+	$(call say,installing Open MPI, to compare with)
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with Open MPI, please install: openmpi-bin libopenmpi-dev" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin libopenmpi-dev >/dev/null
 
 $(CP_SAT): | tools
 	$(call say,installing OR-Tools $(ORTOOLS_VERSION), to compare with)

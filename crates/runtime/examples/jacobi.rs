@@ -1,4 +1,4 @@
-//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH]` inside a process, `cairn-run -n N jacobi …` between several.
+//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH]` inside a process, `cairn-run -n N [--tcp] jacobi …` between several.
 //!
 //! A worker for each processing unit that the Instance has. Beside it, inside a process, the same threads copying a grid
 //! as often, and what a program without the runtime takes.
@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Instant};
 use jacobi::{Managers, Problem, solve};
 use runtime::{
     Error, InstanceManager, MemoryManager, SeveralMemories, TopologyManager,
-    backends::{Threads, host, processes},
+    backends::{Threads, host, processes, tcp},
     hicr::Topology,
 };
 
@@ -22,7 +22,11 @@ fn main() -> Result<(), Error> {
     let edge = arguments.next().unwrap_or(128);
     let iterations = arguments.next().unwrap_or(20);
     let problem = Problem { edge, iterations, reach: arguments.next().unwrap_or(1) };
-    if processes::launched() {
+    if tcp::launched() {
+        let it = tcp::join()?;
+        let topology = it.topology.query()?;
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+    } else if processes::launched() {
         let it = processes::join()?;
         let topology = it.topology.query()?;
         run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)

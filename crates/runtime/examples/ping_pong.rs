@@ -1,7 +1,8 @@
-//! Ping-pong: `ping_pong [LARGEST] [ROUNDS]` inside a process, `cairn-run -n 2 ping_pong …` between two.
+//! Ping-pong: `ping_pong [LARGEST] [ROUNDS]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
 //! From 1 byte to LARGEST by powers of two. For each size: the best and the median round trip of ROUNDS (10), the
-//! goodput of the best, and beside it that of as many plain copies by hand; at 1 byte, inside the process, also `rtrb`.
+//! goodput of the best, and beside it that of as many plain copies by hand; at 1 byte, inside
+//! the process, also `rtrb`, `crossbeam` and blocking loopback TCP.
 
 #![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
 
@@ -12,7 +13,7 @@ use std::{hint::black_box, time::Instant};
 
 use runtime::{
     CommunicationManager, Error, InstanceId, InstanceManager, MemoryManager, TopologyManager,
-    backends::{host, processes},
+    backends::{host, processes, tcp},
     frontends::channel::Setup,
 };
 
@@ -20,12 +21,17 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
     let largest = arguments.next().unwrap_or(1 << 20);
     let rounds = arguments.next().unwrap_or(10);
-    if processes::launched() {
+    if tcp::launched() {
+        let it = tcp::join()?;
+        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+    } else if processes::launched() {
         let it = processes::join()?;
         play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
     } else {
         let it = host::alone()?;
         by_rtrb();
+        by_crossbeam();
+        by_sockets(1)?;
         play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
     }
 }
@@ -117,7 +123,7 @@ fn by_rtrb() {
             while back.push(byte).is_err() {}
         }
     });
-    let mut times: Vec<f64> = (0..ROUNDS)
+    let times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let begin = Instant::now();
             while there.push(7).is_err() {}
@@ -128,6 +134,53 @@ fn by_rtrb() {
         })
         .collect();
     let _ = echo.join();
+    median("rtrb, 1 byte", times);
+}
+
+fn median(what: &str, mut times: Vec<f64>) {
     times.sort_by(f64::total_cmp);
-    println!("rtrb, 1 byte: best {:.3} us, median {:.3} us", times[0] * 1e6, times[ROUNDS / 2] * 1e6);
+    println!("{what}: best {:.3} us, median {:.3} us", times[0] * 1e6, times[times.len() / 2] * 1e6);
+}
+
+fn by_crossbeam() {
+    const ROUNDS: usize = 10_000;
+    let (there, end) = crossbeam_channel::bounded::<u8>(1);
+    let (back, home) = crossbeam_channel::bounded::<u8>(1);
+    let echo = std::thread::spawn(move || end.iter().all(|byte| back.send(byte).is_ok()));
+    let round = |_| {
+        let begin = Instant::now();
+        let answered = there.send(7).is_ok() && home.recv().is_ok();
+        assert!(answered, "the echo lives as long as its channel");
+        begin.elapsed().as_secs_f64()
+    };
+    let times = (0..ROUNDS).map(round).collect();
+    drop(there);
+    let _ = echo.join();
+    median("crossbeam, 1 byte", times);
+}
+
+/// Blocking TCP over the loopback, one read and one write each way.
+fn by_sockets(size: usize) -> Result<(), Error> {
+    use std::io::{Read, Write};
+    const ROUNDS: usize = 3_000;
+    let wrong = |error: std::io::Error| Error::system("play over sockets", error);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
+    let mut there = std::net::TcpStream::connect(listener.local_addr().map_err(wrong)?).map_err(wrong)?;
+    let (mut echo, _) = listener.accept().map_err(wrong)?;
+    there.set_nodelay(true).and_then(|()| echo.set_nodelay(true)).map_err(wrong)?;
+    let echo = std::thread::spawn(move || {
+        let mut bytes = vec![0; size];
+        while echo.read_exact(&mut bytes).and_then(|()| echo.write_all(&bytes)).is_ok() {}
+    });
+    let mut bytes = vec![7; size];
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        there.write_all(&bytes).and_then(|()| there.read_exact(&mut bytes)).map_err(wrong)?;
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    drop(there);
+    let _ = echo.join();
+    median(&format!("blocking TCP over the loopback, {size} bytes"), times);
+    Ok(())
 }

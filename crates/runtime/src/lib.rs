@@ -1,8 +1,8 @@
 //! HiCR's model in Rust: a program gets its managers as traits and names no technology.
 //!
 //! Five managers make everything else: Instances, topologies, memory slots, copies between them, and executions of
-//! functions ([`model`]). [`backends`] make the model true inside a process, between processes of a machine, on threads
-//! and on stacks of their own. [`frontends`] are libraries on the traits alone: channels, data objects, remote calls,
+//! functions ([`model`]). [`backends`] make the model true inside a process, between processes of a machine, over TCP, on
+//! threads and on stacks of their own. [`frontends`] are libraries on the traits alone: channels, data objects, remote calls,
 //! tasks, deployment. The model is that of *HiCR, an Abstract Model for Distributed Heterogeneous Programming*
 //! (Martin et al.), to whose sections the documentation points as `hicr.txt`.
 //!

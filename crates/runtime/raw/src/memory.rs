@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::File,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
@@ -227,6 +227,26 @@ impl Memory {
         Ok(())
     }
 
+    /// Sends bytes of here through a socket; answers how many the kernel took. `waits` says whether it may wait for
+    /// room.
+    pub fn send(&self, to: BorrowedFd<'_>, offset: usize, length: usize, waits: bool) -> io::Result<usize> {
+        self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = libc::MSG_NOSIGNAL | if waits { 0 } else { libc::MSG_DONTWAIT };
+        // SAFETY: checked. The kernel reads the bytes as another process would, to whom racing writes are bytes that
+        // mix.
+        let sent = unsafe { libc::send(to.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. Waits for the first.
+    pub fn receive(&self, from: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<usize> {
+        self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: checked. The kernel writes the bytes as another process would: whoever reads them meanwhile does so
+        // by copy, and sees bytes that mix.
+        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, 0) };
+        usize::try_from(came).map_err(|_| io::Error::last_os_error())
+    }
+
     pub(crate) fn pages(&self) -> (*mut u8, usize) {
         (self.data, self.size)
     }
@@ -268,6 +288,21 @@ mod tests {
         // Sealed, but with a header that says something else.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
         assert!(Memory::open(file).is_err());
+    }
+
+    #[test]
+    fn what_is_sent_from_memory_is_received_into_memory_and_never_beyond_it() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (from, to) = (Memory::of(vec![1_u8, 2, 3, 4]), Memory::zeroed(4).unwrap());
+        assert_eq!(from.send(ours.as_fd(), 1, 3, true).unwrap(), 3);
+        assert!(from.send(ours.as_fd(), 2, 3, true).is_err() && to.receive(theirs.as_fd(), 4, 1).is_err());
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 3);
+        let mut bytes = [0; 4];
+        to.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [2, 3, 4, 0]);
+        drop(ours);
+        let to = Memory::zeroed(4).unwrap();
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 0);
     }
 
     #[test]

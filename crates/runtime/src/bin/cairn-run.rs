@@ -1,6 +1,6 @@
 //! Starts a program as several Instances on this machine.
 //!
-//! `cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] PROGRAM [ARGUMENTS]`
+//! `cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]`
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -13,11 +13,11 @@ use runtime::{
 };
 
 const USAGE: &str = "\
-cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] PROGRAM [ARGUMENTS]
+cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]
 
 Starts PROGRAM as N Instances. The machine is shared out in M parts (N unless said otherwise): what N leaves is for
 Instances that the program creates. With --hosts, FILE is a JSON list of topologies, one for each Instance. Nothing
-is given twice unless --oversubscribe is said.";
+is given twice unless --oversubscribe is said. With --tcp, Instances speak over TCP, as those of several machines do.";
 
 fn main() -> ExitCode {
     match run(std::env::args_os().skip(1)) {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
     let wrong = |why: String| Error::misuse("launch", format!("{why}\n\n{USAGE}"));
-    let (mut instances, mut parts, mut hosts, mut oversubscribe) = (1, None, None, false);
+    let (mut instances, mut parts, mut hosts, mut oversubscribe, mut tcp) = (1, None, None, false, false);
     let program = loop {
         let Some(argument) = arguments.next() else { return Err(wrong("no program is named".into())) };
         let mut number = |name: &str| {
@@ -49,6 +49,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
                 hosts = Some(std::fs::read_to_string(file).map_err(|error| Error::system(&what, error))?);
             }
             Some("--oversubscribe") => oversubscribe = true,
+            Some("--tcp") => tcp = true,
             Some("--help" | "-h") => {
                 println!("{USAGE}");
                 return Ok(0);
@@ -67,5 +68,5 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
             oversubscribe,
         )?,
     };
-    launch(Launch { instances, hosts, program, arguments: arguments.collect() })
+    launch(Launch { instances, hosts, program, tcp, arguments: arguments.collect() })
 }

@@ -362,14 +362,25 @@ impl Drop for Fence {
     }
 }
 
+/// For back-ends without peers: a fence of a slot of this Instance.
+pub fn fence_alone(slot: &LocalSlot, sent: u64, received: u64) -> Result<Wait<()>, Error> {
+    Ok(Wait::new(Fence::begin(slot.into(), sent, received, &Arc::default())?))
+}
+
 /// The lock of a global slot; dropped, it is free.
 pub struct LockGuard {
     pub(crate) core: Arc<GlobalCore>,
     pub(crate) me: InstanceId,
+    /// Gives it back where this process does not reach the slot itself.
+    pub(crate) far: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        if let Some(give_back) = self.far.take() {
+            give_back();
+            return;
+        }
         let lock = &self.core.target.header().lock;
         // Only ours: had we been taken for lost, somebody else may hold it.
         let _ = lock.compare_exchange(self.me.0, 0, SeqCst, SeqCst);

@@ -293,7 +293,7 @@ impl StateCore {
     }
 
     /// Goes on until it stops. Only after [`begin`](Self::begin), or while executing.
-    pub(crate) fn step(self: &Arc<Self>) -> Status {
+    pub fn step(self: &Arc<Self>) -> Status {
         self.woken.store(false, SeqCst);
         self.status.store(Status::Executing as u8, SeqCst);
         let step = match lock(&self.execution).as_mut() {

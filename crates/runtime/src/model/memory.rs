@@ -230,6 +230,41 @@ impl LocalSlot {
     }
 }
 
+/// A copy or a kernel that is under way at a slot; for back-ends. Dropped, it is no more, and was not counted.
+pub struct Pending {
+    core: Arc<SlotCore>,
+}
+
+impl Pending {
+    /// Of a slot, from `offset` on.
+    pub fn begin(slot: &LocalSlot, offset: usize, length: usize) -> Result<Self, Error> {
+        slot.core.check(offset, length)?;
+        slot.core.pending.fetch_add(1, SeqCst);
+        Ok(Self { core: Arc::clone(&slot.core) })
+    }
+
+    /// Where its bytes are.
+    pub fn bytes(&self) -> &Bytes {
+        &self.core.bytes
+    }
+
+    /// The copy has taken its bytes.
+    pub fn sent(self) {
+        self.core.header().count_sent();
+    }
+
+    /// The copy has brought its bytes.
+    pub fn received(self) {
+        self.core.header().count_received();
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.core.pending.fetch_sub(1, SeqCst);
+    }
+}
+
 /// How much of each memory space is taken.
 #[derive(Default)]
 pub struct Ledger {

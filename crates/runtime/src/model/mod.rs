@@ -12,18 +12,18 @@ pub(crate) mod wait;
 
 pub use capability::{Capability, table};
 pub use communication::{
-    At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag,
+    At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag, fence_alone,
 };
 pub use compute::{
-    ComputeManager, Context, ExecutionState, ExecutionUnit, Format, Kernel, ProcessingUnit, Registry, Status,
-    UnitStatus, Value,
+    ComputeManager, Context, Execution, ExecutionState, ExecutionUnit, Format, Kernel, ProcessingUnit,
+    Registry, StateCore, Status, Step, UnitBody, UnitStatus, Value,
 };
 pub use error::{Error, Rejected};
 pub use instance::{
     Description, Event, Instance, InstanceId, InstanceManager, InstanceState, InstanceTemplate, Refused,
     Watch,
 };
-pub use memory::{Bytes, DeviceMemory, Ledger, LocalSlot, MemoryManager, Register, Room};
+pub use memory::{Bytes, DeviceMemory, Ledger, LocalSlot, MemoryManager, Pending, Register, Room};
 pub use several::{SeveralCommunications, SeveralComputes, SeveralMemories, SeveralTopologies};
 pub use topology::TopologyManager;
 pub use wait::{Promise, Source, Wait, promise};

@@ -8,7 +8,7 @@ use runtime::{
     table,
 };
 
-use crate::ranks::{launched, member};
+use crate::ranks::{BY, launched_by, member};
 
 #[test]
 fn the_guide_has_what_the_managers_say_of_themselves() {
@@ -18,10 +18,14 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
             let create = Capability::CreateInstances;
             assert!(rank.instances.supports(create) && rank.instances.supports(Capability::SeveralInstances));
             assert!(rank.communication.supports(Capability::GlobalCopies) && !rank.memory.supports(create));
+            let tcp = rank.communication.name() == "tcp";
+            assert_eq!(rank.memory.supports(Capability::Register), tcp);
         });
     }
     let name = "capabilities::the_guide_has_what_the_managers_say_of_themselves";
-    assert!(launched(&["-n", "1"], name).status.success());
+    for by in BY {
+        assert!(launched_by(by, &["-n", "1"], name).status.success());
+    }
     let several = host::inside(2).unwrap();
     let it = &several[0];
     let segments = processes::Segments::new(&it.topology.query().unwrap());
@@ -38,9 +42,11 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
             || segments.supports(capability)
             || it.communication.supports(capability)
     };
+    let tcp = |capability| processes(capability) || it.memory.supports(capability);
     let text = table(&[
         ("host", &host),
         ("processes", &processes),
+        ("tcp", &tcp),
         ("threads", &|capability| threads.supports(capability)),
         ("coroutines", &|capability| coroutines.supports(capability)),
         ("futures", &|capability| futures.supports(capability)),

@@ -29,6 +29,7 @@ fn each_copy_is_counted_once_at_both_ends_and_moves_what_it_says() {
         rank.communication.memcpy(peer, 40, &source, 5, 9).unwrap();
         rank.communication.memcpy(peer, 64, &source, 16, 0).unwrap();
         soon(rank.communication.fence((&source).into(), 3, 0).unwrap()).unwrap();
+        soon(rank.communication.fence(peer.into(), 0, 3).unwrap()).unwrap();
         soon(rank.communication.fence((&mine).into(), 0, 3).unwrap()).unwrap();
         assert_eq!(rank.communication.counts((&source).into()), counts(3, 0));
         assert_eq!(rank.communication.counts((&mine).into()), counts(0, 3));
@@ -171,6 +172,7 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
             let copy = rank.slot(256);
             for other in &texts {
                 rank.communication.memcpy(&copy, 0, other, 0, 256).unwrap();
+                soon(rank.communication.fence((&copy).into(), 0, 1).unwrap()).unwrap();
                 let mut bytes = vec![0; error.len() + 1];
                 copy.read(0, &mut bytes).unwrap();
                 assert_eq!(String::from_utf8_lossy(&bytes).trim_end_matches('\0'), error);
@@ -274,7 +276,7 @@ fn lose_one(rank: &Rank) {
     }
     let fence = || soon(rank.communication.fence((&mine).into(), 0, 1).unwrap());
     assert_eq!(fence().unwrap_err(), Error::PeerLost(dying));
-    let two = rank.group();
+    let two: Vec<_> = all.iter().copied().filter(|id| *id != dying).collect();
     soon(rank.communication.exchange(&two, Tag(6), &[]).unwrap()).unwrap();
     // Told once: now it waits for whoever is left.
     let mut again = rank.communication.fence((&mine).into(), 0, 1).unwrap();
@@ -361,13 +363,16 @@ fn a_lock_is_held_by_one_at_a_time() {
             };
             assert!(rank.communication.try_lock(&global[0]).unwrap().is_none(), "not even by who holds it");
             rank.communication.memcpy(&number, 0, &global[0], 0, 8).unwrap();
+            soon(rank.communication.fence((&number).into(), 0, 1).unwrap()).unwrap();
             let next = number.read_values::<u64>(0, 1).unwrap()[0] + 1;
             number.write(0, &next.to_ne_bytes()).unwrap();
             rank.communication.memcpy(&global[0], 0, &number, 0, 8).unwrap();
+            soon(rank.communication.fence((&number).into(), 1, 0).unwrap()).unwrap();
             drop(guard);
         }
         rank.barrier(2);
         rank.communication.memcpy(&number, 0, &global[0], 0, 8).unwrap();
+        soon(rank.communication.fence((&number).into(), 0, 1).unwrap()).unwrap();
         assert_eq!(number.read_values::<u64>(0, 1).unwrap(), [600]);
         rank.barrier(3);
     });
@@ -384,6 +389,7 @@ fn copies_to_one_slot_take_effect_in_order() {
                 source.write(8000, &round.to_ne_bytes()).unwrap();
                 rank.communication.memcpy(&global[1], 0, &source, 0, 8000).unwrap();
                 rank.communication.memcpy(&global[1], 8000, &source, 8000, 8).unwrap();
+                soon(rank.communication.fence((&source).into(), 2, 0).unwrap()).unwrap();
             }
         } else {
             let mut seen = 0;

@@ -9,7 +9,7 @@ use std::{
 use runtime::{
     CommunicationManager, Error, InstanceId, InstanceManager, Key, LocalSlot, MemoryManager, Tag,
     TopologyManager, Wait,
-    backends::{host, processes},
+    backends::{host, processes, tcp},
     hicr::MemorySpace,
 };
 
@@ -73,9 +73,14 @@ pub fn everywhere(count: usize, name: &str, body: fn(&Rank)) {
         member(body);
     }
     inside(count, body);
-    let output = launched(&["-n", &count.to_string(), "--oversubscribe"], name);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for by in BY {
+        let output = launched_by(by, &["-n", &count.to_string(), "--oversubscribe"], name);
+        assert!(output.status.success(), "{by}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
+
+/// The back-ends between processes.
+pub const BY: [&str; 2] = ["processes", "tcp"];
 
 pub fn inside(count: usize, body: fn(&Rank)) {
     std::thread::scope(|threads| {
@@ -95,21 +100,47 @@ pub fn inside(count: usize, body: fn(&Rank)) {
 
 /// What a launched process does: the body, and nothing of the test harness after it.
 pub fn member(body: fn(&Rank)) -> ! {
-    let managers = processes::join().unwrap();
-    body(&Rank {
-        instances: Arc::new(managers.instances),
-        topology: Arc::new(managers.topology),
-        memory: Arc::new(managers.memory),
-        communication: Arc::new(managers.communication),
-    });
+    if tcp::launched() {
+        let managers = tcp::join().unwrap();
+        body(&Rank {
+            instances: Arc::new(managers.instances),
+            topology: Arc::new(managers.topology),
+            memory: Arc::new(managers.memory),
+            communication: Arc::new(managers.communication),
+        });
+    } else {
+        let managers = processes::join().unwrap();
+        body(&Rank {
+            instances: Arc::new(managers.instances),
+            topology: Arc::new(managers.topology),
+            memory: Arc::new(managers.memory),
+            communication: Arc::new(managers.communication),
+        });
+    }
     std::process::exit(0)
 }
 
 /// This test program under `cairn-run`, the test `name` alone.
 pub fn launched(options: &[&str], name: &str) -> Output {
+    launched_by("processes", options, name)
+}
+
+/// The same over a back-end between processes.
+pub fn launched_by(by: &str, options: &[&str], name: &str) -> Output {
+    launched_with(by, options, name, &[])
+}
+
+/// The same with more in its environment.
+pub fn launched_with(by: &str, options: &[&str], name: &str, environment: &[(&str, &str)]) -> Output {
     let this = std::env::current_exe().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-run"));
-    command.args(options).arg(this).args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.envs(environment.iter().copied());
+    command.args((by == "tcp").then_some("--tcp")).args(options).arg(this).args([
+        "--exact",
+        name,
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command.output().unwrap()
 }
 

@@ -15,6 +15,8 @@ pub struct Memories {
     ledger: Arc<Ledger>,
     /// Whether there is more than one domain to bind to.
     bind: bool,
+    /// Its name: communication managers know by it whose slots they reach.
+    name: &'static str,
 }
 
 const NAME: &str = "host";
@@ -22,8 +24,12 @@ const NAME: &str = "host";
 impl Memories {
     /// For the memory spaces of this topology that are the processors'.
     pub fn new(topology: &Topology) -> Self {
+        Self::named(NAME, topology)
+    }
+
+    pub(crate) fn named(name: &'static str, topology: &Topology) -> Self {
         let spaces = spaces(topology);
-        Self { bind: spaces.len() > 1, ledger: Ledger::new(spaces) }
+        Self { name, bind: spaces.len() > 1, ledger: Ledger::new(spaces) }
     }
 }
 
@@ -34,7 +40,7 @@ fn domain(space: &MemorySpace) -> Option<u32> {
 
 impl MemoryManager for Memories {
     fn name(&self) -> &'static str {
-        NAME
+        self.name
     }
 
     fn supports(&self, capability: Capability) -> bool {
@@ -46,23 +52,25 @@ impl MemoryManager for Memories {
     }
 
     fn allocate(&self, space: &MemorySpace, size: usize) -> Result<LocalSlot, Error> {
-        let room = self.ledger.take(NAME, space, size)?;
+        let room = self.ledger.take(self.name, space, size)?;
         let memory = Memory::zeroed(size).map_err(|error| Error::system("allocate memory", error))?;
         if let (true, Some(domain)) = (self.bind, domain(space)) {
             let what = format!("bind memory to NUMA domain {domain}");
             raw::bind(&memory, domain).map_err(|error| Error::system(&what, error))?;
         }
-        Ok(LocalSlot::new(NAME, space.clone(), Bytes::Host(memory), Some(room), size))
+        Ok(LocalSlot::new(self.name, space.clone(), Bytes::Host(memory), Some(room), size))
     }
 
     fn register_memory(&self, space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>> {
         if !self.claims(space) {
-            let why =
-                format!("{NAME} does not know this {} space; ask the topology for its own", space.type_);
+            let why = format!(
+                "{} does not know this {} space; ask the topology for its own",
+                self.name, space.type_
+            );
             return Err(Rejected { error: Error::misuse("register a buffer", why), value: memory });
         }
         let size = memory.size();
         // The program has this memory already: it takes no room of the space's.
-        Ok(LocalSlot::new(NAME, space.clone(), Bytes::Host(memory), None, size))
+        Ok(LocalSlot::new(self.name, space.clone(), Bytes::Host(memory), None, size))
     }
 }

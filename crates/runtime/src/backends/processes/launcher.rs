@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     hosts::Hosts,
-    wire::{self, ADDRESS, TOKEN, ToInstance, ToLauncher},
+    wire::{self, ADDRESS, TCP, TOKEN, ToInstance, ToLauncher},
 };
 use crate::{
     backends::shared::arbiter::{Arbiter, Decision},
@@ -39,12 +39,14 @@ pub struct Launch {
     pub hosts: Hosts,
     /// Which program.
     pub program: OsString,
+    /// Whether Instances are to speak over TCP, as those of several machines do.
+    pub tcp: bool,
     /// With which arguments.
     pub arguments: Vec<OsString>,
 }
 
 enum News {
-    Connected { token: String, stream: UnixStream },
+    Connected { token: String, address: Option<String>, stream: UnixStream },
     Said(InstanceId, ToLauncher),
     Ended(InstanceId, io::Result<ExitStatus>),
 }
@@ -70,6 +72,7 @@ struct Launcher {
     launch: Launch,
     address: String,
     run: String,
+    secret: [u8; 32],
     created: u64,
     members: BTreeMap<InstanceId, Member>,
     tokens: BTreeMap<String, InstanceId>,
@@ -92,6 +95,7 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
         launch,
         address,
         run,
+        secret: draw()?,
         created: 0,
         members: BTreeMap::new(),
         tokens: BTreeMap::new(),
@@ -113,17 +117,21 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
 }
 
 fn random() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(16) => Ok(format!("{:032x}", u128::from_ne_bytes(bytes))),
+    Ok(format!("{:032x}", u128::from_ne_bytes(draw()?)))
+}
+
+/// Random bytes, up to 256 of them, which the kernel never cuts short.
+pub(crate) fn draw<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(drawn) if drawn == N => Ok(bytes),
         other => Err(Error::system("draw a random number", format!("{other:?}"))),
     }
 }
 
 fn greet(mut stream: UnixStream, news: &Sender<News>) {
-    if let Ok(ToLauncher::Hello { token }) = wire::receive(&mut stream) {
-        let _ = news.send(News::Connected { token, stream });
+    if let Ok(ToLauncher::Hello { token, address }) = wire::receive(&mut stream) {
+        let _ = news.send(News::Connected { token, address, stream });
     }
 }
 
@@ -164,6 +172,9 @@ impl Launcher {
         let program = &self.launch.program;
         let mut command = Command::new(program);
         command.args(&self.launch.arguments).env(ADDRESS, &self.address).env(TOKEN, &token);
+        if self.launch.tcp {
+            command.env(TCP, "1");
+        }
         let what = format!("start {}", program.to_string_lossy());
         let child = command.spawn().map_err(|error| Error::system(&what, error))?;
         let process = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -195,7 +206,7 @@ impl Launcher {
                 },
             };
             match news {
-                Some(News::Connected { token, stream }) => self.connected(&token, stream),
+                Some(News::Connected { token, address, stream }) => self.connected(&token, address, stream),
                 Some(News::Said(id, said)) => self.said(id, said),
                 Some(News::Ended(id, status)) => self.ended(id, status),
                 None => return,
@@ -213,7 +224,7 @@ impl Launcher {
         }
     }
 
-    fn connected(&mut self, token: &str, mut stream: UnixStream) {
+    fn connected(&mut self, token: &str, address: Option<String>, mut stream: UnixStream) {
         // A token is used once.
         let (Some(id), Ok(mut writer)) = (self.tokens.remove(token), stream.try_clone()) else { return };
         let (to, messages) = channel::<ToInstance>();
@@ -233,10 +244,15 @@ impl Launcher {
                 }
             }
         });
+        if let (Some(address), Some(member)) = (address, self.members.get_mut(&id)) {
+            member.description.address.clone_from(&address);
+            self.tell_all(|| ToInstance::Reached { id, address: address.clone() });
+        }
         self.becomes(id, InstanceState::Running);
         let all =
             self.members.values().map(|member| (member.description.clone(), member.state.clone())).collect();
-        let _ = to.send(ToInstance::Welcome { me: id, root: self.root.unwrap_or(id), all });
+        let _ =
+            to.send(ToInstance::Welcome { me: id, root: self.root.unwrap_or(id), secret: self.secret, all });
         if let Some(member) = self.members.get_mut(&id) {
             member.to = Some(to);
         }

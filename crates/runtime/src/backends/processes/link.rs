@@ -49,6 +49,19 @@ pub struct Link {
     requests: Mutex<BTreeMap<u64, Promise<()>>>,
     next: AtomicU64,
     watches: Mutex<Vec<mpsc::Sender<Event>>>,
+    secret: [u8; 32],
+    /// Who else is told where Instances are, and that they ended.
+    follower: Mutex<Option<Follower>>,
+}
+
+type Follower = Box<dyn Fn(Seen<'_>) + Send>;
+
+/// What the launcher says of an Instance.
+pub(crate) enum Seen<'a> {
+    /// Where it is reached.
+    At(InstanceId, &'a str),
+    /// Its process has ended.
+    Ended(InstanceId),
 }
 
 /// How a slot is reached by another process.
@@ -64,7 +77,8 @@ fn known(description: Description, state: InstanceState) -> (Description, Arc<Mu
 }
 
 impl Link {
-    pub(super) fn join() -> Result<Arc<Self>, Error> {
+    /// `address`, if any, is where others reach this process by a network.
+    pub(crate) fn join(address: Option<String>) -> Result<Arc<Self>, Error> {
         let variable = |name: &str| {
             let why = format!("{name} is not set; start the program with cairn-run");
             std::env::var(name).map_err(|_| Error::misuse("join the run", why))
@@ -75,14 +89,14 @@ impl Link {
         // The launcher's end is this process's.
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
         let mut stream = UnixStream::connect_addr(&name).map_err(wrong)?;
-        wire::send(&mut stream, &ToLauncher::Hello { token }).map_err(wrong)?;
+        wire::send(&mut stream, &ToLauncher::Hello { token, address }).map_err(wrong)?;
         let welcome = wire::receive(&mut stream).map_err(|_| {
             Error::misuse(
                 "join the run",
                 "the launcher does not expect this process; join once, in the program itself",
             )
         })?;
-        let ToInstance::Welcome { me, root, all } = welcome else {
+        let ToInstance::Welcome { me, root, secret, all } = welcome else {
             return Err(Error::system("join the run", "the launcher did not welcome this Instance"));
         };
         let all = all.into_iter().map(|(description, state)| (description.id, known(description, state)));
@@ -97,6 +111,8 @@ impl Link {
             requests: Mutex::default(),
             next: AtomicU64::new(1),
             watches: Mutex::default(),
+            secret,
+            follower: Mutex::default(),
         });
         for (id, (_, state)) in lock(&link.known).iter() {
             if lock(state).is_over() {
@@ -108,7 +124,35 @@ impl Link {
         Ok(link)
     }
 
-    pub(super) fn granted(&self) -> Granted {
+    pub(crate) fn me(&self) -> InstanceId {
+        self.me
+    }
+
+    /// What all of the run know, and nobody else.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    /// Tells `follower` where all Instances are and which have ended, and whatever comes to that.
+    pub(crate) fn follow(&self, follower: impl Fn(Seen<'_>) + Send + 'static) {
+        let known = lock(&self.known);
+        for (id, (description, state)) in known.iter() {
+            if lock(state).is_over() {
+                follower(Seen::Ended(*id));
+            } else if !description.address.is_empty() {
+                follower(Seen::At(*id, &description.address));
+            }
+        }
+        *lock(&self.follower) = Some(Box::new(follower));
+    }
+
+    fn seen(&self, seen: Seen<'_>) {
+        if let Some(follower) = &*lock(&self.follower) {
+            follower(seen);
+        }
+    }
+
+    pub(crate) fn granted(&self) -> Granted {
         let known = lock(&self.known);
         Granted(known.get(&self.me).map(|(description, _)| description.topology.clone()).unwrap_or_default())
     }
@@ -124,12 +168,22 @@ impl Link {
             ToInstance::Added(description) => {
                 lock(&self.known).insert(description.id, known(description, InstanceState::Requested));
             }
+            ToInstance::Reached { id, address } => {
+                // While `known` is held, nobody begins to follow: nothing is told twice or not at all.
+                let mut known = lock(&self.known);
+                if let Some((description, _)) = known.get_mut(&id) {
+                    description.address.clone_from(&address);
+                    self.seen(Seen::At(id, &address));
+                }
+            }
             ToInstance::Event(event) => {
                 if let Some((_, state)) = lock(&self.known).get(&event.id) {
                     lock(state).clone_from(&event.state);
                 }
                 if event.state.is_over() {
                     self.losses.lose(event.id);
+                    let _known = lock(&self.known);
+                    self.seen(Seen::Ended(event.id));
                 }
                 lock(&self.watches).retain(|watch| watch.send(event.clone()).is_ok());
             }
@@ -179,6 +233,7 @@ fn listen(mut stream: UnixStream, link: &Weak<Link>) {
     let others: Vec<_> = lock(&link.known).keys().copied().filter(|id| *id != link.me).collect();
     for id in others {
         link.losses.lose(id);
+        link.seen(Seen::Ended(id));
     }
     let gone = || Error::system("speak to the launcher", "it is gone");
     for promise in std::mem::take(&mut *lock(&link.collectives)).into_values() {
@@ -276,7 +331,7 @@ impl TopologyManager for Granted {
 pub struct Instances(Arc<Link>);
 
 impl Instances {
-    pub(super) fn new(link: Arc<Link>) -> Self {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
         Self(link)
     }
 }

@@ -3,14 +3,15 @@
 mod hosts;
 mod launcher;
 mod link;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 
 pub use hosts::Hosts;
+pub(crate) use launcher::draw;
 pub use launcher::{Launch, launch};
-use link::Link;
 pub use link::{Granted, Instances};
+pub(crate) use link::{Link, Seen};
 use raw::Memory;
 
 use super::{host, shared::Communication};
@@ -38,7 +39,7 @@ pub fn launched() -> bool {
 
 /// Joins the run. Once in a process, at the beginning of `main`.
 pub fn join() -> Result<Managers, Error> {
-    let link = Link::join()?;
+    let link = Link::join(None)?;
     let topology = link.granted();
     let memory = Segments::new(&topology.query()?);
     let communication = Communication::new("processes", &["processes", "host"], Arc::clone(&link) as _);

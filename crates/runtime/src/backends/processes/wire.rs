@@ -1,30 +1,37 @@
 //! What launcher and Instances say to each other: postcard behind a length, over a socket of the machine.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     os::unix::net::UnixStream,
 };
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
+pub use crate::backends::shared::frame::receive;
 use crate::{
-    backends::shared::arbiter::{Agreed, Call},
+    backends::shared::{
+        arbiter::{Agreed, Call},
+        frame::frame,
+    },
     model::{Description, Error, Event, InstanceId, InstanceState, InstanceTemplate, Key, Refused, Tag},
 };
 
 /// Where the launcher listens, and who the Instance is, in the environment.
 pub const ADDRESS: &str = "CAIRN_RUN_ADDRESS";
+/// Whether Instances are to speak over TCP.
+pub const TCP: &str = "CAIRN_RUN_TCP";
 /// What proves to the launcher which Instance connects.
 pub const TOKEN: &str = "CAIRN_RUN_TOKEN";
-
-/// The largest message, in bytes.
-pub const LARGEST: usize = 16 << 20;
 
 /// From an Instance to its launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToLauncher {
     /// The first message.
-    Hello { token: String },
+    Hello {
+        token: String,
+        /// Where others reach it, if they do so by a network.
+        address: Option<String>,
+    },
     /// It comes to a collective.
     Gather(Call),
     /// It goes without waiting for the outcome.
@@ -43,9 +50,17 @@ pub enum ToLauncher {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToInstance {
     /// The answer to `Hello`.
-    Welcome { me: InstanceId, root: InstanceId, all: Vec<(Description, InstanceState)> },
+    Welcome {
+        me: InstanceId,
+        root: InstanceId,
+        /// What all of the run know, and nobody else.
+        secret: [u8; 32],
+        all: Vec<(Description, InstanceState)>,
+    },
     /// A new Instance.
     Added(Description),
+    /// Where an Instance is reached.
+    Reached { id: InstanceId, address: String },
     /// An Instance has a new state.
     Event(Event),
     /// A collective's outcome.
@@ -58,25 +73,7 @@ pub enum ToInstance {
 
 /// Sends one message.
 pub fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LARGEST);
-    let length = length.ok_or_else(|| io::Error::other("the message is too large"))?;
-    let framed = [&length.to_le_bytes()[..], &bytes].concat();
-    stream.write_all(&framed)
-}
-
-/// Receives one message.
-pub fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too large"));
-    }
-    // Grows with what comes, so that a length alone takes no memory.
-    let mut bytes = Vec::new();
-    stream.take(length as u64).read_to_end(&mut bytes)?;
-    postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    stream.write_all(&frame(message)?)
 }
 
 #[cfg(test)]

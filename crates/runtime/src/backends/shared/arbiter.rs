@@ -20,6 +20,8 @@ pub struct Call {
     pub round: Option<u64>,
     /// Slots that are exchanged, each with how to reach it; or the keys of those that are destroyed.
     pub entries: Vec<(Key, Vec<u8>)>,
+    /// By whom the tag is in use, as far as the member knows, where nobody knows of all tags.
+    pub in_use: Option<Vec<InstanceId>>,
 }
 
 /// What all members get: every entry, and whose it is, by key.
@@ -44,6 +46,8 @@ pub struct Arbiter {
     gatherings: Vec<Gathering>,
     used: Vec<Used>,
     lost: BTreeSet<InstanceId>,
+    /// Exchanges that failed and of which all have been told, for who wants to know.
+    settled: Option<Vec<(Tag, BTreeSet<InstanceId>)>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ struct Gathering {
     /// Everybody whom any of those who came named.
     members: BTreeSet<InstanceId>,
     offers: BTreeMap<InstanceId, Vec<(Key, Vec<u8>)>>,
+    in_use: Option<Vec<InstanceId>>,
     /// Once it failed it is kept until the last member has come and been told the same.
     failure: Option<Error>,
     told: BTreeSet<InstanceId>,
@@ -71,9 +76,25 @@ fn names(ids: &[InstanceId]) -> String {
 }
 
 impl Arbiter {
+    /// One that keeps what [`Self::take_settled`] takes.
+    pub fn keeping_settled() -> Self {
+        Self { settled: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The exchanges that failed and of which all have been told since it was asked last, and who was in them.
+    pub fn take_settled(&mut self) -> Vec<(Tag, BTreeSet<InstanceId>)> {
+        self.settled.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether an exchange of this tag is under way that has one of these in it.
+    pub fn gathers(&self, tag: Tag, group: &[InstanceId]) -> bool {
+        let same = |it: &Gathering| it.tag == tag && it.round.is_none();
+        self.gatherings.iter().any(|it| same(it) && group.iter().any(|id| it.members.contains(id)))
+    }
+
     /// A member comes.
     pub fn offer(&mut self, from: InstanceId, call: Call) -> Vec<Decision> {
-        let Call { tag, group, round, entries } = call;
+        let Call { tag, group, round, entries, in_use } = call;
         let same = |it: &Gathering| {
             (it.tag, it.round) == (tag, round) && group.iter().any(|id| it.members.contains(id))
         };
@@ -85,6 +106,7 @@ impl Arbiter {
                 group: group.clone(),
                 members: BTreeSet::new(),
                 offers: BTreeMap::new(),
+                in_use: None,
                 failure: None,
                 told: BTreeSet::new(),
             });
@@ -92,6 +114,7 @@ impl Arbiter {
         });
         let gathering = &mut self.gatherings[index];
         gathering.members.extend(&group);
+        gathering.in_use = gathering.in_use.take().or(in_use);
         let other = gathering.group != group;
         let first = gathering.offers.keys().next().copied();
         let again = gathering.offers.insert(from, entries).is_some();
@@ -163,6 +186,11 @@ impl Arbiter {
         self.used.retain(|used| !used.keys.is_empty());
     }
 
+    /// Nobody has been told of this exchange, and somebody else decides it now.
+    pub fn forget(&mut self, tag: Tag) {
+        self.gatherings.retain(|it| it.tag != tag || it.round.is_some() || it.failure.is_some());
+    }
+
     fn conclude(&mut self, index: usize) -> Vec<Decision> {
         let gathering = &self.gatherings[index];
         let tag = gathering.tag;
@@ -171,7 +199,8 @@ impl Arbiter {
         }
         let overlaps =
             |used: &&Used| used.tag == tag && used.group.iter().any(|id| gathering.members.contains(id));
-        let used = self.used.iter().find(overlaps);
+        let used = self.used.iter().find(overlaps).map(|used| &used.group);
+        let used = used.or(gathering.in_use.as_ref());
         let mut agreed: Agreed = Vec::new();
         for (owner, entries) in &gathering.offers {
             agreed.extend(entries.iter().map(|(key, bytes)| (*key, *owner, bytes.clone())));
@@ -181,7 +210,7 @@ impl Arbiter {
             let twice = agreed.windows(2).find(|pair| pair[0].0 == pair[1].0);
             let why = match (used, twice) {
                 (Some(used), _) => {
-                    let group = names(&used.group);
+                    let group = names(used);
                     Some(format!("the tag is in use by {group}; destroy its slots and fence it first"))
                 }
                 (None, Some(pair)) => {
@@ -228,8 +257,14 @@ impl Arbiter {
     /// Forgets what failed and of which everybody knows who still can.
     fn settle(&mut self) {
         let lost = &self.lost;
+        let settled = &mut self.settled;
         self.gatherings.retain(|it| {
-            it.failure.is_none() || it.members.iter().any(|id| !it.told.contains(id) && !lost.contains(id))
+            let open = it.failure.is_none()
+                || it.members.iter().any(|id| !it.told.contains(id) && !lost.contains(id));
+            if let (false, None, Some(settled)) = (open, it.round, settled.as_mut()) {
+                settled.push((it.tag, it.members.clone()));
+            }
+            open
         });
     }
 }

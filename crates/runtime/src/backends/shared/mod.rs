@@ -4,6 +4,7 @@
 //! counts in the slot's header. Only what needs agreement goes through the [`Control`].
 
 pub(crate) mod arbiter;
+pub(crate) mod frame;
 pub(crate) mod hub;
 
 use std::{
@@ -40,7 +41,42 @@ pub(crate) trait Control: Send + Sync {
     fn describe(&self, core: &Arc<SlotCore>) -> Result<Vec<u8>, Error>;
     /// A slot of another Instance.
     fn open(&self, owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error>;
+    /// A promoted slot of another Instance, if it still has this secret.
+    fn open_promoted(
+        &self,
+        owner: InstanceId,
+        bytes: &[u8],
+        secret: [u64; 2],
+    ) -> Result<Arc<SlotCore>, Error> {
+        let target = self.open(owner, bytes)?;
+        if target.header().has_secret(secret) { Ok(target) } else { Err(Error::Gone("the slot".into())) }
+    }
+    /// Whether one place decides all collectives, and so knows which tags are in use.
+    fn knows_all_tags(&self) -> bool {
+        true
+    }
+    /// Begins a copy to a slot that this process does not reach itself; none if it does.
+    fn put(&self, _to: Far<'_>, _from: Near<'_>, _size: usize) -> Option<Result<(), Error>> {
+        None
+    }
+    /// Begins a copy from a slot that this process does not reach itself; none if it does.
+    fn get(&self, _to: Near<'_>, _from: Far<'_>, _size: usize) -> Option<Result<(), Error>> {
+        None
+    }
+    /// Whether a slot that this process does not reach itself is now locked; none if it does reach it.
+    fn try_lock(&self, _slot: &Arc<GlobalCore>) -> Option<Result<bool, Error>> {
+        None
+    }
+    /// Gives the lock of such a slot back; never waits.
+    fn unlock(&self, _slot: &GlobalCore) {}
+    /// A promoted slot of this Instance was destroyed.
+    fn revoke(&self, _core: &Arc<SlotCore>) {}
 }
+
+/// A byte of a global slot.
+pub(crate) type Far<'a> = (&'a Arc<GlobalCore>, usize);
+/// A byte of a slot of this Instance.
+pub(crate) type Near<'a> = (&'a Arc<SlotCore>, usize);
 
 /// Copies between slots that the processor reaches.
 pub struct Communication {
@@ -219,6 +255,10 @@ impl CommunicationManager for Communication {
         self.reaches(&from.slot.core, from.slot.origin())?;
         self.global(to.slot)?;
         let target = &to.slot.core;
+        let far = self.inner.control.put((target, to.offset), (&from.slot.core, from.offset), size);
+        if let Some(begun) = far {
+            return begun;
+        }
         Self::transfer(
             (&target.target, to.offset, own_header(target)),
             (&from.slot.core, from.offset, None),
@@ -230,6 +270,10 @@ impl CommunicationManager for Communication {
         self.reaches(&to.slot.core, to.slot.origin())?;
         self.global(from.slot)?;
         let source = &from.slot.core;
+        let far = self.inner.control.get((&to.slot.core, to.offset), (source, from.offset), size);
+        if let Some(begun) = far {
+            return begun;
+        }
         Self::transfer(
             (&to.slot.core, to.offset, None),
             (&source.target, from.offset, own_header(source)),
@@ -250,7 +294,7 @@ impl CommunicationManager for Communication {
             *round
         };
         let entries = lock(&group.doomed).iter().map(|key| (*key, Vec::new())).collect();
-        let call = Call { tag, group: group.members.clone(), round: Some(round), entries };
+        let call = Call { tag, group: group.members.clone(), round: Some(round), entries, in_use: None };
         let inner = Arc::clone(&self.inner);
         Ok(self.inner.control.gather(call).map(move |agreed| {
             inner.destroyed(&group, agreed.into_iter().map(|(key, ..)| key));
@@ -284,7 +328,11 @@ impl CommunicationManager for Communication {
             ours.insert(*key, Arc::clone(&slot.core));
         }
         let exposed = Exposed(slots.iter().map(|(_, slot)| Arc::clone(&slot.core)).collect());
-        let call = Call { tag, group: group.to_vec(), round: None, entries };
+        let in_use = match &*self.inner.control {
+            control if control.knows_all_tags() => None,
+            _ => lock(&self.inner.groups).get(&tag).map(|group| group.members.clone()),
+        };
+        let call = Call { tag, group: group.to_vec(), round: None, entries, in_use };
         let (inner, group) = (Arc::clone(&self.inner), group.to_vec());
         Ok(self.inner.control.gather(call).map(move |agreed| {
             let slots = inner.agreed(tag, group, &ours, agreed)?;
@@ -300,6 +348,7 @@ impl CommunicationManager for Communication {
             core.gone.store(true, SeqCst);
             if core.own {
                 core.target.header().drop_secret();
+                self.inner.control.revoke(&core.target);
                 core.target.exposed.fetch_sub(1, SeqCst);
             }
             return Ok(());
@@ -346,10 +395,7 @@ impl CommunicationManager for Communication {
         if self.inner.control.losses().is_lost(owner) {
             return Err(Error::PeerLost(owner));
         }
-        let target = self.inner.control.open(owner, &place).map_err(|_| gone())?;
-        if !target.header().has_secret(secret) {
-            return Err(gone());
-        }
+        let target = self.inner.control.open_promoted(owner, &place, secret).map_err(|_| gone())?;
         let group = Arc::new(Group::alone(owner));
         let mut core = self.inner.global(&group, key, owner, target, secret);
         Arc::get_mut(&mut core).expect("it was made in the line before").bytes = Some(bytes.to_vec());
@@ -359,6 +405,13 @@ impl CommunicationManager for Communication {
     fn try_lock(&self, slot: &GlobalSlot) -> Result<Option<LockGuard>, Error> {
         self.global(slot)?;
         let (core, me) = (Arc::clone(&slot.core), self.inner.control.me());
+        if let Some(locked) = self.inner.control.try_lock(&core) {
+            let control = Arc::clone(&self.inner.control);
+            return Ok(locked?.then(|| {
+                let far = Arc::clone(&core);
+                LockGuard { core, me, far: Some(Box::new(move || control.unlock(&far))) }
+            }));
+        }
         let lock = &core.target.header().lock;
         let locked = match lock.compare_exchange(0, me.0, SeqCst, SeqCst) {
             Ok(_) => true,
@@ -367,7 +420,7 @@ impl CommunicationManager for Communication {
                 lost && lock.compare_exchange(holder, me.0, SeqCst, SeqCst).is_ok()
             }
         };
-        Ok(locked.then_some(LockGuard { core, me }))
+        Ok(locked.then(|| LockGuard { core, me, far: None }))
     }
 }
 

@@ -1,0 +1,307 @@
+//! Kernels. A processing unit is an in-order queue of a device, with a thread that waits for what is in it.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+use opencl3::{
+    command_queue::CommandQueue,
+    error_codes::ClError,
+    kernel::{ExecuteKernel, Kernel as Compiled},
+    program::Program,
+};
+use runtime::{
+    Capability, ComputeManager, Error, Execution, ExecutionState, ExecutionUnit, Format, Kernel, LocalSlot,
+    Pending, ProcessingUnit, StateCore, Status, Step, UnitBody, UnitStatus, Value, hicr::ComputeResource,
+};
+
+use super::{NAME, PROCESSING_UNIT, Place, lock, memory::held, new_queue, wrong};
+
+/// What a kernel is handed; an execution state takes a `Vec` of these, in the kernel's order.
+pub enum Argument {
+    /// A buffer of a device, made by [`Argument::slot`].
+    Slot(Pending),
+    /// A number, as the kernel's code has it.
+    U32(u32),
+    /// A number, as the kernel's code has it.
+    F32(f32),
+}
+
+impl Argument {
+    /// The bytes of a slot of a device. The slot is in use until the kernel is over.
+    pub fn slot(slot: &LocalSlot) -> Result<Self, Error> {
+        let pending = Pending::begin(slot, 0, slot.size())?;
+        if held(pending.bytes()).is_none() {
+            let why = format!("{slot:?} is none of {NAME}'s; copy it to one that is");
+            return Err(Error::misuse("hand a slot to a kernel", why));
+        }
+        Ok(Self::Slot(pending))
+    }
+}
+
+/// Runs kernels.
+pub struct Kernels {
+    places: Arc<Vec<Place>>,
+}
+
+impl Place {
+    fn program(&self, source: &str) -> Result<Arc<Program>, Error> {
+        let mut programs = lock(&self.programs);
+        if let Some(program) = programs.get(source) {
+            return Ok(Arc::clone(program));
+        }
+        let built = Program::create_and_build_from_source(&self.context, source, "");
+        let program = Arc::new(built.map_err(|log| Error::misuse("build a kernel", log.trim()))?);
+        programs.insert(source.to_owned(), Arc::clone(&program));
+        Ok(program)
+    }
+}
+
+/// One execution of a kernel. It finds its queue where the unit's thread left it.
+struct Launch {
+    kernel: Arc<Kernel>,
+    arguments: Vec<Argument>,
+    places: Arc<Vec<Place>>,
+}
+
+thread_local! {
+    /// The device and the queue of the unit whose thread this is.
+    static UNIT: RefCell<Option<(usize, Arc<CommandQueue>)>> = const { RefCell::new(None) };
+}
+
+impl Execution for Launch {
+    fn step(&mut self, _state: &Arc<StateCore>) -> Step {
+        let unit = UNIT.with(|unit| unit.borrow().clone());
+        Step::Finished(match unit {
+            Some((place, queue)) => self.launch(place, &queue).map(|()| Box::new(()) as Value),
+            None => Err(Error::misuse("run a kernel", "this thread is no processing unit; start it on one")),
+        })
+    }
+}
+
+impl Launch {
+    fn launch(&self, place: usize, queue: &CommandQueue) -> Result<(), Error> {
+        let failed = |error: ClError| wrong(&format!("run the kernel {}", self.kernel.name), &error);
+        let program = self.places[place].program(&self.kernel.source)?;
+        let compiled = Compiled::create(&program, &self.kernel.name).map_err(failed)?;
+        let takes = compiled.num_args().map_err(failed)? as usize;
+        if takes != self.arguments.len() {
+            let why = format!("it takes {takes} arguments, and was given {}", self.arguments.len());
+            return Err(Error::misuse(&format!("run the kernel {}", self.kernel.name), why));
+        }
+        for (at, argument) in (0..).zip(&self.arguments) {
+            // SAFETY: OpenCL checks the size of each argument against the kernel's; a buffer is held by `self`, which
+            // outlives the wait below. What the kernel does to it stays within what OpenCL gave the buffer, as far as
+            // the kernel is right: its text is the program's own, like a function's.
+            let set = unsafe {
+                match argument {
+                    Argument::U32(number) => compiled.set_arg(at, number),
+                    Argument::F32(number) => compiled.set_arg(at, number),
+                    Argument::Slot(pending) => match held(pending.bytes()) {
+                        Some(held) if held.place == place => compiled.set_arg(at, &held.handle()),
+                        _ => {
+                            let why = format!("its argument {at} is a slot of another device");
+                            let what = format!("run the kernel {}", self.kernel.name);
+                            return Err(Error::misuse(&what, why));
+                        }
+                    },
+                }
+            };
+            set.map_err(failed)?;
+        }
+        // SAFETY: all arguments are set, as was checked; the three sizes are those of the range.
+        let event = unsafe { queue_range(&compiled, queue, &self.kernel.range) };
+        event.and_then(|event| event.wait()).map_err(failed)
+    }
+}
+
+/// # Safety
+/// All arguments of the kernel are set.
+unsafe fn queue_range(
+    kernel: &Compiled,
+    queue: &CommandQueue,
+    range: &[usize; 3],
+) -> Result<opencl3::event::Event, ClError> {
+    let mut execute = ExecuteKernel::new(kernel);
+    execute.set_global_work_sizes(range);
+    // It counts arguments that were set through itself; these were set before.
+    execute.num_args = 0;
+    // SAFETY: as the caller says.
+    unsafe { execute.enqueue_nd_range(queue) }
+}
+
+/// What a unit's thread is given to do, and the thread.
+type Work = (Sender<Arc<StateCore>>, JoinHandle<()>);
+
+struct Unit {
+    place: usize,
+    places: Arc<Vec<Place>>,
+    shared: Arc<Mutex<UnitStatus>>,
+    work: Mutex<Option<Work>>,
+}
+
+impl Unit {
+    fn refuse(&self, what: &str, is: UnitStatus, must: &str) -> Error {
+        Error::state(format!("the processing unit of device {} ({NAME})", self.place), what, is, must)
+    }
+}
+
+impl UnitBody for Unit {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn status(&self) -> UnitStatus {
+        *lock(&self.shared)
+    }
+}
+
+impl Kernels {
+    pub(crate) fn new(places: Arc<Vec<Place>>) -> Self {
+        Self { places }
+    }
+
+    fn own(unit: &ProcessingUnit) -> Result<&Unit, Error> {
+        unit.body().as_any().downcast_ref().ok_or_else(|| {
+            let why = format!(
+                "the unit was made by {}, not by {NAME}; ask the manager that made it",
+                unit.origin()
+            );
+            Error::misuse("execute", why)
+        })
+    }
+
+    fn never<T>(what: &str) -> Result<T, Error> {
+        Err(Error::unsupported(
+            NAME,
+            what,
+            "a kernel runs on a processing unit to its end; cut it into several",
+        ))
+    }
+}
+
+impl ComputeManager for Kernels {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn supports(&self, capability: Capability) -> bool {
+        capability == Capability::Kernels
+    }
+
+    fn claims(&self, resource: &ComputeResource) -> bool {
+        self.places.iter().any(|place| place.described.compute_resources.contains(resource))
+    }
+
+    fn takes(&self, unit: &ExecutionUnit) -> bool {
+        matches!(unit.format(), Format::Kernel(_))
+    }
+
+    fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error> {
+        let here = |place: &Place| place.described.compute_resources.contains(resource);
+        let place = self.places.iter().position(here).ok_or_else(|| {
+            let why =
+                format!("{NAME} makes them of an {PROCESSING_UNIT} of its own, not of a {}", resource.type_);
+            Error::misuse("create a processing unit", why)
+        })?;
+        let shared = Arc::new(Mutex::new(UnitStatus::Uninitialized));
+        let body = Unit { place, places: Arc::clone(&self.places), shared, work: Mutex::default() };
+        Ok(ProcessingUnit::new(NAME, resource.clone(), Box::new(body)))
+    }
+
+    fn create_execution_state(
+        &self,
+        unit: &ExecutionUnit,
+        arguments: Value,
+    ) -> Result<ExecutionState, Error> {
+        let Format::Kernel(kernel) = unit.format() else {
+            return Err(Error::unsupported(NAME, "run functions", "ask a manager that `takes` it"));
+        };
+        let arguments = arguments.downcast::<Vec<Argument>>().map_err(|_| {
+            Error::misuse("create an execution state", "a kernel takes a Vec<opencl::Argument>")
+        })?;
+        let launch =
+            Launch { kernel: Arc::clone(kernel), arguments: *arguments, places: Arc::clone(&self.places) };
+        Ok(ExecutionState::new(NAME, Box::new(launch)))
+    }
+
+    fn initialize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        let unit = Self::own(unit)?;
+        let mut status = lock(&unit.shared);
+        if *status != UnitStatus::Uninitialized {
+            return Err(unit.refuse("initialize it", *status, "Uninitialized"));
+        }
+        let at = &unit.places[unit.place];
+        let queue = new_queue(&at.context, &at.device).map_err(|error| wrong("make a queue", &error))?;
+        let (queue, place, shared) = (Arc::new(queue), unit.place, Arc::clone(&unit.shared));
+        let (work, jobs) = channel::<Arc<StateCore>>();
+        let thread = std::thread::Builder::new().name(format!("cairn-device-{place}")).spawn(move || {
+            UNIT.with(|unit| *unit.borrow_mut() = Some((place, queue)));
+            for state in jobs {
+                // Ready only once the state is over, and never seen Executing after that.
+                let _ = state.step();
+                *lock(&shared) = UnitStatus::Ready;
+            }
+        });
+        let thread = thread.map_err(|error| Error::system("start a thread", error))?;
+        *lock(&unit.work) = Some((work, thread));
+        *status = UnitStatus::Ready;
+        Ok(())
+    }
+
+    fn start(&self, unit: &ProcessingUnit, state: &ExecutionState) -> Result<(), Error> {
+        let unit = Self::own(unit)?;
+        if state.origin() != NAME {
+            let why = format!(
+                "the state was made by {}, not by {NAME}; ask the manager that made it",
+                state.origin()
+            );
+            return Err(Error::misuse("execute", why));
+        }
+        let mut status = lock(&unit.shared);
+        if *status != UnitStatus::Ready {
+            return Err(unit.refuse("start a state on it", *status, "Ready"));
+        }
+        state.core().begin(false)?;
+        *status = UnitStatus::Executing;
+        if let Some((work, _)) = &*lock(&unit.work) {
+            // Its thread lives as long as this.
+            let _ = work.send(Arc::clone(state.core()));
+        }
+        Ok(())
+    }
+
+    fn run(&self, _state: &ExecutionState) -> Result<Status, Error> {
+        Self::never("run a kernel on the caller's thread")
+    }
+
+    fn suspend(&self, _unit: &ProcessingUnit) -> Result<(), Error> {
+        Self::never("suspend a unit")
+    }
+
+    fn resume(&self, _unit: &ProcessingUnit) -> Result<(), Error> {
+        Self::never("resume a unit")
+    }
+
+    fn finalize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
+        let unit = Self::own(unit)?;
+        {
+            let mut status = lock(&unit.shared);
+            if !matches!(*status, UnitStatus::Ready | UnitStatus::Uninitialized) {
+                return Err(unit.refuse("finalize it", *status, "Ready; wait for its state first"));
+            }
+            *status = UnitStatus::Terminated;
+        }
+        if let Some((work, thread)) = lock(&unit.work).take() {
+            drop(work);
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,342 @@
+//! Copies over a connection: what is asked for goes out in the order in which it was begun, and is answered in it.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    io,
+    net::TcpStream,
+    os::fd::AsFd,
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+};
+
+use raw::Memory;
+
+use super::{
+    connection::Connection,
+    wire::{HEAD, Head, Place, Range},
+};
+use crate::{
+    backends::shared::{Far, Near},
+    model::{DeviceMemory, Error, InstanceId, communication::GlobalCore, memory::SlotCore, wait::lock},
+};
+
+/// The other end, as far as copies go.
+pub struct Copies {
+    pub peer: InstanceId,
+    pub connection: Arc<Connection>,
+    /// What was asked for and not answered, the oldest first.
+    pending: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    asked: VecDeque<Asked>,
+    lost: bool,
+}
+
+enum Asked {
+    Put {
+        to: Arc<GlobalCore>,
+        from: Arc<SlotCore>,
+    },
+    Get {
+        to: Arc<SlotCore>,
+        at: usize,
+        size: usize,
+        from: Arc<GlobalCore>,
+    },
+    /// Told when everything before it has been answered.
+    Mark(#[expect(dead_code, reason = "dropped, it tells")] Arc<dyn Any + Send + Sync>),
+}
+
+/// A slot of another Instance.
+pub struct Remote {
+    pub copies: Arc<Copies>,
+    pub place: Place,
+}
+
+impl DeviceMemory for Remote {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The slot of another Instance that this one stands for.
+pub fn remote(core: &SlotCore) -> Option<&Remote> {
+    match &core.bytes {
+        crate::model::Bytes::Device(memory, _) => memory.as_any().downcast_ref(),
+        crate::model::Bytes::Host(_) => None,
+    }
+}
+
+impl Copies {
+    pub fn new(peer: InstanceId, connection: Arc<Connection>) -> Arc<Self> {
+        Arc::new(Self { peer, connection, pending: Mutex::default() })
+    }
+
+    fn ask(
+        &self,
+        head: Head,
+        slot: Option<(&Arc<SlotCore>, usize, usize)>,
+        asked: Asked,
+    ) -> Result<(), Error> {
+        // Held while sending, so that answers find what was asked in its order.
+        let mut pending = lock(&self.pending);
+        if pending.lost {
+            return Err(Error::PeerLost(self.peer));
+        }
+        if let Asked::Put { from: core, .. } | Asked::Get { to: core, .. } = &asked {
+            core.pending.fetch_add(1, SeqCst);
+        }
+        pending.asked.push_back(asked);
+        self.connection.post(head.to_bytes().to_vec(), slot);
+        Ok(())
+    }
+
+    /// Begins a copy to a slot of the peer.
+    pub fn put(&self, to: Far<'_>, from: Near<'_>, size: usize, place: &Place) -> Result<(), Error> {
+        to.0.target.check(to.1, size)?;
+        from.0.check(from.1, size)?;
+        from.0.host("copy")?;
+        let asked = Asked::Put { to: Arc::clone(to.0), from: Arc::clone(from.0) };
+        self.ask(Head::Put(range(place, to.1, size)), Some((from.0, from.1, size)), asked)
+    }
+
+    /// Begins a copy from a slot of the peer.
+    pub fn get(&self, to: Near<'_>, from: Far<'_>, size: usize, place: &Place) -> Result<(), Error> {
+        from.0.target.check(from.1, size)?;
+        to.0.check(to.1, size)?;
+        to.0.host("copy")?;
+        let asked = Asked::Get { to: Arc::clone(to.0), at: to.1, size, from: Arc::clone(from.0) };
+        self.ask(Head::Get(range(place, from.1, size)), None, asked)
+    }
+
+    /// Drops `mark` when all copies begun before have been answered.
+    pub fn mark(&self, mark: Arc<dyn Any + Send + Sync>) {
+        let mut pending = lock(&self.pending);
+        if !pending.asked.is_empty() {
+            pending.asked.push_back(Asked::Mark(mark));
+        }
+    }
+
+    /// The connection has ended: nothing is answered any more.
+    pub fn lose(&self) {
+        self.connection.close();
+        let asked = {
+            let mut pending = lock(&self.pending);
+            pending.lost = true;
+            std::mem::take(&mut pending.asked)
+        };
+        for asked in asked {
+            asked.failed(Error::PeerLost(self.peer));
+        }
+    }
+
+    /// The oldest copy. Marks are never the oldest: they are told with the copy before them.
+    fn next(&self) -> io::Result<Asked> {
+        lock(&self.pending).asked.pop_front().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Tells the marks that wait for nothing more.
+    fn answered(&self) {
+        let mut told = Vec::new();
+        let mut pending = lock(&self.pending);
+        while let Some(Asked::Mark(_)) = pending.asked.front() {
+            told.extend(pending.asked.pop_front());
+        }
+        drop(pending);
+    }
+
+    /// Receives until the connection ends. `find` knows the slots of this Instance.
+    pub fn receive(&self, find: &dyn Fn(&Range) -> Option<Arc<SlotCore>>) -> io::Result<()> {
+        let mut inbox = Inbox::new(self.connection.receiver()?);
+        let mut arrived = 0;
+        loop {
+            if !inbox.has_head() && arrived > 0 {
+                self.connection.post(Head::Done(arrived).to_bytes().to_vec(), None);
+                arrived = 0;
+            }
+            let head = Head::from_bytes(&inbox.head()?).ok_or(io::ErrorKind::InvalidData)?;
+            // Answers keep the order of what they answer.
+            let answer = |arrived: &mut u64, head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
+                if *arrived > 0 {
+                    self.connection.post(Head::Done(*arrived).to_bytes().to_vec(), None);
+                    *arrived = 0;
+                }
+                self.connection.post(head.to_bytes().to_vec(), slot);
+            };
+            match head {
+                Head::Put(range) => {
+                    if let Some((core, at, size)) = piece(find(&range), &range) {
+                        let memory = core.host("copy").map_err(io::Error::other)?;
+                        inbox.body(memory, at, size)?;
+                        core.header().count_received();
+                        arrived += 1;
+                    } else {
+                        inbox.skip(range.size)?;
+                        answer(&mut arrived, Head::Failed, None);
+                    }
+                }
+                Head::Get(range) => {
+                    if let Some((core, at, size)) = piece(find(&range), &range) {
+                        answer(&mut arrived, Head::Data(range.size), Some((&core, at, size)));
+                        core.header().count_sent();
+                    } else {
+                        answer(&mut arrived, Head::Failed, None);
+                    }
+                }
+                Head::Done(count) => {
+                    for _ in 0..count {
+                        self.next()?.done()?;
+                        self.answered();
+                    }
+                }
+                Head::Data(size) => {
+                    let asked = self.next()?;
+                    asked.came(&mut inbox, size)?;
+                    self.answered();
+                }
+                Head::Failed => {
+                    self.next()?.failed(Error::Gone("the slot".into()));
+                    self.answered();
+                }
+            }
+        }
+    }
+}
+
+fn range(place: &Place, offset: usize, size: usize) -> Range {
+    Range { slot: place.slot, secret: place.secret[0], offset: offset as u64, size: size as u64 }
+}
+
+/// A piece of a slot of this Instance, if there is one and it is within its bounds.
+fn piece(core: Option<Arc<SlotCore>>, range: &Range) -> Option<(Arc<SlotCore>, usize, usize)> {
+    let (at, size) = (usize::try_from(range.offset).ok()?, usize::try_from(range.size).ok()?);
+    let core = core?;
+    core.check(at, size).ok()?;
+    Some((core, at, size))
+}
+
+impl Asked {
+    fn done(self) -> io::Result<()> {
+        let Self::Put { to, from } = self else { return Err(io::ErrorKind::InvalidData.into()) };
+        from.pending.fetch_sub(1, SeqCst);
+        from.header().count_sent();
+        to.header.count_received();
+        Ok(())
+    }
+
+    fn came(self, inbox: &mut Inbox, came: u64) -> io::Result<()> {
+        let Self::Get { to, at, size, from } = self else { return Err(io::ErrorKind::InvalidData.into()) };
+        if came != size as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let result =
+            to.host("copy").map_err(io::Error::other).and_then(|memory| inbox.body(memory, at, size));
+        to.pending.fetch_sub(1, SeqCst);
+        result?;
+        to.header().count_received();
+        from.header.count_sent();
+        Ok(())
+    }
+
+    /// It does not count; the next fence of the slot of this Instance says why.
+    fn failed(self, error: Error) {
+        let core = match self {
+            Self::Put { from, .. } => from,
+            Self::Get { to, .. } => to,
+            Self::Mark(_) => return,
+        };
+        core.pending.fetch_sub(1, SeqCst);
+        if let Error::PeerLost(peer) = error {
+            lock(&core.tally.told).insert(peer);
+        }
+        *lock(&core.tally.failure) = Some(error);
+        core.header().kick();
+    }
+}
+
+/// What came and was not looked at.
+struct Inbox {
+    stream: TcpStream,
+    bytes: Memory,
+    begin: usize,
+    end: usize,
+}
+
+impl Inbox {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, bytes: Memory::of(vec![0_u8; 1 << 16]), begin: 0, end: 0 }
+    }
+
+    fn has_head(&self) -> bool {
+        self.end - self.begin >= HEAD
+    }
+
+    fn head(&mut self) -> io::Result<[u8; HEAD]> {
+        let mut head = [0; HEAD];
+        while !self.has_head() {
+            if self.begin == self.end {
+                (self.begin, self.end) = (0, 0);
+            }
+            if self.bytes.size() - self.begin < HEAD {
+                // The piece of a header goes to the front.
+                let left = self.end - self.begin;
+                let mut piece = [0; HEAD];
+                self.read(&mut piece[..left]);
+                (self.begin, self.end) = (0, left);
+                let _ = self.bytes.write(0, &piece[..left]);
+            }
+            self.more()?;
+        }
+        self.read(&mut head);
+        self.begin += HEAD;
+        Ok(head)
+    }
+
+    fn read(&self, bytes: &mut [u8]) {
+        let read = self.bytes.read(self.begin, bytes);
+        debug_assert!(read.is_ok(), "there are as many");
+    }
+
+    fn more(&mut self) -> io::Result<()> {
+        self.end +=
+            received(self.bytes.receive(self.stream.as_fd(), self.end, self.bytes.size() - self.end))?;
+        Ok(())
+    }
+
+    /// Brings the next `size` bytes where they belong.
+    fn body(&mut self, to: &Memory, mut at: usize, mut size: usize) -> io::Result<()> {
+        let here = size.min(self.end - self.begin);
+        to.copy_from(at, &self.bytes, self.begin, here).map_err(|_| io::ErrorKind::InvalidData)?;
+        self.begin += here;
+        (at, size) = (at + here, size - here);
+        while size > 0 {
+            let came = received(to.receive(self.stream.as_fd(), at, size))?;
+            (at, size) = (at + came, size - came);
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, mut size: u64) -> io::Result<()> {
+        loop {
+            let here = size.min((self.end - self.begin) as u64);
+            self.begin += usize::try_from(here).unwrap_or_default();
+            size -= here;
+            if size == 0 {
+                return Ok(());
+            }
+            (self.begin, self.end) = (0, 0);
+            self.more()?;
+        }
+    }
+}
+
+/// At least one byte, or the end, which is an error here.
+fn received(came: io::Result<usize>) -> io::Result<usize> {
+    match came {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        came => came,
+    }
+}

@@ -1,0 +1,156 @@
+//! One TCP connection: what is sent never waits, whatever the other end does.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{Shutdown, TcpStream},
+    os::fd::AsFd,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use raw::Memory;
+use rustix::net::sockopt;
+
+use crate::model::{memory::SlotCore, wait::lock};
+
+/// How long a peer that acknowledges nothing passes for alive.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a slot up to here travel with the header in front of them.
+const SMALL: usize = 4096;
+
+/// The sending half. What the kernel does not take at once is sent by a thread of the connection's own, which is
+/// started when there is something for it to do.
+pub struct Connection {
+    stream: TcpStream,
+    queue: Mutex<Queue>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Whether the thread has an item in its hands.
+    writing: bool,
+    started: bool,
+    closed: bool,
+}
+
+enum Item {
+    Bytes(Memory, usize),
+    Slot(Arc<SlotCore>, usize, usize),
+}
+
+impl Connection {
+    /// Sets the stream up for what it is used for.
+    pub fn new(stream: TcpStream) -> io::Result<Arc<Self>> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(None)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, PATIENCE / 3)?;
+        sockopt::set_tcp_keepintvl(&stream, PATIENCE / 6)?;
+        sockopt::set_tcp_keepcnt(&stream, 4)?;
+        sockopt::set_tcp_user_timeout(&stream, u32::try_from(PATIENCE.as_millis()).unwrap_or(u32::MAX))?;
+        Ok(Arc::new(Self { stream, queue: Mutex::default(), more: Condvar::new() }))
+    }
+
+    /// The receiving half.
+    pub fn receiver(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
+    /// Sends bytes, and after them those of a slot, in the order of the calls.
+    pub fn post(self: &Arc<Self>, mut bytes: Vec<u8>, slot: Option<(&Arc<SlotCore>, usize, usize)>) {
+        let mut slot = slot;
+        if let Some((core, at, size)) = slot.filter(|(_, _, size)| *size <= SMALL) {
+            let end = bytes.len();
+            bytes.resize(end + size, 0);
+            // Bounds and kind were checked by who asks.
+            let read = core.host("copy").map(|memory| memory.read(at, &mut bytes[end..]));
+            debug_assert!(matches!(read, Ok(Ok(()))));
+            slot = None;
+        }
+        let mut queue = lock(&self.queue);
+        if queue.closed {
+            return;
+        }
+        let memory = Memory::of(bytes);
+        let mut sent = 0;
+        if queue.items.is_empty() && !queue.writing {
+            match memory.send(self.stream.as_fd(), 0, memory.size(), false) {
+                Ok(taken) => sent = taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The receiving half is told the same.
+                Err(_) => return,
+            }
+        }
+        if sent < memory.size() {
+            queue.items.push_back(Item::Bytes(memory, sent));
+        }
+        if let Some((core, at, size)) = slot {
+            queue.items.push_back(Item::Slot(Arc::clone(core), at, size));
+        }
+        if queue.items.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut queue.started, true) {
+            let this = Arc::clone(self);
+            std::thread::spawn(move || this.write());
+        }
+        self.more.notify_one();
+    }
+
+    fn write(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.closed {
+                queue.items.clear();
+                return;
+            }
+            let Some(item) = queue.items.pop_front() else {
+                queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            queue.writing = true;
+            drop(queue);
+            let sent = match &item {
+                Item::Bytes(memory, at) => self.send_all(memory, *at, memory.size() - at),
+                Item::Slot(core, at, size) => match core.host("copy") {
+                    Ok(memory) => self.send_all(memory, *at, *size),
+                    Err(error) => Err(io::Error::other(error)),
+                },
+            };
+            drop(item);
+            queue = lock(&self.queue);
+            queue.writing = false;
+            if sent.is_err() {
+                queue.closed = true;
+            }
+        }
+    }
+
+    fn send_all(&self, memory: &Memory, mut at: usize, mut left: usize) -> io::Result<()> {
+        while left > 0 {
+            match memory.send(self.stream.as_fd(), at, left, true) {
+                Ok(sent) => (at, left) = (at + sent, left - sent),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends nothing more; what the other end has said can still be received.
+    pub fn finish(&self) {
+        lock(&self.queue).closed = true;
+        self.more.notify_all();
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends both halves.
+    pub fn close(&self) {
+        lock(&self.queue).closed = true;
+        self.more.notify_all();
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

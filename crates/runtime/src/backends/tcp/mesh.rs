@@ -1,0 +1,539 @@
+//! The connections of an Instance to all others, and what is said over them.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use raw::Header;
+
+use super::{
+    bulk::{Copies, Remote, remote},
+    collectives::{Collectives, Outcome},
+    connection::Connection,
+    handshake::{self, Purpose},
+    wire::{Place, Range, Say},
+};
+use crate::{
+    backends::{
+        host::RAM,
+        processes::Seen,
+        shared::{
+            Control, Far, Near,
+            arbiter::{Agreed, Call},
+            frame::{frame, receive},
+        },
+    },
+    hicr::MemorySpace,
+    model::{
+        Bytes, Error, InstanceId, Key, Promise, Tag, Wait,
+        communication::{GlobalCore, Losses},
+        memory::SlotCore,
+        promise,
+        wait::lock,
+    },
+};
+
+/// How long a peer whose process lives may take until it is reached.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// All that an Instance has to do with others.
+pub struct Mesh {
+    me: InstanceId,
+    secret: [u8; 32],
+    losses: Arc<Losses>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Slots of this Instance that others may reach.
+    slots: Mutex<BTreeMap<u64, Weak<SlotCore>>>,
+    next: AtomicU64,
+}
+
+struct State {
+    peers: BTreeMap<InstanceId, Peer>,
+    collectives: Collectives,
+    waiting: BTreeMap<(Tag, Option<u64>), Promise<Agreed>>,
+    requests: BTreeMap<u64, (InstanceId, Promise<bool>)>,
+    /// Promoted slots of others.
+    promoted: Vec<(InstanceId, u64, Weak<SlotCore>)>,
+}
+
+/// Another Instance.
+#[derive(Default)]
+struct Peer {
+    control: Option<Arc<Connection>>,
+    copies: Option<Arc<Copies>>,
+    /// What is said before it is reached.
+    early: Vec<Vec<u8>>,
+    /// Whether its address is known.
+    listens: bool,
+    /// How many of its two connections have ended.
+    ended: u8,
+    lost: bool,
+}
+
+impl Mesh {
+    /// Listens for others.
+    pub fn new(me: InstanceId, secret: [u8; 32], listener: TcpListener) -> Arc<Self> {
+        let state = State {
+            peers: BTreeMap::new(),
+            collectives: Collectives::new(me),
+            waiting: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            promoted: Vec::new(),
+        };
+        let mesh = Arc::new(Self {
+            me,
+            secret,
+            losses: Arc::default(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            slots: Mutex::default(),
+            next: AtomicU64::new(1),
+        });
+        let accepts = Arc::downgrade(&mesh);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let Some(mesh) = accepts.upgrade() else { return };
+                std::thread::spawn(move || {
+                    // Who is not one of the run is turned away, and no more is made of it.
+                    if let Ok((id, purpose)) = handshake::accept(&mut stream, &mesh.secret, mesh.me) {
+                        mesh.met(id, purpose, stream);
+                    }
+                });
+            }
+        });
+        mesh
+    }
+
+    /// What the launcher says of an Instance.
+    pub fn seen(self: &Arc<Self>, seen: &Seen<'_>) {
+        match *seen {
+            Seen::At(id, address) => {
+                if id == self.me {
+                    return;
+                }
+                // One that is only starting has an address that is none yet.
+                let listens = address.parse::<SocketAddr>().is_ok();
+                let connects = {
+                    let mut state = lock(&self.state);
+                    let peer = state.peers.entry(id).or_default();
+                    listens && !std::mem::replace(&mut peer.listens, listens)
+                };
+                // Of two, the one with the larger id connects.
+                if id < self.me && connects {
+                    for purpose in [Purpose::Control, Purpose::Bulk] {
+                        let (mesh, address) = (Arc::clone(self), address.to_owned());
+                        std::thread::spawn(move || mesh.connect(id, &address, purpose));
+                    }
+                }
+                self.changed.notify_all();
+            }
+            Seen::Ended(id) => {
+                // One that was reached is lost when everything that it sent has been heard.
+                let reached = lock(&self.state)
+                    .peers
+                    .get(&id)
+                    .is_some_and(|peer| peer.control.is_some() && peer.copies.is_some());
+                if !reached {
+                    self.lost(id);
+                }
+            }
+        }
+    }
+
+    fn connect(self: Arc<Self>, id: InstanceId, address: &str, purpose: Purpose) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let met = TcpStream::connect(address).and_then(|mut stream| {
+                handshake::connect(&mut stream, &self.secret, self.me, id, purpose)?;
+                Ok(stream)
+            });
+            match met {
+                Ok(stream) => return self.met(id, purpose, stream),
+                Err(_)
+                    if Instant::now() >= until
+                        || lock(&self.state).peers.get(&id).is_some_and(|it| it.lost) =>
+                {
+                    return self.lost(id);
+                }
+                // It may come up yet: waited for as long as nothing says that it has ended.
+                Err(_) => {
+                    let state = lock(&self.state);
+                    drop(self.changed.wait_timeout(state, Duration::from_millis(20)));
+                }
+            }
+        }
+    }
+
+    fn met(self: &Arc<Self>, id: InstanceId, purpose: Purpose, stream: TcpStream) {
+        let Ok(connection) = Connection::new(stream) else { return self.lost(id) };
+        let mesh = Arc::downgrade(self);
+        let mut state = lock(&self.state);
+        let peer = state.peers.entry(id).or_default();
+        if peer.lost {
+            connection.close();
+            return;
+        }
+        match purpose {
+            Purpose::Control if peer.control.is_none() => {
+                peer.early.drain(..).for_each(|bytes| connection.post(bytes, None));
+                peer.control = Some(Arc::clone(&connection));
+                std::thread::spawn(move || {
+                    if let Ok(mut stream) = connection.receiver() {
+                        while let Ok(say) = receive::<Say>(&mut stream) {
+                            let Some(mesh) = mesh.upgrade() else { return };
+                            mesh.hear(id, say);
+                        }
+                    }
+                    mesh.upgrade().into_iter().for_each(|mesh| mesh.ended(id));
+                });
+            }
+            Purpose::Bulk if peer.copies.is_none() => {
+                let copies = Copies::new(id, connection);
+                peer.copies = Some(Arc::clone(&copies));
+                std::thread::spawn(move || {
+                    let find = |range: &Range| mesh.upgrade()?.find(range.slot, range.secret);
+                    let _ended = copies.receive(&find);
+                    mesh.upgrade().into_iter().for_each(|mesh| mesh.ended(id));
+                });
+            }
+            _ => connection.close(),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// One of its connections has ended. The other one is heard to its end, too, before the peer is lost.
+    fn ended(&self, id: InstanceId) {
+        let both = {
+            let mut state = lock(&self.state);
+            let peer = state.peers.entry(id).or_default();
+            peer.ended += 1;
+            peer.control.iter().for_each(|control| control.finish());
+            peer.copies.iter().for_each(|copies| copies.connection.finish());
+            peer.ended == 2 || peer.control.is_none() || peer.copies.is_none()
+        };
+        if both {
+            self.lost(id);
+        }
+    }
+
+    /// Its connections have ended, or there will never be any.
+    fn lost(&self, id: InstanceId) {
+        let copies = {
+            let mut state = lock(&self.state);
+            let peer = state.peers.entry(id).or_default();
+            if std::mem::replace(&mut peer.lost, true) {
+                return;
+            }
+            peer.control.take().into_iter().for_each(|control| control.close());
+            peer.early.clear();
+            let copies = peer.copies.take();
+            let (says, outcomes) = state.collectives.lose(id);
+            state.say(self.me, says, outcomes);
+            let asked: Vec<_> =
+                state.requests.iter().filter(|(_, (of, _))| *of == id).map(|(number, _)| *number).collect();
+            for number in asked {
+                if let Some((_, promise)) = state.requests.remove(&number) {
+                    promise.keep(Err(Error::PeerLost(id)));
+                }
+            }
+            copies
+        };
+        if let Some(copies) = copies {
+            copies.lose();
+        }
+        self.losses.lose(id);
+        self.changed.notify_all();
+    }
+
+    /// A slot of this Instance that others may reach.
+    fn find(&self, slot: u64, secret: u64) -> Option<Arc<SlotCore>> {
+        let core = lock(&self.slots).get(&slot).and_then(Weak::upgrade)?;
+        (secret == 0 || core.header().secret[0].load(SeqCst) == secret).then_some(core)
+    }
+
+    fn hear(&self, from: InstanceId, say: Say) {
+        let answer = match say {
+            Say::Lock { request, place } => {
+                let gone = || Error::Gone("the slot".into());
+                let core = self.find(place.slot, place.secret[0]).ok_or_else(gone);
+                let result = core.map(|core| self.take_lock(&core, from));
+                Some(Say::Locked { request, result })
+            }
+            Say::Unlock { place } => {
+                if let Some(core) = self.find(place.slot, place.secret[0]) {
+                    let _ = core.header().lock.compare_exchange(from.0, 0, SeqCst, SeqCst);
+                }
+                None
+            }
+            Say::Check { request, place } => {
+                let core = self.find(place.slot, place.secret[0]);
+                let there = core.is_some_and(|core| {
+                    core.header().has_secret(place.secret)
+                        && core.check(0, 0).is_ok()
+                        && core.header().size.load(SeqCst) == place.size
+                });
+                Some(Say::Checked { request, there })
+            }
+            Say::Locked { request, result } => return self.answered(from, request, &result),
+            Say::Checked { request, there } => return self.answered(from, request, &Ok(there)),
+            Say::Revoked { slot } => {
+                let mut state = lock(&self.state);
+                state.promoted.retain(|(owner, number, core)| {
+                    let it = (*owner, *number) == (from, slot);
+                    core.upgrade().filter(|_| it).iter().for_each(|core| core.header().drop_secret());
+                    !it && core.strong_count() > 0
+                });
+                return;
+            }
+            say => {
+                let mut state = lock(&self.state);
+                let (says, outcomes) = state.collectives.hear(from, say);
+                state.say(self.me, says, outcomes);
+                return;
+            }
+        };
+        if let Some(answer) = answer {
+            lock(&self.state).tell(from, &answer);
+        }
+    }
+
+    fn take_lock(&self, core: &SlotCore, who: InstanceId) -> bool {
+        let lock = &core.header().lock;
+        match lock.compare_exchange(0, who.0, SeqCst, SeqCst) {
+            Ok(_) => true,
+            Err(holder) => {
+                let lost = self.losses.is_lost(InstanceId(holder));
+                lost && lock.compare_exchange(holder, who.0, SeqCst, SeqCst).is_ok()
+            }
+        }
+    }
+
+    fn answered(&self, from: InstanceId, request: u64, result: &Result<bool, Error>) {
+        let mut state = lock(&self.state);
+        // Only by who was asked.
+        if state.requests.get(&request).is_some_and(|(of, _)| *of == from) {
+            state.requests.remove(&request).into_iter().for_each(|(_, promise)| promise.keep(result.clone()));
+        }
+    }
+
+    /// Asks a peer, and waits for its answer.
+    fn ask(&self, of: InstanceId, question: impl FnOnce(u64) -> Say) -> Result<bool, Error> {
+        let request = self.next.fetch_add(1, SeqCst);
+        let (kept, wait) = promise("the peer's answer", || {});
+        {
+            let mut state = lock(&self.state);
+            if state.peers.get(&of).is_none_or(|peer| peer.lost) {
+                return Err(Error::PeerLost(of));
+            }
+            state.requests.insert(request, (of, kept));
+            state.tell(of, &question(request));
+        }
+        wait.done()
+    }
+
+    /// The copies to and from a peer, once it is reached.
+    fn copies(&self, id: InstanceId) -> Result<Arc<Copies>, Error> {
+        let mut state = lock(&self.state);
+        loop {
+            match state.peers.get(&id) {
+                None => return Err(Error::Gone(format!("Instance {id}"))),
+                Some(peer) if peer.lost => return Err(Error::PeerLost(id)),
+                Some(Peer { copies: Some(copies), .. }) => return Ok(Arc::clone(copies)),
+                Some(_) => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn stand_in(&self, owner: InstanceId, place: Place) -> Result<Arc<SlotCore>, Error> {
+        let size = usize::try_from(place.size).map_err(|_| Error::Gone("the slot".into()))?;
+        let copies = self.copies(owner)?;
+        let header = Box::new(Header::new(size));
+        header.secret[0].store(place.secret[0], SeqCst);
+        header.secret[1].store(place.secret[1], SeqCst);
+        let space = MemorySpace { type_: RAM.to_owned(), size: place.size, more: serde_json::Map::new() };
+        let bytes = Bytes::Device(Box::new(Remote { copies, place }), header);
+        Ok(Arc::new(SlotCore::new(super::NAME, space, bytes, None, size)))
+    }
+}
+
+impl State {
+    fn tell(&mut self, to: InstanceId, say: &Say) {
+        // A message that is too large is one that no exchange of this library makes.
+        let Ok(bytes) = frame(say) else { return };
+        let peer = self.peers.entry(to).or_default();
+        match &peer.control {
+            _ if peer.lost => {}
+            Some(control) => control.post(bytes, None),
+            None => peer.early.push(bytes),
+        }
+    }
+
+    fn say(&mut self, me: InstanceId, says: Vec<(InstanceId, Say)>, outcomes: Vec<Outcome>) {
+        for (to, say) in says {
+            debug_assert!(to != me);
+            self.tell(to, &say);
+        }
+        for (tag, round, result) in outcomes {
+            self.waiting.remove(&(tag, round)).into_iter().for_each(|promise| promise.keep(result.clone()));
+        }
+    }
+}
+
+/// Comes to a fence of a tag once nothing holds it any more: when all copies begun before have arrived.
+struct Later {
+    mesh: Weak<Mesh>,
+    call: Mutex<Option<Call>>,
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        if let (Some(mesh), Some(call)) = (self.mesh.upgrade(), lock(&self.call).take()) {
+            mesh.come(call);
+        }
+    }
+}
+
+impl Mesh {
+    fn come(&self, call: Call) {
+        let mut state = lock(&self.state);
+        // Withdrawn while copies were under way; then the others are still told.
+        let (which, withdrawn) =
+            ((call.tag, call.round), !state.waiting.contains_key(&(call.tag, call.round)));
+        let (says, outcomes) = state.collectives.come(call);
+        state.say(self.me, says, outcomes);
+        if withdrawn {
+            let (says, outcomes) = state.collectives.go(which.0, which.1);
+            state.say(self.me, says, outcomes);
+        }
+    }
+}
+
+impl Control for Arc<Mesh> {
+    fn me(&self) -> InstanceId {
+        self.me
+    }
+
+    fn losses(&self) -> &Arc<Losses> {
+        &self.losses
+    }
+
+    fn gather(&self, call: Call) -> Wait<Agreed> {
+        let (tag, round, group) = (call.tag, call.round, call.group.clone());
+        let mesh = Arc::downgrade(self);
+        let (kept, wait) = promise("the collective", move || {
+            let Some(mesh) = mesh.upgrade() else { return };
+            let mut state = lock(&mesh.state);
+            state.waiting.remove(&(tag, round));
+            let (says, outcomes) = state.collectives.go(tag, round);
+            state.say(mesh.me, says, outcomes);
+        });
+        lock(&self.state).waiting.insert((tag, round), kept);
+        let later = Later { mesh: Arc::downgrade(self), call: Mutex::new(Some(call)) };
+        let later: Arc<dyn Any + Send + Sync> = Arc::new(later);
+        if round.is_some() {
+            let state = lock(&self.state);
+            let copies: Vec<_> = group.iter().filter_map(|id| state.peers.get(id)?.copies.clone()).collect();
+            drop(state);
+            for copies in copies {
+                copies.mark(Arc::clone(&later));
+            }
+        }
+        drop(later);
+        wait
+    }
+
+    fn release(&self, tag: Tag, key: Key) {
+        let mut state = lock(&self.state);
+        let _ = state.collectives.hear(self.me, Say::Release { tag, key });
+        for id in state.peers.keys().copied().collect::<Vec<_>>() {
+            state.tell(id, &Say::Release { tag, key });
+        }
+    }
+
+    fn describe(&self, core: &Arc<SlotCore>) -> Result<Vec<u8>, Error> {
+        let size = core.host("exchange")?.size() as u64;
+        let slot = self.next.fetch_add(1, SeqCst);
+        let mut slots = lock(&self.slots);
+        slots.retain(|_, core| core.strong_count() > 0);
+        slots.insert(slot, Arc::downgrade(core));
+        let place = Place { slot, size, secret: [0; 2] };
+        postcard::to_stdvec(&place).map_err(|error| Error::system("exchange", error))
+    }
+
+    fn open(&self, owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error> {
+        let gone = || Error::Gone("the slot".into());
+        let place: Place = postcard::from_bytes(bytes).map_err(|_| gone())?;
+        if owner == self.me {
+            return self.find(place.slot, 0).ok_or_else(gone);
+        }
+        self.stand_in(owner, place)
+    }
+
+    fn open_promoted(
+        &self,
+        owner: InstanceId,
+        bytes: &[u8],
+        secret: [u64; 2],
+    ) -> Result<Arc<SlotCore>, Error> {
+        let gone = || Error::Gone("the slot".into());
+        let place: Place = postcard::from_bytes(bytes).map_err(|_| gone())?;
+        let place = Place { secret, ..place };
+        if owner == self.me {
+            let core = self.find(place.slot, secret[0]).filter(|core| core.header().has_secret(secret));
+            return core.ok_or_else(gone);
+        }
+        let stand_in = self.stand_in(owner, place)?;
+        // Before it is asked for, so that a revocation after the answer finds it.
+        lock(&self.state).promoted.push((owner, place.slot, Arc::downgrade(&stand_in)));
+        let there = self.ask(owner, |request| Say::Check { request, place })?;
+        if there { Ok(stand_in) } else { Err(gone()) }
+    }
+
+    fn knows_all_tags(&self) -> bool {
+        false
+    }
+
+    fn put(&self, to: Far<'_>, from: Near<'_>, size: usize) -> Option<Result<(), Error>> {
+        let Remote { copies, place } = remote(&to.0.target)?;
+        Some(copies.put(to, from, size, place))
+    }
+
+    fn get(&self, to: Near<'_>, from: Far<'_>, size: usize) -> Option<Result<(), Error>> {
+        let Remote { copies, place } = remote(&from.0.target)?;
+        Some(copies.get(to, from, size, place))
+    }
+
+    fn try_lock(&self, slot: &Arc<GlobalCore>) -> Option<Result<bool, Error>> {
+        let Remote { copies, place } = remote(&slot.target)?;
+        Some(self.ask(copies.peer, |request| Say::Lock { request, place: *place }))
+    }
+
+    fn unlock(&self, slot: &GlobalCore) {
+        if let Some(Remote { copies, place }) = remote(&slot.target) {
+            lock(&self.state).tell(copies.peer, &Say::Unlock { place: *place });
+        }
+    }
+
+    fn revoke(&self, core: &Arc<SlotCore>) {
+        let numbers: Vec<_> = {
+            let slots = lock(&self.slots);
+            let it = |other: &Weak<SlotCore>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(core));
+            slots.iter().filter(|(_, other)| it(other)).map(|(number, _)| *number).collect()
+        };
+        let mut state = lock(&self.state);
+        for id in state.peers.keys().copied().collect::<Vec<_>>() {
+            for slot in &numbers {
+                state.tell(id, &Say::Revoked { slot: *slot });
+            }
+        }
+    }
+}
