@@ -133,7 +133,7 @@ async fn values_that_nobody_reads_are_refused() {
     let cluster = Cluster::shared();
     let cases = [
         ("operator.replica=1", "at '/operator': additional properties 'replica' not allowed"),
-        ("operator.replicas=2", "at '/operator/replicas': value must be one of 0, 1"),
+        ("operator.replicas=6", "at '/operator/replicas': maximum: got 6, want 5"),
         ("operator.log.format=xml", "at '/operator/log/format': value must be one of 'text', 'json'"),
         ("metrics.podMonitor.interval=15", "at '/metrics/podMonitor/interval': got number, want string"),
         ("metrics.dashboards.create=yes", "at '/metrics/dashboards/create': got string, want boolean"),
