@@ -6,7 +6,7 @@ use std::time::Duration;
 use baselines::bench::{Instance, Run, measure};
 use baselines::opponents::{Annealing, External, Metis, MetisApolike};
 use exact::Exhaustive;
-use placement::{Budget, NoPolicy, Snapshot, Strategy, plan};
+use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
 use search::Greedy;
 
 use crate::instance;
@@ -44,23 +44,25 @@ fn all() -> [Box<dyn Strategy>; 7] {
 #[test]
 fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
     let mut optima = 0;
-    for seed in 0..60 {
+    for seed in 0..24 {
         let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { continue };
         let best = Exhaustive.solve(&snapshot, &Budget::effort(None, 0)).unwrap();
-        let best = snapshot.cost(&best.assignment).vector(&snapshot);
+        let price =
+            |of: &Assignment| Cost { policy: snapshot.penalty(of), ..snapshot.cost(of) }.vector(&snapshot);
+        let best = price(&best.assignment);
         for opponent in all() {
             let name = opponent.name();
             let solve = || opponent.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
             let found = solve();
             assert_eq!(snapshot.violations(&found), [], "{name}, world {seed}");
             assert_eq!(found, solve(), "{name}, world {seed}");
-            let vector = snapshot.cost(&found).vector(&snapshot);
+            let vector = price(&found);
             assert!(vector >= best, "{name}, world {seed}: {vector:?} below {best:?}");
             optima += usize::from(vector == best);
         }
     }
     // They are no straw men: on such worlds the optimum is found now and then.
-    assert!(optima > 100, "{optima}");
+    assert!(optima > 20, "{optima}");
 }
 
 #[test]

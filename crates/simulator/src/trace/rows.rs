@@ -118,8 +118,11 @@ impl Builder {
         if self.rows.is_empty() {
             return Err((1, format!("there is no row; write rows below the header {HEADER}")));
         }
-        let idle = (0..self.rows.len()).find(|&actor| self.rows[actor].is_empty());
-        if let Some(actor) = idle {
+        // One that a row names is a misprint there rather than a gap below it.
+        let mut idle: Vec<usize> =
+            (0..self.rows.len()).filter(|&actor| self.rows[actor].is_empty()).collect();
+        idle.sort_by_key(|&actor| self.named[actor] == 0);
+        if let Some(&actor) = idle.first() {
             let line = self.named[actor].max(1);
             let problem = if self.named[actor] == 0 {
                 format!("actor {actor} is left out; actors are numbered from 0 without gaps")

@@ -57,7 +57,7 @@ fn a_configuration_that_is_wrong_is_refused_with_file_field_and_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("speed: 1", "speed: -1", "units.yaml: units[0].speed: -1; give a number above 0"),
-        ("cpu: {cpu: 1}", "{}", "units.yaml: exchangeFactors: "),
+        ("{cpu: {cpu: 1}}", "{}", "units.yaml: exchangeFactors: the factor between cpu and cpu is missing"),
         ("replanEveryWindows: 2", "replanEveryWindows: 2\ncap: 3", "units.yaml: cap: unknown field `cap`"),
         (
             "replanEveryWindows: 2",

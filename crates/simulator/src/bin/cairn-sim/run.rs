@@ -75,7 +75,8 @@ enum Tasks {
 impl Arguments {
     fn facts(&self, config: &Config) -> Vec<Facts> {
         let measure = match self.count_tasks {
-            None => Measure::Time,
+            None if self.estimate => Measure::Time,
+            None => Measure::Roomy,
             Some(Tasks::Exact) => Measure::Tasks,
             Some(Tasks::Mean) => Measure::Mean,
         };
