@@ -33,14 +33,14 @@ pub(crate) fn ask(executable: &Path, job: &PolicyJob, patience: Duration) -> Res
         // A process that ends before it has read its job breaks the pipe; that it ended says enough.
         let _ = stdin.map(|mut stdin| stdin.write_all(&text));
     });
-    let (told, telling) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut answer = Vec::new();
         let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut answer));
         // Nobody listens when it took too long.
-        let _ = told.send(read.map(|_| answer));
+        let _ = sender.send(read.map(|_| answer));
     });
-    let answer = match telling.recv_timeout(patience) {
+    let answer = match receiver.recv_timeout(patience) {
         Err(RecvTimeoutError::Timeout) => {
             return Err(format!("clingo took more than {} ms", patience.as_millis()));
         }

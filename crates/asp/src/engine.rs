@@ -9,7 +9,7 @@ use crate::program::{APPROXIMATED, WORKLOAD, program};
 /// What to solve.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
-    /// The program, in pieces.
+    /// The program, in parts.
     pub program: &'a [&'a str],
     /// Decides between equals.
     pub seed: u64,
@@ -98,8 +98,8 @@ pub(crate) fn run(
     ];
     arguments.extend(task.aim.options().iter().map(ToString::to_string));
     let mut control = clingo::control(arguments)?;
-    for piece in task.program {
-        control.add("base", &[], piece)?;
+    for part in task.program {
+        control.add("base", &[], part)?;
     }
     control.ground(&[Part::new("base", Vec::new())?])?;
     let mut search = control.solve(SolveMode::YIELD, &[])?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Answer, Assignment, Budget, Cost, Objectives, Snapshot, SolveError, Stage, StoppedBy, Strategy,
 };
@@ -9,10 +10,10 @@ use placement::{
 /// The most assignments that are looked at.
 const MOST: u64 = 10_000_000;
 
-/// Looks at every assignment of actors to candidates, or to nowhere, and keeps the first of the cheapest lawful ones.
+/// Looks at every assignment of actors to candidates, or to nowhere, and keeps the first of the cheapest feasible ones.
 ///
 /// What it says is judged by the checker and priced by [`Snapshot::cost`] alone, so it is what other strategies can be
-/// held against. A piece of effort is one assignment priced.
+/// held against. An effort unit is one assignment priced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exhaustive;
 
@@ -26,14 +27,14 @@ impl Strategy for Exhaustive {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let movable: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
-        let choices = movable.iter().map(|&actor| snapshot.candidates(actor).len() as u64 + 1);
+        let problem = snapshot.problem();
+        let choices = problem.movable.iter().map(|&actor| problem.candidates(actor).len() as u64 + 1);
         let many = choices.fold(1u64, u64::saturating_mul);
         if many > MOST {
             return Err(SolveError::TooLarge { most: MOST });
         }
-        let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-        let alone: Assignment = (0..snapshot.actors()).map(home).collect();
+        let home = |actor: ActorIx| problem.fixed_at(actor).map(UnitIx::at);
+        let alone: Assignment = problem.current.positions().map(home).collect();
         let mut search = Search {
             snapshot,
             budget,
@@ -43,7 +44,7 @@ impl Strategy for Exhaustive {
             places: alone,
             stopped: None,
         };
-        search.place(&movable, 0);
+        search.place(&problem.movable, 0);
         Ok(search.answer())
     }
 }
@@ -53,7 +54,7 @@ struct Search<'a> {
     budget: &'a Budget<'a>,
     left: u64,
     done: u64,
-    /// The vector, its assignment, and the effort after which it was known. At first nothing is placed, which is lawful.
+    /// The vector, its assignment, and the effort after which it was known. At first nothing is placed, which is feasible.
     best: (Vec<i64>, Assignment, u64),
     places: Assignment,
     stopped: Option<StoppedBy>,
@@ -61,17 +62,17 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Tries everything for `waiting`, while `unplaced` of the others have no place.
-    fn place(&mut self, waiting: &[usize], unplaced: i64) {
+    fn place(&mut self, waiting: &[ActorIx], unplaced: i64) {
         // Who has no place gets none later: what has more of them than the best is no better.
         if self.stopped.is_some() || unplaced > self.best.0[0] {
             return;
         }
         let Some((&actor, rest)) = waiting.split_first() else { return self.look() };
-        for &unit in self.snapshot.candidates(actor) {
-            self.places[actor] = Some(unit);
+        for &unit in self.snapshot.problem().candidates(actor) {
+            self.places[actor.at()] = Some(unit.at());
             self.place(rest, unplaced);
         }
-        self.places[actor] = None;
+        self.places[actor.at()] = None;
         self.place(rest, unplaced + 1);
     }
 

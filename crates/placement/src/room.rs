@@ -117,8 +117,8 @@ impl Rooms {
         problem.capacity[unit] - self.work[unit].left
     }
 
-    /// All of a unit that a criterion could count, but for where it is and what limits leave: its capacity, what is left of
-    /// it, whether fixed actors are there, and its watts.
+    /// What the watts of a unit are made of: its capacity, what is left of it, whether fixed actors are there, and what it
+    /// draws idle and at full load.
     pub fn of_unit(&self, problem: &Problem, unit: UnitIx) -> Vec<Option<i64>> {
         let (idle, full) = problem.watts[unit];
         let hosts = i64::from(self.hosts_fixed[unit]);

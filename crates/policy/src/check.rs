@@ -1,4 +1,4 @@
-//! What a parsed policy must keep to: known words with the right terms, safe variables, no circle that would leave a
+//! What a parsed policy must keep to: known words with the right terms, safe variables, no cycle that would leave a
 //! choice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
         safety::check(statement, &mut faults);
     }
     if faults.is_empty() {
-        check_circles(statements, &mut faults);
+        check_cycles(statements, &mut faults);
     }
     faults.sort_by_key(|fault| fault.at);
     faults.dedup();
@@ -224,8 +224,8 @@ fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
             if known != *sort {
                 let problem = format!(
                     "{name} is {} here and {} elsewhere: the two never match",
-                    told(*sort),
-                    told(known)
+                    described(*sort),
+                    described(known)
                 );
                 faults.push(Fault::new(term.at, problem));
             }
@@ -238,13 +238,13 @@ fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
                 && let Some(sort) = sorts.get(name.as_str())
                 && let Some(problem) = never_matches(other, *sort)
             {
-                faults.push(Fault::new(other.at, format!("{problem}, and {name} is {}", told(*sort))));
+                faults.push(Fault::new(other.at, format!("{problem}, and {name} is {}", described(*sort))));
             }
         }
     }
 }
 
-fn told(sort: Sort) -> &'static str {
+fn described(sort: Sort) -> &'static str {
     match sort {
         Sort::Actor => "an actor",
         Sort::Name => "a name",
@@ -294,9 +294,9 @@ fn never_matches(term: &Term, sort: Sort) -> Option<String> {
     }
 }
 
-/// Refuses what could hold in more than one way, or not be written out: a circle through `not` or a set, any circle
+/// Refuses what could hold in more than one way, or not be written out: a cycle through `not` or a set, any cycle
 /// over where actors are, and conclusions for the search that would depend on it.
-fn check_circles(statements: &[Statement], faults: &mut Vec<Fault>) {
+fn check_cycles(statements: &[Statement], faults: &mut Vec<Fault>) {
     let placed = placed(statements);
     let mut uses: BTreeMap<Predicate, BTreeSet<Predicate>> = BTreeMap::new();
     for statement in statements {
@@ -331,11 +331,11 @@ fn check_circles(statements: &[Statement], faults: &mut Vec<Fault>) {
             } else if inside {
                 format!(
                     "`{}` rests on itself through `not`, a condition or a set, which leaves open what holds; break the \
-                     circle",
+                     cycle",
                     head.0
                 )
             } else {
-                format!("`{}` rests on itself and on where actors are; write it without the circle", head.0)
+                format!("`{}` rests on itself and on where actors are; write it without the cycle", head.0)
             };
             faults.push(Fault::new(atom.at, problem));
         }

@@ -66,13 +66,13 @@ struct Work<'a> {
 impl Work<'_> {
     /// Statements that rest on each other: once, or until nothing new follows.
     fn group(&mut self, group: &[usize]) -> Result<(), Stop> {
-        let in_circle = self.program.is_circle(group);
+        let in_cycle = self.program.is_cycle(group);
         loop {
             let mut grew = false;
             for &statement in group {
                 grew |= self.statement(statement)?;
             }
-            if !(in_circle && grew) {
+            if !(in_cycle && grew) {
                 return Ok(());
             }
         }

@@ -93,7 +93,7 @@ impl Parser {
         }
     }
 
-    /// Goes behind the next full stop; false where there is nothing left that could be told.
+    /// Goes behind the next full stop; false where there is nothing left that could be reported.
     fn recover(&mut self) -> bool {
         self.depth = 0;
         loop {

@@ -83,7 +83,7 @@ impl Program {
     }
 
     /// Whether statements rest on each other, or one on itself.
-    pub(crate) fn is_circle(&self, group: &[usize]) -> bool {
+    pub(crate) fn is_cycle(&self, group: &[usize]) -> bool {
         let concluded: BTreeSet<_> = group.iter().filter_map(|at| self.statements[*at].concludes()).collect();
         group
             .iter()
@@ -103,7 +103,7 @@ impl Program {
             }
             reaches.push(seen);
         }
-        // What rests on more comes later; what rests on the same may be one circle.
+        // What rests on more comes later; what rests on the same may be one cycle.
         let mut order: Vec<usize> = (0..uses.len()).collect();
         let rests_on = |at: usize| reaches[at].len() + usize::from(!reaches[at].contains(&at));
         order.sort_by_key(|at| (rests_on(*at), *at));
@@ -112,10 +112,10 @@ impl Program {
             if done.contains(&at) {
                 continue;
             }
-            let circle = |other: &usize| {
+            let cycle = |other: &usize| {
                 *other == at || (reaches[at].contains(other) && reaches[*other].contains(&at))
             };
-            let group: Vec<usize> = (0..uses.len()).filter(circle).collect();
+            let group: Vec<usize> = (0..uses.len()).filter(cycle).collect();
             done.extend(&group);
             groups.push(group);
         }

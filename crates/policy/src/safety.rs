@@ -15,21 +15,21 @@ pub(crate) fn check(statement: &Statement, faults: &mut Vec<Fault>) {
     let outer: Vec<&Term> = statement.body.iter().flat_map(Part::outer_terms).collect();
     let globals: BTreeSet<&str> = variables(outer.iter().chain(&head).copied()).into_iter().collect();
     let bound = bound_by(&statement.body, &globals);
-    let mut told = BTreeSet::new();
-    report(head.iter().chain(&outer).copied(), &bound, &mut told, faults);
+    let mut reported = BTreeSet::new();
+    report(head.iter().chain(&outer).copied(), &bound, &mut reported, faults);
     for part in &statement.body {
         match part {
             Part::Literal(_) => {}
             Part::Conditional(literal, condition) => {
                 let inner = bound_in(condition, &bound);
                 let terms = literal.terms().into_iter().chain(condition.iter().flat_map(Literal::terms));
-                report(terms, &inner, &mut told, faults);
+                report(terms, &inner, &mut reported, faults);
             }
             Part::Aggregate(aggregate) => {
                 for (terms, condition) in &aggregate.elements {
                     let inner = bound_in(condition, &bound);
                     let terms = terms.iter().chain(condition.iter().flat_map(Literal::terms));
-                    report(terms, &inner, &mut told, faults);
+                    report(terms, &inner, &mut reported, faults);
                 }
             }
         }
@@ -40,14 +40,14 @@ pub(crate) fn check(statement: &Statement, faults: &mut Vec<Fault>) {
 fn report<'a>(
     terms: impl Iterator<Item = &'a Term>,
     bound: &BTreeSet<&str>,
-    told: &mut BTreeSet<&'a str>,
+    reported: &mut BTreeSet<&'a str>,
     faults: &mut Vec<Fault>,
 ) {
     for term in terms {
         term.walk(&mut |part| {
             if let TermIs::Variable(name) = &part.is
                 && !bound.contains(name.as_str())
-                && told.insert(name)
+                && reported.insert(name)
             {
                 let problem =
                     format!("{name} gets no value: add an atom without `not` that says what {name} can be");

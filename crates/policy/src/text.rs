@@ -10,7 +10,7 @@ use crate::vocabulary::{Source, published};
 /// What stands before every predicate of a policy.
 pub(crate) const PREFIX: &str = "p_";
 
-/// Which atoms are told.
+/// Which atoms are shown.
 const SHOWN: &str = "#show violated/2.\n#show penalty/3.\n";
 
 /// Who has no place; others always have one.

@@ -3,7 +3,7 @@
 
 use crate::fault::{At, Fault};
 
-/// The smallest piece with a meaning.
+/// The smallest part with a meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// A name that starts with a small letter: a predicate, a constant, a function.

@@ -1,7 +1,7 @@
 //! The strategy [`Asp`], which has every way to search work together, and the [registry](strategies) of all strategies.
 //!
 //! Small worlds are proven as a whole, by branch and bound or by clingo; large ones are improved by the native search and,
-//! part by part, by clingo and by branch and bound; a bound is worked out beside it. What is told of an answer (which
+//! part by part, by clingo and by branch and bound; a bound is worked out beside it. What is reported of an answer (which
 //! stage found it, whether it is proven, which bound is known) is said here and nowhere else.
 //!
 //! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls

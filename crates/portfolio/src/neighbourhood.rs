@@ -46,7 +46,7 @@ impl<'a> Neighbourhoods<'a> {
         self.solution.settle(&search.best.assignment);
     }
 
-    /// Solves the next one, a piece of effort; false if there are none, or nobody to solve them.
+    /// Solves the next one, an effort unit; false if there are none, or nobody to solve them.
     pub fn search(&mut self, search: &mut Search) -> Result<bool, SolveError> {
         if !search.has_solver() {
             return Ok(false);

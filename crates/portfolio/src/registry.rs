@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn what_compares_is_not_for_production() {
-        let told =
+        let answer =
             |name, used| strategy(name, used).map_or_else(|e| e.to_string(), |entry| entry.name().to_owned());
-        assert_eq!(told("local", Use::Production), "local");
-        assert_eq!(told("random", Use::Desk), "random");
+        assert_eq!(answer("local", Use::Production), "local");
+        assert_eq!(answer("random", Use::Desk), "random");
         for name in ["random", "round-robin", "exhaustive"] {
             assert_eq!(
-                told(name, Use::Production),
+                answer(name, Use::Production),
                 format!(
                     "strategy `{name}` is there to compare and to check others by, not for production; use one of asp, \
                      greedy, local"
@@ -133,11 +133,11 @@ mod tests {
             );
         }
         assert_eq!(
-            told("best", Use::Production),
+            answer("best", Use::Production),
             "there is no strategy `best`; use one of asp, greedy, local"
         );
         assert_eq!(
-            told("metis", Use::Desk),
+            answer("metis", Use::Desk),
             "there is no strategy `metis`; use one of asp, greedy, local, round-robin, random, exhaustive"
         );
     }

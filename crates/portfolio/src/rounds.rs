@@ -11,27 +11,27 @@ use crate::destroy_repair::{DestroyRepair, Round, movable};
 use crate::neighbourhood::Neighbourhoods;
 use crate::run::Search;
 
-/// Pieces of the native search in the first round, at least, and one for so many actors: looking at what it has found
+/// Effort units of the native search in the first round, at least, and one for so many actors: looking at what it has found
 /// costs some for each of them. Each round has twice as many as the one before.
 const FIRST: (usize, usize) = (160, 2);
 
-/// Pieces of the native search for which there is one neighbourhood, while they gain: so many, and at least one for each
+/// Effort units of the native search for which there is one neighbourhood, while they gain: so many, and at least one for each
 /// actor that can move, since the more there are the less a neighbourhood is of the whole.
 const SHARE: u64 = 80;
 
 /// By how much that number grows while neighbourhoods do not gain.
 const IDLE: u64 = 8;
 
-/// Work of repairs for each piece of the native search: about as long as one of its threads takes.
+/// Work of repairs for each effort unit of the native search: about as long as one of its threads takes.
 const REPAIR_WORK: u64 = 15_000;
 
-/// Pieces of a round at most where there are repairs: new samples are wanted.
+/// Effort units of a round at most where there are repairs: new samples are wanted.
 const LONGEST: u64 = 2_560;
 
 /// Repairs of a round at most.
 const MOST_REPAIRS: u64 = 10_000;
 
-/// Pieces after which it is worth while to ask how much better there could be: some seconds.
+/// Effort units after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
 
 /// Actors that can move above which a bound is out of reach.
@@ -39,7 +39,7 @@ const MOST_BOUNDED: usize = 300;
 
 /// Searches until the budget ends.
 ///
-/// The order of the pieces depends on nothing but what they find, so a search that is cut short is the beginning of
+/// The order of the effort units depends on nothing but what they find, so a search that is cut short is the beginning of
 /// one that is not.
 pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
     let over = AtomicBool::new(false);
@@ -89,12 +89,12 @@ fn alternate<'a>(
     native.offer(&search.best.assignment);
     let (mut neighbourhoods, mut repairs) = (Neighbourhoods::new(&search), DestroyRepair::new(&search));
     let (least, actors) = FIRST;
-    let mut pieces = least.max(movable(search.snapshot) / actors) as u64;
+    let mut effort = least.max(movable(search.snapshot) / actors) as u64;
     let busy = SHARE.max(movable(search.snapshot) as u64);
     let mut share = busy;
     let mut known = search.best.vector.clone();
     loop {
-        let (round, done) = run_beside(&search, &mut native, &mut repairs, pieces);
+        let (round, done) = run_beside(&search, &mut native, &mut repairs, effort);
         let before_repairs = search.spent();
         let mut improved = false;
         for (after, found) in round.found {
@@ -110,7 +110,7 @@ fn alternate<'a>(
         neighbourhoods.settle(&search);
         let before = search.best.vector.clone();
         // While the native search gains it is the faster of the two.
-        for _ in 0..if improved || repairs.is_suited() { 1 } else { pieces.div_ceil(share) } {
+        for _ in 0..if improved || repairs.is_suited() { 1 } else { effort.div_ceil(share) } {
             if let Some(why) = search.over() {
                 return Ok((search, why));
             }
@@ -127,27 +127,27 @@ fn alternate<'a>(
         if let Some(why) = search.over() {
             return Ok((search, why));
         }
-        pieces = (pieces * 2).min(if repairs.is_suited() { LONGEST } else { u64::MAX });
+        effort = (effort * 2).min(if repairs.is_suited() { LONGEST } else { u64::MAX });
     }
 }
 
-/// Runs so many pieces of the native search, and beside it repairs that take about as long as one of its threads; as if
+/// Runs so many effort units of the native search, and beside it repairs that take about as long as one of its threads; as if
 /// these came first.
 fn run_beside(
     search: &Search,
     native: &mut search::Search,
     repairs: &mut DestroyRepair,
-    pieces: u64,
+    effort: u64,
 ) -> (Round, u64) {
     let (left, stop) = (search.left(), search.stop());
-    if left < pieces + MOST_REPAIRS || !repairs.is_worth_while() {
-        let round = repairs.run(left.min(MOST_REPAIRS), pieces * REPAIR_WORK, stop);
-        let done = if round.is_whole { native.run(pieces.min(left - round.done), stop) } else { 0 };
+    if left < effort + MOST_REPAIRS || !repairs.is_worth_while() {
+        let round = repairs.run(left.min(MOST_REPAIRS), effort * REPAIR_WORK, stop);
+        let done = if round.is_whole { native.run(effort.min(left - round.done), stop) } else { 0 };
         return (round, done);
     }
     thread::scope(|scope| {
-        let beside = scope.spawn(|| repairs.run(MOST_REPAIRS, pieces * REPAIR_WORK, stop));
-        let done = native.run(pieces, stop);
+        let beside = scope.spawn(|| repairs.run(MOST_REPAIRS, effort * REPAIR_WORK, stop));
+        let done = native.run(effort, stop);
         (beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), done)
     })
 }

@@ -13,7 +13,7 @@ pub(crate) struct Best {
     pub vector: Vec<i64>,
     /// By how much it breaks what a policy demands.
     pub broken: i64,
-    /// Pieces of effort after which it was known.
+    /// Effort units after which it was known.
     effort: u64,
     stage: Stage,
 }
@@ -22,9 +22,9 @@ pub(crate) struct Search<'a> {
     pub snapshot: &'a Snapshot,
     pub best: Best,
     budget: &'a Budget<'a>,
-    /// Pieces of effort finished.
+    /// Effort units finished.
     spent: u64,
-    /// Pieces after which it ends.
+    /// Effort units after which it ends.
     end: u64,
     /// clingo; none while it is asked.
     session: Option<Session>,
@@ -63,15 +63,15 @@ impl<'a> Search<'a> {
         (self.budget.stop)().then_some(StoppedBy::Deadline)
     }
 
-    /// Pieces that may still be spent.
+    /// Effort units that may still be spent.
     pub fn left(&self) -> u64 {
         self.end.saturating_sub(self.spent)
     }
 
-    /// Lets so many pieces more be spent, where the budget leaves it open.
-    pub fn allow(&mut self, pieces: u64) {
+    /// Lets so many effort units more be spent, where the budget leaves it open.
+    pub fn allow(&mut self, effort: u64) {
         if self.budget.effort.is_none() {
-            self.end = self.spent.saturating_add(pieces);
+            self.end = self.spent.saturating_add(effort);
         }
     }
 
@@ -83,13 +83,13 @@ impl<'a> Search<'a> {
         self.budget.stop
     }
 
-    /// Pieces of effort finished.
+    /// Effort units finished.
     pub fn spent(&self) -> u64 {
         self.spent
     }
 
-    pub fn spend(&mut self, pieces: u64) {
-        self.spent += pieces;
+    pub fn spend(&mut self, effort: u64) {
+        self.spent += effort;
     }
 
     /// Takes an assignment if it is feasible, and obeys the policy more or is better.
@@ -106,12 +106,12 @@ impl<'a> Search<'a> {
         is_better
     }
 
-    /// Has the native search begin from what runs, for so many pieces.
-    pub fn improve(&mut self, pieces: u64) {
-        let budget = Budget { effort: Some(self.left().min(pieces)), ..*self.budget };
+    /// Has the native search begin from what runs, for so many effort units.
+    pub fn improve(&mut self, effort: u64) {
+        let budget = Budget { effort: Some(self.left().min(effort)), ..*self.budget };
         let found = search::improve(self.snapshot, &self.snapshot.incumbent(), &budget);
         self.spend(found.effort);
-        // What a clock cut short before the first piece could not be done again.
+        // What a clock cut short before the first effort unit could not be done again.
         if found.effort > 0 {
             self.offer(found.assignment, Stage::Local);
         }

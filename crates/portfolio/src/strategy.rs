@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use asp::{Limits, Session};
+use placement::constraints::excesses;
 use placement::criteria::Scaling;
 use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
@@ -14,17 +15,17 @@ use crate::whole::{self, Verdict};
 /// Conflicts of the search of the whole, where nothing else is said: a minute or so, on worlds that are small.
 const CONFLICTS: u64 = 2_000_000;
 
-/// Pieces of effort where nothing else is said: a few minutes.
-const PIECES: u64 = 1 << 20;
+/// Effort units where nothing else is said: a few minutes.
+const EFFORT: u64 = 1 << 20;
 
 /// The same where the whole has been searched and there is no proof all the same: seconds.
-const PIECES_AFTER_ALL: u64 = 1 << 11;
+const EFFORT_AFTER_ALL: u64 = 1 << 11;
 
 /// Pairs of an actor and a candidate above which greedy takes a second and more.
 const MOST_CHOICES: usize = 500_000;
 
-/// Pieces of the native search that come before the search of the whole.
-const PIECES_BEFORE_ALL: u64 = 40;
+/// Effort units of the native search that come before the search of the whole.
+const EFFORT_BEFORE_ALL: u64 = 40;
 
 /// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search and part by
 /// part, and proven where the world is small.
@@ -33,7 +34,7 @@ const PIECES_BEFORE_ALL: u64 = 40;
 /// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
 /// answer: the best that was found before.
 ///
-/// A piece of effort is one actor that greedy looked at, one piece of the native search, one better answer to the whole,
+/// An effort unit is one actor that greedy looked at, one of the native search, one better answer to the whole,
 /// the proof that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts,
 /// and every one of branch and bound after so much work, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct Asp {
     executable: PathBuf,
     limits: Limits,
     conflicts: u64,
-    pieces: u64,
+    effort: u64,
 }
 
 impl Asp {
@@ -53,7 +54,7 @@ impl Asp {
 
     /// Solves in another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits) -> Self {
-        Self { executable: executable.into(), limits, conflicts: CONFLICTS, pieces: PIECES }
+        Self { executable: executable.into(), limits, conflicts: CONFLICTS, effort: EFFORT }
     }
 
     /// Cuts the search of the whole after so many conflicts instead of 2,000,000.
@@ -62,10 +63,10 @@ impl Asp {
         Self { conflicts, ..self }
     }
 
-    /// Ends a search to which no effort is given after so many pieces instead of 1,048,576.
+    /// Ends a search to which no effort is given after so many effort units instead of 1,048,576.
     #[must_use]
-    pub fn with_pieces(self, pieces: u64) -> Self {
-        Self { pieces, ..self }
+    pub fn with_effort(self, effort: u64) -> Self {
+        Self { effort, ..self }
     }
 }
 
@@ -102,10 +103,10 @@ impl Asp {
         if is_cut {
             return Ok(search.answer(StoppedBy::Deadline));
         }
-        search.allow(self.pieces);
+        search.allow(self.effort);
         let (is_branched, is_small) = (whole::is_branched(snapshot), whole::is_small(snapshot));
         if (is_branched || is_small) && search.over().is_none() {
-            search.improve(PIECES_BEFORE_ALL);
+            search.improve(EFFORT_BEFORE_ALL);
         }
         if is_branched && search.over().is_none() {
             match whole::branch(&mut search) {
@@ -124,7 +125,7 @@ impl Asp {
             match whole::solve(&mut search, self.conflicts)? {
                 Verdict::Proven => return Ok(search.proven()),
                 Verdict::Stopped => return Ok(search.answer(StoppedBy::Deadline)),
-                Verdict::Open => search.allow(PIECES_AFTER_ALL.min(self.pieces)),
+                Verdict::Open => search.allow(EFFORT_AFTER_ALL.min(self.effort)),
             }
         }
         if !has_parts(snapshot) {
@@ -145,10 +146,10 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     Answer { stage: Stage::Construction, ..placed }
 }
 
-/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a cap is on
+/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a constraint is on
 /// more than one unit.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let mut named = snapshot.objectives().levels().iter().flatten();
     named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
-        && snapshot.problem().caps.is_empty()
+        && excesses(snapshot).is_empty()
 }

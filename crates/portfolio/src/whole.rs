@@ -48,7 +48,7 @@ pub(crate) fn is_branched(snapshot: &Snapshot) -> bool {
 
 /// Solves the whole world by branch and bound, where it is for that.
 ///
-/// Each better assignment is a piece of effort, and the proof is one.
+/// Each better assignment is an effort unit, and the proof is one.
 pub(crate) fn branch(search: &mut Search) -> Verdict {
     let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
     let limits = branch::Limits { work: BRANCH_WORK, stop };
@@ -104,7 +104,7 @@ fn verdict(ended: &Ended, proven: bool) -> Verdict {
 
 /// Has clingo solve a world, which may be a scaled one, and takes every model that is better in the real one.
 ///
-/// Each model is a piece of effort, and the proof is one. Returns how it ended, and the last model's vector.
+/// Each model is an effort unit, and the proof is one. Returns how it ended, and the last model's vector.
 fn improve(
     search: &mut Search,
     world: &Snapshot,

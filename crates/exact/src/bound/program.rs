@@ -80,8 +80,8 @@ impl Program {
         }
         for (variable, host) in self.rides_on.iter().enumerate() {
             if let Some(host) = *host {
-                let gain = std::mem::take(&mut reduced[variable]).min(0);
-                reduced[host] = reduced[host].checked_add(gain)?;
+                let reduction = std::mem::take(&mut reduced[variable]).min(0);
+                reduced[host] = reduced[host].checked_add(reduction)?;
             }
         }
         for choice in &self.choices {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::constraints::excesses;
 use placement::criteria::{Class as Adds, PairSums};
 use placement::file::Scope;
 use placement::ix::{ActorIx, RelationIx, UnitIx};
@@ -87,7 +88,7 @@ impl Model {
     pub fn new(snapshot: &Snapshot, start: &Assignment) -> Option<Self> {
         let problem = snapshot.problem();
         let has_rules = snapshot.rules().is_some_and(|rules| !rules.ground().is_empty());
-        if problem.movable.len() > MOST || has_rules || !problem.caps.is_empty() {
+        if problem.movable.len() > MOST || has_rules || !excesses(snapshot).is_empty() {
             return None;
         }
         let candidates = problem.movable.iter().flat_map(|&actor| problem.candidates(actor));

@@ -113,7 +113,7 @@ impl Simplex {
         }
         inverse[items].fill(1.0);
         inverse[items][items] = -1.0;
-        // Sums that are a little off keep the method from going in circles.
+        // Sums that are a little off keep the method from going round in cycles.
         let sums: Vec<f64> =
             (0..items).map(|item| 1.0 + 1e-4 * (1.0 + ((item * 7919) % 101) as f64 / 101.0)).collect();
         let sums: Vec<f64> = sums.into_iter().chain([units as f64]).collect();

@@ -3,7 +3,9 @@
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
 use crate::Snapshot;
 use crate::file::SnapshotFile;
+use crate::ix::UnitIx;
 use crate::power::most_power;
+use crate::room::Rooms;
 
 /// Σ watts of the units ([`Snapshot::draw`]).
 pub(super) struct Energy;
@@ -30,6 +32,10 @@ impl Measure for Energy {
     fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
         let cost = |snapshot: &Snapshot, unit, load, hosted| snapshot.problem().draw(unit, load, hosted > 0);
         Some(Box::new(OverUnits { cost, sum: 0 }))
+    }
+
+    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        rooms.of_unit(snapshot.problem(), unit)
     }
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {

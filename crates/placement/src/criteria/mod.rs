@@ -98,11 +98,13 @@ pub trait Measure: Sync {
     }
 
     /// What it counts of a unit beside who comes there, its kind and its place: units are symmetric only where that is
-    /// equal. Unless it says less, everything that a unit has; what sums over actors and pairs count is looked at anyway.
+    /// equal. What sums over actors and pairs count is looked at anyway; any other criterion has no symmetric units unless
+    /// it says so.
     fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+        let _ = (snapshot, rooms);
         match self.class() {
             Class::Actors | Class::Pairs => Vec::new(),
-            Class::Places | Class::Whole => rooms.of_unit(snapshot.problem(), unit),
+            Class::Places | Class::Whole => vec![Some(i64::from(unit.raw()))],
         }
     }
 
@@ -252,9 +254,10 @@ pub struct PairSums {
 
 impl PairSums {
     /// What one of each sum is worth to criteria with these weights.
-    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)> + Clone) -> Self {
+    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)>) -> Self {
+        let criteria: Vec<(Criterion, i64)> = criteria.collect();
         let of = |one: Self| -> i64 {
-            criteria.clone().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
+            criteria.iter().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
         };
         Self {
             exchanged: of(Self { exchanged: 1, ..Self::default() }),

@@ -21,7 +21,7 @@ fn asp() -> Asp {
 }
 
 fn limited(limits: Limits) -> Asp {
-    Asp::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), limits).with_pieces(300)
+    Asp::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), limits).with_effort(300)
 }
 
 /// So many random seeds. None is shrunk: a smaller seed is no smaller world, and the world is printed.

@@ -46,16 +46,16 @@ fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), 
 
 #[test]
 fn an_executable_that_cannot_be_started_costs_only_its_stage() {
-    let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_pieces(300);
+    let missing = Asp::with_executable("/nonexistent/solver", Limits::default()).with_effort(300);
     falls_back(&missing, &several("P-8x4-s1", 6), &|| false, &["cannot start /nonexistent/solver"]);
 }
 
 #[test]
 fn an_executable_that_is_no_solver_costs_only_its_stage() {
-    let says = Asp::with_executable("/bin/echo", Limits::default()).with_pieces(300);
+    let says = Asp::with_executable("/bin/echo", Limits::default()).with_effort(300);
     falls_back(&says, &several("P-8x4-s1", 6), &|| false, &["what is no answer"]);
     // What it says on standard error is passed on.
-    let complains = Asp::with_executable("/bin/cat", Limits::default()).with_pieces(300);
+    let complains = Asp::with_executable("/bin/cat", Limits::default()).with_effort(300);
     falls_back(&complains, &several("P-16x5-s1", 3), &|| false, &["nrecognized option", "unknown option"]);
 }
 
@@ -77,9 +77,9 @@ fn killer(more: u32) -> impl Fn() -> bool + Sync {
 fn a_solver_that_is_killed_costs_only_its_job() {
     let snapshot = several("P-24x6-s1", 3);
     let killed = killer(0);
-    falls_back(&asp().with_pieces(2_000), &snapshot, &killed, &["signal: 9"]);
+    falls_back(&asp().with_effort(2_000), &snapshot, &killed, &["signal: 9"]);
     // Another one went on; whoever kills them all gets what there is without.
-    let (_, said) = told(&asp().with_pieces(2_000), &snapshot, &killer(9));
+    let (_, said) = told(&asp().with_effort(2_000), &snapshot, &killer(9));
     assert_eq!(said.matches("signal: 9").count(), 2, "{said}");
 }
 
@@ -106,7 +106,7 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
     for polls in [first / 3, first + 1, first + 8, first + 30, first + 90, first + 400] {
         let asked = AtomicU64::new(0);
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
-        let (answer, said) = told(&asp().with_pieces(1 << 20), &snapshot, &stop);
+        let (answer, said) = told(&asp().with_effort(1 << 20), &snapshot, &stop);
         assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
         // Asked once more by whoever notices, on two threads, and then no more.
         assert!(asked.load(Ordering::Relaxed) <= polls + 4, "{polls}");
