@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fastrand::Rng;
 use placement::file::{Actor, Message, PairCost, RunsOn, SnapshotFile, Unit};
 use placement::{Criterion, Snapshot};
 
 /// A quadratic assignment problem: one node with `side` × `side` exclusive devices on a grid, where a message costs the steps
 /// from one device to the other, as many actors, and so many random pairs of them that send each other 1 to 100 messages.
 pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
-    let mut dice = Rng::with_seed(seed);
+    let mut dice = fastrand::Rng::with_seed(seed);
     let count = side * side;
     let unit = |at: usize| Unit {
         id: format!("node/gpu-{at}"),
@@ -30,10 +29,10 @@ pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
         actors: (0..count).map(actor).collect(),
         ..SnapshotFile::default()
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < pairs.min(count * (count - 1) / 2) {
+    let mut chosen = BTreeSet::new();
+    while chosen.len() < pairs.min(count * (count - 1) / 2) {
         let (a, b) = (dice.usize(..count), dice.usize(..count));
-        if a < b && seen.insert((a, b)) {
+        if a < b && chosen.insert((a, b)) {
             let (from, to) = (format!("a-{a}"), format!("a-{b}"));
             file.messages.push(Message { from, to, count: dice.u64(1..=100) });
         }
