@@ -24,7 +24,7 @@ pub fn snapshot(data: &[u8]) -> Option<Snapshot> {
     }
 }
 
-/// Reads, plans and explains; the plan is lawful, and priced by what `cost()` says.
+/// Reads, plans and explains; the plan is feasible, and priced by what `cost()` says.
 pub fn plan(data: &[u8]) {
     let Some(snapshot) = snapshot(data) else { return };
     if snapshot.actors() > LARGEST || snapshot.units() > LARGEST {
@@ -37,7 +37,7 @@ pub fn plan(data: &[u8]) {
         assert!(matches!(plan, Err(PlanError::Judge(_))), "{plan:?}");
         return;
     }
-    let plan = plan.expect("greedy always has a lawful answer");
+    let plan = plan.expect("greedy always has a feasible answer");
     assert_eq!(snapshot.violations(&plan.assignment), []);
     assert_eq!(plan.cost.unplaced, snapshot.cost(&plan.assignment).unplaced);
     let everybody: Vec<usize> = (0..snapshot.actors()).collect();

@@ -103,13 +103,13 @@ struct Device {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Wishes {
+struct Requests {
     #[prost(message, repeated, tag = "1")]
-    containers: Vec<Wish>,
+    containers: Vec<ContainerRequest>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Wish {
+struct ContainerRequest {
     #[prost(string, repeated, tag = "1")]
     device_ids: Vec<String>,
 }
@@ -211,11 +211,11 @@ async fn answer(request: HttpRequest<Body>, devices: Vec<Device>) -> tonic::code
             tonic::server::Grpc::new(ProstCodec::default()).server_streaming(list, request).await
         }
         "/v1beta1.DevicePlugin/Allocate" => {
-            let allocate = service_fn(async |wishes: Request<Wishes>| {
-                let allocation = |wish: Wish| Allocation {
-                    environment: [("DEVICES".to_owned(), wish.device_ids.join(","))].into(),
+            let allocate = service_fn(async |asked: Request<Requests>| {
+                let allocation = |request: ContainerRequest| Allocation {
+                    environment: [("DEVICES".to_owned(), request.device_ids.join(","))].into(),
                 };
-                let containers = wishes.into_inner().containers.into_iter().map(allocation).collect();
+                let containers = asked.into_inner().containers.into_iter().map(allocation).collect();
                 Ok(Response::new(Allocations { containers }))
             });
             tonic::server::Grpc::new(ProstCodec::default()).unary(allocate, request).await

@@ -15,7 +15,7 @@ pub enum Error {
     /// The application cannot be planned as it is written.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// There is no lawful plan.
+    /// There is no feasible plan.
     #[error("no plan")]
     Plan(#[from] PlanError),
     /// An object that is not ours has a name that we need.

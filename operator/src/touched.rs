@@ -8,7 +8,7 @@ use world::{ApplicationKey, Index, Policy};
 
 use crate::caches::Offer;
 
-/// Marks and wishes of applications.
+/// Marks and requests of applications.
 #[derive(Default)]
 pub struct Touched {
     touched: BTreeSet<ApplicationKey>,

@@ -144,7 +144,7 @@ pub fn objective(snapshot: &Snapshot, cost: &Cost) -> String {
 /// How good the plan is known to be.
 fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
     if plan.optimal {
-        return "Proven optimal: nothing lawful is better.".to_owned();
+        return "Proven optimal: nothing feasible is better.".to_owned();
     }
     let why = match plan.stopped_by {
         StoppedBy::Deadline => "the budget ended the search",

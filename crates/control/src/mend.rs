@@ -66,7 +66,7 @@ fn again(
     let Some(answer) = Snapshot::new(file).ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
         return kept.clone();
     };
-    let is_lawful = |assignment: &Assignment| {
+    let is_feasible = |assignment: &Assignment| {
         let broken = |assignment: &Assignment| strain(newest, assignment).broken;
         broken(assignment).is_subset(&broken(kept))
     };
@@ -75,7 +75,7 @@ fn again(
         (cost.unplaced, cost.of(Criterion::Overload))
     };
     // A place that is more crowded is better than none.
-    if is_lawful(&answer.assignment) && cost(&answer.assignment) <= cost(kept) {
+    if is_feasible(&answer.assignment) && cost(&answer.assignment) <= cost(kept) {
         answer.assignment
     } else {
         kept.clone()

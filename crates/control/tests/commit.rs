@@ -159,9 +159,9 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever happened between planning and committing: what is committed is lawful, and names everybody.
+    /// Whatever happened between planning and committing: what is committed is feasible, and names everybody.
     #[test]
-    fn what_is_committed_is_lawful((before, after) in (any_world(), any_world())) {
+    fn what_is_committed_is_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         for settle in [false, true] {
@@ -217,9 +217,9 @@ fn a_plan_is_not_mended_into_moves_that_are_worth_nothing() {
 }
 
 proptest! {
-    /// Whatever happened between planning and committing: what is mended is lawful, and puts nobody out.
+    /// Whatever happened between planning and committing: what is mended is feasible, and puts nobody out.
     #[test]
-    fn what_is_mended_is_lawful((before, after) in (any_world(), any_world())) {
+    fn what_is_mended_is_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         let told = mend(&before, &plan, &after, &Greedy).unwrap();

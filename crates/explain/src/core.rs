@@ -38,7 +38,7 @@ pub enum WhyNot {
     Room(Vec<(usize, usize)>),
 }
 
-/// Why an actor that has no place in a lawful assignment has none.
+/// Why an actor that has no place in a feasible assignment has none.
 ///
 /// `effort` bounds the proof: a piece is one actor looked at on one unit. The answer depends on nothing else.
 pub fn why_not(snapshot: &Snapshot, actor: usize, assignment: &Assignment, effort: u64) -> WhyNot {

@@ -106,7 +106,7 @@ impl Forbidden {
     }
 }
 
-/// Explains a lawful assignment: the alternatives of `whom`, and what binds the whole.
+/// Explains a feasible assignment: the alternatives of `whom`, and what binds the whole.
 pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[usize]) -> Explanation {
     let mut moves = Moves::new(snapshot, assignment);
     let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places};
 use placement::ix::ActorIx;
-use placement::{Demand, Rules, Snapshot};
+use placement::{GroundConstraint, Rules, Snapshot};
 
 /// One limit or rule of a world that could be dropped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,7 +179,7 @@ impl<'a> Naming<'a> {
         }
     }
 
-    fn case(&self, demand: usize) -> &Demand {
+    fn case(&self, demand: usize) -> &GroundConstraint {
         &self.snapshot.rules().expect("only a world with rules has cases").cases()[demand]
     }
 

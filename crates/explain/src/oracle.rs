@@ -1,6 +1,6 @@
 //! Whether one more actor can have a place beside those that have one, wherever all of them may then be.
 //!
-//! In this order, each from cheap to dear: a free unit; a chain of moves that ends at one; proofs that there is none,
+//! In this order, each from cheap to expensive: a free unit; a chain of moves that ends at one; proofs that there is none,
 //! by the views of [`super::views`]; and at last a complete search of what the actor's place can depend on. What is
 //! answered is certain; where the effort ends first, that is said.
 
@@ -13,7 +13,7 @@ use crate::verdict::{Effort, Verdict};
 use crate::views::Views;
 use placement::{Assignment, Snapshot};
 
-/// Asks whether `actor` can join those that `base`, a lawful assignment without it, gives a place.
+/// Asks whether `actor` can join those that `base`, a feasible assignment without it, gives a place.
 pub(crate) fn ask(
     world: &Snapshot,
     kept: &Kept,

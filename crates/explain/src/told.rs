@@ -46,7 +46,7 @@ pub fn open_to_questions(
     }
 }
 
-/// Why each actor that has no place in a lawful assignment has none. Actors that are alike are asked about once.
+/// Why each actor that has no place in a feasible assignment has none. Actors that are alike are asked about once.
 pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
     let actors: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     let alike = alike(snapshot, &actors);

@@ -5,7 +5,7 @@ use placement::Assignment;
 /// What is known of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A lawful arrangement in which everybody has a place.
+    /// A feasible arrangement in which everybody has a place.
     Fits(Assignment),
     /// There is none.
     Never,

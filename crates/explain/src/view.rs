@@ -1,7 +1,7 @@
 //! One simplified view of a world, exact in what it refutes: actors as weights that flow to places with room.
 //!
 //! If a set of actors can only be on units that have less room than the set weighs, no arrangement exists (the
-//! deficiency form of Hall's theorem). A lawful arrangement of all but one actor is a flow that is feasible already;
+//! deficiency form of Hall's theorem). A feasible arrangement of all but one actor is a flow that is feasible already;
 //! whether the last one's weight can be added is a search for augmenting paths (Ford and Fulkerson 1956), and where
 //! none is left, what was reached is the set.
 

@@ -27,7 +27,7 @@ pub(crate) struct Views<'a> {
     pub kept: &'a Kept<'a>,
     /// Who has no place.
     pub actor: usize,
-    /// Where the others are, lawfully.
+    /// Where the others are, feasibly.
     pub base: &'a Assignment,
     /// By actor; fixed actors have one too, which means nothing.
     pub class: Vec<usize>,

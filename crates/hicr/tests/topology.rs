@@ -85,7 +85,7 @@ fn one_topology_has_what_another_asks_for() {
         ("GPU NUMA", "NUMA"),
         ("GPU:4sm:8", "GPU:3sm:8"),
         ("GPU:4sm:8,2", "GPU:0sm:1,8"),
-        // The first that fits would take the large one for the small wish, and leave nothing for the large wish.
+        // The first that fits would take the large one for the small template, and leave nothing for the large template.
         ("GPU:0sm:16 GPU:0sm:8", "GPU:0sm:4 GPU:0sm:12"),
         ("GPU:0sm:8,8 GPU:0sm:16,1 GPU:2sm:8,8", "GPU:0sm:8 GPU:0sm:8,8 GPU:0sm:9"),
     ] {

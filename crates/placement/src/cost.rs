@@ -72,7 +72,7 @@ impl Cost {
 }
 
 impl Snapshot {
-    /// Prices an assignment; exact, whether it is lawful or not, `policy` left 0.
+    /// Prices an assignment; exact, whether it is feasible or not, `policy` left 0.
     ///
     /// An actor on a kind that it cannot run on loads nothing there. Sums are checked: a world in which one could
     /// pass 2^53 is refused on input.

@@ -31,7 +31,7 @@ pub trait Judge: Send + Sync {
 /// A policy's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Rules of the policy that are broken, in plain words; any makes the assignment unlawful.
+    /// Rules of the policy that are broken, in plain words; any makes the assignment infeasible.
     pub violations: Vec<String>,
     /// Σ penalties: those of the policy and those of `prefer`.
     pub penalty: i64,

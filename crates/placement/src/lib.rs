@@ -52,7 +52,7 @@ pub use judge::{Judge, JudgeError, Judgement, NoPolicy};
 pub use objectives::Objectives;
 pub use plan::{Holds, Move, Plan, PlanError, Unplaced, plan};
 pub use problem::{Edge, Implementation, PowerCap, Problem};
-pub use rules::{Demand, GroundRule, Rules};
+pub use rules::{GroundConstraint, GroundRule, Rules};
 pub use ruling::Ruling;
 pub use snapshot::Snapshot;
 pub use state::State;

@@ -48,7 +48,7 @@ impl Paths {
         if order.len() == next.len() { Ok(Self { order, next }) } else { Err(cycle(&next, &waiting_for)) }
     }
 
-    /// The dearest path, where a message from one actor to another costs what `price` says, nothing if it says so.
+    /// The most expensive path, where a message from one actor to another costs what `price` says, nothing if it says so.
     pub fn longest(&self, price: impl Fn(usize, usize) -> Option<i64>) -> i64 {
         let mut until = vec![0i64; self.next.len()];
         let mut longest = 0;

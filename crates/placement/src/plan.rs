@@ -22,7 +22,7 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// Proven lower bounds by key of the level.
     pub bound: BTreeMap<String, i64>,
-    /// No lawful assignment is better.
+    /// No feasible assignment is better.
     pub optimal: bool,
     /// Which strategy was asked.
     pub strategy: &'static str,
@@ -86,10 +86,10 @@ pub enum PlanError {
     },
     /// The answer breaks rules; it is never applied.
     #[error(
-        "{strategy} proposed what is not lawful: {}; this is a defect, report it with the snapshot",
+        "{strategy} proposed what is not feasible: {}; this is a defect, report it with the snapshot",
         list(violations)
     )]
-    Unlawful {
+    Infeasible {
         /// Whose answer.
         strategy: &'static str,
         /// What it breaks.
@@ -117,7 +117,7 @@ fn list(violations: &[Violation]) -> String {
 
 /// Asks `strategy` for a placement, has it judged, and turns the difference to now into moves.
 ///
-/// The plan is never worse, lexicographically, than what runs now where that is lawful; and no actor moves that
+/// The plan is never worse, lexicographically, than what runs now where that is feasible; and no actor moves that
 /// could as well have stayed.
 ///
 /// # Errors
@@ -145,7 +145,7 @@ pub fn plan(
     };
     let (violations, mut cost) = assess(snapshot, judge, &assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
-        return Err(PlanError::Unlawful { strategy: name, violations });
+        return Err(PlanError::Infeasible { strategy: name, violations });
     }
     if !violations.is_empty() {
         return Err(PlanError::Disobeyed { strategy: name, violations });
@@ -196,14 +196,14 @@ fn assess(
     Ok((violations, Cost { policy: judgement.penalty, ..snapshot.cost(assignment) }))
 }
 
-/// What runs now, if it is lawful and not worse than what was proposed.
+/// What runs now, if it is feasible and not worse than what was proposed.
 fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     proposed: &[i64],
 ) -> Result<Option<(Assignment, Cost)>, JudgeError> {
     let incumbent = snapshot.incumbent();
-    // The judge is dear, and penalties are never below 0: what is worse without them needs no verdict.
+    // The judge is expensive, and penalties are never below 0: what is worse without them needs no verdict.
     if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
         return Ok(None);
     }
@@ -212,8 +212,8 @@ fn not_worse(
     Ok(keep.then_some((incumbent, cost)))
 }
 
-/// Under rules that are written out, a lawful assignment without the moves that gain nothing, and what it cost with them:
-/// the checker knows the rules, so that whoever judges, who is dear, need not be asked before the end.
+/// Under rules that are written out, a feasible assignment without the moves that gain nothing, and what it cost with them:
+/// the checker knows the rules, so that whoever judges, who is expensive, need not be asked before the end.
 fn tidied(
     snapshot: &Snapshot,
     assignment: &Assignment,

@@ -19,7 +19,7 @@ pub struct GroundRule {
 
 /// What must not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct GroundConstraint {
     /// The atom that says it is broken.
     pub atom: u32,
     /// The rule that it is a case of, as the policy's author finds it: `policy NAME line 7`.
@@ -34,7 +34,7 @@ pub struct Rules {
     pub(crate) ground: Vec<GroundRule>,
     /// By actor, sorted: a unit, and the atom that says the actor is on it.
     pub(crate) inputs: Vec<Vec<(usize, u32)>>,
-    pub(crate) demands: Vec<Demand>,
+    pub(crate) demands: Vec<GroundConstraint>,
     /// Demands that actors of others break by themselves, by position; nobody else is to blame for them.
     pub(crate) excused: BTreeSet<usize>,
     pub(crate) penalties: Vec<(u32, i64)>,
@@ -63,7 +63,7 @@ impl Rules {
         actors: usize,
         ground: Vec<GroundRule>,
         inputs: &[(usize, usize, u32)],
-        demands: Vec<Demand>,
+        demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
         let all = Self::indexed(actors, ground, inputs, demands, penalties)?;
@@ -85,7 +85,7 @@ impl Rules {
         actors: usize,
         ground: Vec<GroundRule>,
         inputs: &[(usize, usize, u32)],
-        demands: Vec<Demand>,
+        demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
         let named = ground
@@ -251,7 +251,7 @@ impl Rules {
     }
 
     /// Every demand by position, those that are excused too.
-    pub fn cases(&self) -> &[Demand] {
+    pub fn cases(&self) -> &[GroundConstraint] {
         &self.demands
     }
 
@@ -297,7 +297,7 @@ impl Rules {
     }
 
     /// What must not hold, those that are excused left out.
-    pub fn demands(&self) -> impl Iterator<Item = &Demand> {
+    pub fn demands(&self) -> impl Iterator<Item = &GroundConstraint> {
         self.demands.iter().enumerate().filter(|(demand, _)| !self.excused.contains(demand)).map(|(_, d)| d)
     }
 

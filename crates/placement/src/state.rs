@@ -92,7 +92,7 @@ impl<'a> State<'a> {
         self.assignment[actor.at()].map(UnitIx::new)
     }
 
-    /// Whether the actor, which has no place now, may lawfully be put on the unit.
+    /// Whether the actor, which has no place now, may feasibly be put on the unit.
     pub fn admits(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let problem = &self.snapshot.problem;
         self.snapshot.problem.implementation(actor, unit).is_some()

@@ -44,7 +44,7 @@ pub struct Answer {
     pub assignment: Assignment,
     /// Proven lower bounds by key of the level; absent where none is known.
     pub bound: BTreeMap<String, i64>,
-    /// No lawful assignment is better.
+    /// No feasible assignment is better.
     pub optimal: bool,
     /// Pieces of work finished when the answer was found: with the same seed it replays the answer.
     pub effort: u64,

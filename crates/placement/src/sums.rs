@@ -20,12 +20,13 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
         ))
     };
     let cost = &file.exchange_cost;
-    let dearest_kind = cost.kinds.values().flat_map(BTreeMap::values).copied().chain(cost.other_kind).max();
-    let by_class = u128::from(dearest_kind.unwrap_or(0).max(1))
+    let largest_kind_cost =
+        cost.kinds.values().flat_map(BTreeMap::values).copied().chain(cost.other_kind).max();
+    let by_class = u128::from(largest_kind_cost.unwrap_or(0).max(1))
         + u128::from(cost.other_numa)
         + u128::from(cost.other_node)
         + u128::from(cost.other_zone);
-    let dearest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
+    let largest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
     let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
     let messages = sum(&mut file.messages.iter().map(|message| message.count));
     let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
@@ -34,12 +35,12 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
         Constraint::Prefer { weight, .. } => *weight,
         _ => 0,
     }));
-    let costs = messages.saturating_mul(dearest);
+    let costs = messages.saturating_mul(largest);
     fits("messages", "communication", costs)?;
     let work = |actor: &Actor| actor.runs_on.values().map(|runs_on| runs_on.work).max().unwrap_or(0);
     let work = sum(&mut file.actors.iter().map(work));
     fits("actors", "work", work)?;
-    let named = named_sums(file, objectives, &FileSums { work, message: dearest });
+    let named = named_sums(file, objectives, &FileSums { work, message: largest });
     for (path, criterion, sum) in &named {
         fits(path, criterion, *sum)?;
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places, Scope};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Demand, Derived, GroundRule, Rules, Snapshot};
+use placement::{Derived, GroundConstraint, GroundRule, Rules, Snapshot};
 
 use crate::program::Program;
 use crate::sink::Grounding;
@@ -36,7 +36,7 @@ pub(crate) fn derived(
     for (statement, values, atom) in &grounding.violated {
         let said = (*statement, values.iter().map(|value| names.argument(*value)).collect());
         let says = format!("policy {name} {}", says(program, snapshot, &said));
-        demands.push(Demand { atom: *atom, rule: place(*statement), says });
+        demands.push(GroundConstraint { atom: *atom, rule: place(*statement), says });
     }
     let mut penalties = Vec::with_capacity(grounding.penalties.len());
     for (statement, weight, atom) in &grounding.penalties {

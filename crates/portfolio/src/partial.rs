@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Demand, GroundRule, Problem, Rules, Snapshot};
+use placement::{GroundConstraint, GroundRule, Problem, Rules, Snapshot};
 
 /// Where each actor is.
 pub(crate) type Places = IxVec<ActorIx, Option<UnitIx>>;
@@ -108,7 +108,8 @@ impl<'a> Circuit<'a> {
         }
         ground.retain(|rule: &GroundRule| values[rule.head as usize] == Value::Open);
         let open = |atom: u32| values[atom as usize] == Value::Open;
-        let demands: Vec<Demand> = self.rules.demands().filter(|demand| open(demand.atom)).cloned().collect();
+        let demands: Vec<GroundConstraint> =
+            self.rules.demands().filter(|demand| open(demand.atom)).cloned().collect();
         let penalties = self.rules.penalties().iter().copied().filter(|(atom, _)| open(*atom)).collect();
         Rules::new(actors, ground, &inputs, demands, penalties)
     }
@@ -217,7 +218,7 @@ mod tests {
                 ground.push(GroundRule { head: head.unsigned_abs(), lower: 1 + rng.i64(0..total), body });
             }
         }
-        let demand = |atom: i32| Demand {
+        let demand = |atom: i32| GroundConstraint {
             atom: atom.unsigned_abs(),
             rule: "policy test".to_owned(),
             says: format!("{atom}"),

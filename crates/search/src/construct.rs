@@ -27,7 +27,7 @@ pub(crate) fn place_the_rest(solution: &mut Solution) {
 fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<UnitIx> {
     let model = solution.model;
     let candidates = model.candidates(item);
-    let mut seen: Vec<UnitIx> = model.wishes(item).iter().map(|(unit, _)| *unit).collect();
+    let mut seen: Vec<UnitIx> = model.unary(item).iter().map(|(unit, _)| *unit).collect();
     for tie in model.ties(item) {
         let at = solution.place[tie.peer];
         if at != NOWHERE {

@@ -51,7 +51,7 @@ const LUKEWARM: f64 = 0.02;
 const HOTTEST: f64 = 1.5;
 
 /// What a mean work of excess costs at the end of an annealing run, in mean losses.
-const DEAR: f64 = 400.0;
+const COSTLY: f64 = 400.0;
 
 /// What a breach of a rule, or a hundredth of a power cap, costs at least, in mean losses: it is seldom on the way to
 /// something better, as overload is.
@@ -93,8 +93,8 @@ impl Annealing {
 
     /// What a mean work of excess costs after a part of the run, in mean losses.
     pub fn price(&self, part: f64) -> f64 {
-        let dear = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
-        self.cheap * (DEAR / self.cheap).powf(dear)
+        let costly = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
+        self.cheap * (COSTLY / self.cheap).powf(costly)
     }
 
     /// What a breach of a rule costs after a part of the run, in mean losses.

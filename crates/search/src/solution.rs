@@ -25,7 +25,7 @@ pub(crate) struct Solution<'m> {
     pub node_left: Vec<i64>,
     /// Overload that each unit may have.
     pub slack: i64,
-    /// What every item costs where it is: its wishes and its ties, those of pairs counted at both ends.
+    /// What every item costs where it is: its unary costs and its ties, those of pairs counted at both ends.
     pub here: IxVec<ItemIx, i64>,
     /// By free item and unit: what it would cost there; only in worlds where that is not too much.
     costs: Option<Vec<i64>>,

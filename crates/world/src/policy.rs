@@ -56,7 +56,7 @@ pub struct PolicyError {
 impl Policy {
     /// The policy that is in force where an administrator wrote none: the values of the APO paper.
     pub fn builtin(name: &str) -> Self {
-        Self::parse(name, "{}").expect("every parameter has a lawful default")
+        Self::parse(name, "{}").expect("every parameter has a feasible default")
     }
 
     /// Reads the parameters of a `ConfigMap`.

@@ -8,7 +8,7 @@ use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
     SnapshotFile, Unit, VERSION,
 };
-use placement::{Assignment, Criterion, Demand, GroundRule, Rules, Snapshot};
+use placement::{Assignment, Criterion, GroundConstraint, GroundRule, Rules, Snapshot};
 use proptest::prelude::*;
 use strum::IntoEnumIterator as _;
 
@@ -328,7 +328,10 @@ pub fn at_most_two() -> Rules {
     let body = (0..RULED_ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
     let ground =
         vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
-    let demands =
-        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "more than two on u".into() }];
+    let demands = vec![GroundConstraint {
+        atom: 21,
+        rule: "policy p line 1".into(),
+        says: "more than two on u".into(),
+    }];
     Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
 }

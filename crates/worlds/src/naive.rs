@@ -48,7 +48,7 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 13] {
         spread(file, at),
         file.actors
             .iter()
-            .map(|actor| dearest_from(file, at, &actor.id, file.actors.len()))
+            .map(|actor| costliest_from(file, at, &actor.id, file.actors.len()))
             .max()
             .unwrap_or(0),
         licences(file, at),
@@ -91,8 +91,8 @@ fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
     groups.values().map(|zones| zones.values().max().unwrap()).sum()
 }
 
-/// The dearest path that starts at an actor, of at most so many messages.
-fn dearest_from(file: &SnapshotFile, at: &Placed, from: &str, left: usize) -> i128 {
+/// The most expensive path that starts at an actor, of at most so many messages.
+fn costliest_from(file: &SnapshotFile, at: &Placed, from: &str, left: usize) -> i128 {
     if left == 0 {
         return 0;
     }
@@ -100,7 +100,7 @@ fn dearest_from(file: &SnapshotFile, at: &Placed, from: &str, left: usize) -> i1
     let beyond = steps.filter_map(|m| {
         let (u, v) = (at.get(from)?, at.get(m.to.as_str())?);
         let step = if u.id == v.id { 0 } else { exchange(file, u, v) };
-        Some(step + dearest_from(file, at, &m.to, left - 1))
+        Some(step + costliest_from(file, at, &m.to, left - 1))
     });
     beyond.max().unwrap_or(0)
 }
@@ -140,7 +140,7 @@ fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
 }
 
 /// Whether the checker should find nothing.
-pub fn lawful(file: &SnapshotFile, at: &Placed) -> bool {
+pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
     let fixed = |id: &str| file.actors.iter().any(|actor| actor.id == id && actor.fixed);
     let actors_fine = file.actors.iter().all(|actor| {
         let there = at.get(actor.id.as_str());

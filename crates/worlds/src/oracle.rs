@@ -1,4 +1,4 @@
-//! The definitions of snapshot files once more, naively and by position: every assignment, what is lawful, what it
+//! The definitions of snapshot files once more, naively and by position: every assignment, what is feasible, what it
 //! costs. Shares nothing with the crates under test but the file's types.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use placement::file::{Actor, CapScope, Constraint, Levels, Places, Scope, Snapsh
 /// Where each actor of the file is, by position.
 pub type Assigned = Vec<Option<usize>>;
 
-/// The lawful assignment with the smallest vector, and that vector; the vector leads with the unplaced.
+/// The feasible assignment with the smallest vector, and that vector; the vector leads with the unplaced.
 pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {
     let mut best: Option<(Vec<i64>, Assigned)> = None;
     every(file, &mut |places| {
-        if lawful(file, places) {
+        if feasible(file, places) {
             let vector = vector(file, places);
             if best.as_ref().is_none_or(|(least, _)| vector < *least) {
                 best = Some((vector, places.clone()));
@@ -125,7 +125,7 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             groups.values().map(most).sum()
         }
         Criterion::Latency => {
-            file.actors.iter().map(|actor| dearest_from(file, places, &actor.id)).max().unwrap_or(0)
+            file.actors.iter().map(|actor| costliest_from(file, places, &actor.id)).max().unwrap_or(0)
         }
     }
 }
@@ -146,14 +146,14 @@ fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
     }
 }
 
-/// The dearest path of messages from an actor on.
-fn dearest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
+/// The most expensive path of messages from an actor on.
+fn costliest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
     let place = |id: &str| places[position(file, id)];
     let steps = file.messages.iter().filter(|m| m.from == from && m.to != from && m.count > 0);
     let beyond = steps.filter_map(|message| {
         let (u, v) = (place(from)?, place(&message.to)?);
         let step = if u == v { 0 } else { i64::try_from(exchange(file, u, v)).unwrap() };
-        Some(step + dearest_from(file, places, &message.to))
+        Some(step + costliest_from(file, places, &message.to))
     });
     beyond.max().unwrap_or(0)
 }
@@ -215,16 +215,16 @@ fn on<'a>(file: &'a SnapshotFile, places: &'a Assigned, unit: usize) -> impl Ite
 }
 
 /// Whether nothing that is not fixed breaks, or takes part in breaking, anything.
-pub fn lawful(file: &SnapshotFile, places: &Assigned) -> bool {
-    let units = (0..file.units.len()).all(|unit| unit_is_lawful(file, places, unit));
+pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
+    let units = (0..file.units.len()).all(|unit| unit_is_feasible(file, places, unit));
     let mut nodes: Vec<&String> = file.units.iter().map(|unit| &unit.node).collect();
     nodes.dedup();
     units
-        && nodes.into_iter().all(|node| node_is_lawful(file, places, node))
+        && nodes.into_iter().all(|node| node_is_feasible(file, places, node))
         && file.constraints.iter().all(|constraint| is_obeyed(file, places, constraint))
 }
 
-fn unit_is_lawful(file: &SnapshotFile, places: &Assigned, unit: usize) -> bool {
+fn unit_is_feasible(file: &SnapshotFile, places: &Assigned, unit: usize) -> bool {
     let given = &file.units[unit];
     let here: Vec<&Actor> = on(file, places, unit).collect();
     let fits = given.slots.is_none_or(|slots| here.len() as u64 <= slots);
@@ -243,7 +243,7 @@ fn unit_is_lawful(file: &SnapshotFile, places: &Assigned, unit: usize) -> bool {
     (fits || here.iter().all(|actor| actor.fixed)) && is_enough(&provides, &here, needs)
 }
 
-fn node_is_lawful(file: &SnapshotFile, places: &Assigned, node: &str) -> bool {
+fn node_is_feasible(file: &SnapshotFile, places: &Assigned, node: &str) -> bool {
     let given = file.nodes.iter().find(|given| given.id == node);
     let provides = given.map(|given| given.provides.iter().map(|(name, there)| (name, i128::from(*there))));
     let unit = |actor: &Actor| places[position(file, &actor.id)].map(|unit| &file.units[unit]);

@@ -1,4 +1,4 @@
-//! More wishes than devices.
+//! More requests than devices.
 
 use std::collections::BTreeSet;
 

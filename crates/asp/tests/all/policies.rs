@@ -120,9 +120,9 @@ fn migration_counts_what_is_not_where_it_was() {
 
 #[test]
 fn a_preference_counts_when_the_actor_is_elsewhere() {
-    let wish = "level(policy,1). prefer(a,v,5). prefer(b,v,5).";
-    assert_eq!(apart(wish), [0, 5]);
-    assert_eq!(free(wish), "run_on(a,v) run_on(b,v) [0,0]");
+    let preferred = "level(policy,1). prefer(a,v,5). prefer(b,v,5).";
+    assert_eq!(apart(preferred), [0, 5]);
+    assert_eq!(free(preferred), "run_on(a,v) run_on(b,v) [0,0]");
     let nowhere = "level(unplaced,2). level(policy,1). of_set(a,0). prefer(a,u,5).";
     assert_eq!(best(nowhere), " [1,0]");
 }

@@ -89,7 +89,7 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     // `policy` is the judge's, which cost() leaves 0.
     let priced = placement::Cost { policy: plan.cost.policy, ..exact };
     if let Some(violation) = violations.first() {
-        record.problem = Some(format!("unlawful: {violation}"));
+        record.problem = Some(format!("infeasible: {violation}"));
     } else if priced == plan.cost {
         record.vector = priced.vector(snapshot);
     } else {

@@ -25,7 +25,7 @@ pub struct Record {
     pub seed: u64,
     /// The keys of the levels, `unplaced` first.
     pub levels: Vec<String>,
-    /// The value of each level; empty where there is no lawful answer.
+    /// The value of each level; empty where there is no feasible answer.
     pub vector: Vec<i64>,
     /// Proven lower bounds by key of the level, as the strategy gave them.
     pub bound: BTreeMap<String, i64>,

@@ -171,7 +171,7 @@ impl<'a> Bundled<'a> {
         (0..self.kinds).map(on).collect()
     }
 
-    /// Where METIS and the best assignment put everybody; nobody is asked whether that is lawful.
+    /// Where METIS and the best assignment put everybody; nobody is asked whether that is feasible.
     fn places(&self, way: Way, method: Method, seed: u64) -> Result<Assignment, String> {
         let (vertices, units): (Vec<usize>, Vec<usize>) =
             ((0..self.actors.len()).collect(), (0..self.snapshot.units()).collect());

@@ -55,8 +55,8 @@ impl Strategy for MetisApolike {
         } else {
             self.places(&graphs, budget.seed).map_err(SolveError::Solver)?
         };
-        let lawful = snapshot.violations(&places).is_empty() && !places.contains(&None);
-        let assignment = if lawful && *self != Self::Fair {
+        let feasible = snapshot.violations(&places).is_empty() && !places.contains(&None);
+        let assignment = if feasible && *self != Self::Fair {
             places
         } else {
             let by_cost = |of: &Assignment| snapshot.cost(of).vector(snapshot);
@@ -153,7 +153,7 @@ impl<'a> Graphs<'a> {
             first.push(pairs.len());
             pairs.extend(snapshot.candidates(actor).iter().map(|unit| (vertex, *unit)));
         }
-        let dearest = (0..snapshot.units())
+        let largest = (0..snapshot.units())
             .flat_map(|a| (0..a).map(move |b| snapshot.exchange_cost(a, b)))
             .max()
             .unwrap_or(0);
@@ -165,7 +165,7 @@ impl<'a> Graphs<'a> {
                 let kept = if before[vertex] == before[peer] { KEPT } else { 1 };
                 for (offset, &other) in snapshot.candidates(self.actors[peer]).iter().enumerate() {
                     let cost = snapshot.exchange_cost(unit, other);
-                    let weight = rate * kept * if literal { cost } else { dearest + 1 - cost };
+                    let weight = rate * kept * if literal { cost } else { largest + 1 - cost };
                     if weight > 0 {
                         web.edges[number].push((first[peer] + offset, weight));
                     }

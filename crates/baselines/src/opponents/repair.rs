@@ -1,9 +1,9 @@
-//! From places that nobody checked to a lawful answer.
+//! From places that nobody checked to a feasible answer.
 
 use placement::{Assignment, Budget, Snapshot, SolveError, Strategy};
 use search::{Greedy, improve};
 
-/// Two lawful answers near `start`: with single steps that pay, and with overload mended first and such steps after.
+/// Two feasible answers near `start`: with single steps that pay, and with overload mended first and such steps after.
 ///
 /// # Errors
 /// As the strategies of `placement`.
@@ -17,7 +17,7 @@ pub fn repair(
     Ok([steps(snapshot, start, budget)?, steps(snapshot, &mended.assignment, budget)?])
 }
 
-/// Keeps every place of `start` that is lawful beside those before it, places the rest, and takes steps that pay.
+/// Keeps every place of `start` that is feasible beside those before it, places the rest, and takes steps that pay.
 ///
 /// It is `greedy` on the same world in which everybody runs where `start` says: keeping what runs is what it does first.
 fn steps(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Result<Assignment, SolveError> {

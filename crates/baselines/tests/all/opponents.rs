@@ -1,4 +1,4 @@
-//! Opponents give lawful answers, and what an outside program says is held against the checker.
+//! Opponents give feasible answers, and what an outside program says is held against the checker.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn all() -> [Box<dyn Strategy>; 7] {
     ]
 }
 
-/// In worlds small enough to look at every assignment: lawful, the same by seed, and never better than the best there is.
+/// In worlds small enough to look at every assignment: feasible, the same by seed, and never better than the best there is.
 #[test]
 fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
     let mut optima = 0;
@@ -66,7 +66,7 @@ fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
 }
 
 #[test]
-fn metis_answers_lawfully_and_the_same_each_time() {
+fn metis_answers_feasibly_and_the_same_each_time() {
     for name in ["P-8x4-s1.json", "P-16x5-s1.json", "P-64x11-s1.json.gz", "C-64x12-s1.json.gz"] {
         let snapshot = read(name).snapshot;
         let solve = |seed| plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(Some(6), seed)).unwrap();

@@ -242,10 +242,10 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
         let server = Server::new(&texts, "");
         cairn(&["explain", "actorapp", "vision/surveillance", "--kubeconfig", server.kubeconfig.path()])
     };
-    let lawful = "{actor: crop-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}, \
+    let feasible = "{actor: crop-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}, \
         {actor: classify-0, unit: cairn-gpu/gpus-0, node: cairn-gpu, pool: gpus}, \
         {actor: localize-0, unit: cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}";
-    insta::assert_snapshot!(explain(lawful, &policy).all(), @r"
+    insta::assert_snapshot!(explain(feasible, &policy).all(), @r"
     exit 2
     vision/surveillance  policy throughput
 
@@ -282,14 +282,14 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
 
     3/8 actors placed · overload 0 · communication 37,800 · annoyance 4 · policy 0
     ");
-    let unlawful = lawful.replace(
+    let infeasible = feasible.replace(
         "cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}",
         "cairn-gpu/cpus-0, node: cairn-gpu, pool: cpus}",
     );
-    let told = explain(&unlawful, &policy).out;
+    let told = explain(&infeasible, &policy).out;
     assert!(told.contains("what runs now cannot stay"), "{told}");
     let endless = POLICY.replace("greedy'", "greedy', program.lp: 'n(0). n(X+1) :- n(X).'");
-    let told = explain(lawful, &endless).out;
+    let told = explain(feasible, &endless).out;
     assert!(told.contains("the policy's own rules are left out: policy throughput"), "{told}");
     assert!(told.contains("3/8 actors placed"), "{told}");
 }

@@ -1,7 +1,7 @@
 //! What it would cost to be elsewhere, and what binds: as exact as `cost()`.
 
 use explain::{Outcome, Relief};
-use placement::{Assignment, Budget, Cost, Demand, GroundRule, Rules, Snapshot, Strategy as _};
+use placement::{Assignment, Budget, Cost, GroundConstraint, GroundRule, Rules, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
 
@@ -66,7 +66,7 @@ fn ruled(units: &str) -> Snapshot {
         lower: 2,
         body: vec![(on(0, unit), 1), (on(1, unit), 1)],
     };
-    let demand = |unit: usize| Demand {
+    let demand = |unit: usize| GroundConstraint {
         atom: both(unit).head,
         rule: "policy far line 3".to_owned(),
         says: "policy far line 3: a and b".to_owned(),
@@ -114,15 +114,15 @@ proptest! {
             for other in &whereabouts.alternatives {
                 for &unit in &other.units {
                     let with = moved(whereabouts.actor, unit);
-                    let is_lawful = snapshot.violations(&with).is_empty();
+                    let is_feasible = snapshot.violations(&with).is_empty();
                     match &other.outcome {
                         Outcome::Costs(change) => {
                             let after = vector(&snapshot, &with);
                             let exact: Vec<i64> = after.iter().zip(&before).skip(1).map(|(a, b)| a - b).collect();
                             prop_assert_eq!(change, &exact);
-                            prop_assert!(is_lawful);
+                            prop_assert!(is_feasible);
                         }
-                        Outcome::Forbidden(_) => prop_assert!(!is_lawful),
+                        Outcome::Forbidden(_) => prop_assert!(!is_feasible),
                     }
                 }
             }

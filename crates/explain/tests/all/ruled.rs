@@ -5,7 +5,7 @@
 
 use explain::WhyNot;
 use placement::file::SnapshotFile;
-use placement::{Demand, GroundRule, Rules, Snapshot};
+use placement::{GroundConstraint, GroundRule, Rules, Snapshot};
 
 use crate::why::{EFFORT, check_core, most_placed, tell_under, tight_file};
 use worlds::line::world;
@@ -124,7 +124,7 @@ fn ruled(snapshot: Snapshot, text: &str) -> (Snapshot, Vec<Case>) {
     let mut circuit = Circuit { units, next: u32::try_from(actors * units).unwrap() + 1, ground: Vec::new() };
     let demand = |case: &Case| {
         let atom = circuit.case(case, &snapshot);
-        Demand { atom, rule: case.line.clone(), says: case.says.clone() }
+        GroundConstraint { atom, rule: case.line.clone(), says: case.says.clone() }
     };
     let demands = cases.iter().map(demand).collect();
     let everywhere = (0..actors).flat_map(|actor| (0..units).map(move |unit| (actor, unit)));

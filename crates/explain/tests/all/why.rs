@@ -10,7 +10,7 @@ use search::Greedy;
 
 use crate::ruled::Case;
 use worlds::line::{assignment, file, world};
-use worlds::naive::{Placed, lawful};
+use worlds::naive::{Placed, feasible};
 
 /// More than any question of these tests takes.
 pub const EFFORT: u64 = 50_000_000;
@@ -103,7 +103,7 @@ fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> 
         let at_home = |unit: &&Unit| !actor.fixed || actor.current.as_ref() == Some(&unit.id);
         file.units.iter().filter(at_home).any(|unit| {
             at.insert(&actor.id, unit);
-            let found = lawful_so_far(file, at) && place(file, rest, cases, at);
+            let found = feasible_so_far(file, at) && place(file, rest, cases, at);
             at.remove(actor.id.as_str());
             found
         })
@@ -113,12 +113,12 @@ fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> 
     place(file, &fixed, cases, &mut Placed::new())
 }
 
-/// `lawful` wants every fixed actor placed: before that nothing is said.
-fn lawful_so_far(file: &SnapshotFile, at: &Placed) -> bool {
-    file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str())) || lawful(file, at)
+/// `feasible` wants every fixed actor placed: before that nothing is said.
+fn feasible_so_far(file: &SnapshotFile, at: &Placed) -> bool {
+    file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str())) || feasible(file, at)
 }
 
-/// A lawful assignment with the most actors placed; empty if there is none.
+/// A feasible assignment with the most actors placed; empty if there is none.
 pub fn most_placed(snapshot: &Snapshot) -> Assignment {
     fn place(snapshot: &Snapshot, actor: usize, now: &mut Assignment, best: &mut (usize, Assignment)) {
         let placed = now.iter().flatten().count();

@@ -86,9 +86,9 @@ pub struct Weighted<'a> {
     set_bits: IxVec<SetIx, Vec<u64>>,
     tie_start: Vec<u32>,
     ties: Vec<Tie>,
-    wish_start: Vec<u32>,
-    wishes: Vec<(UnitIx, i64)>,
-    /// By item: what it costs with all wishes missed, and what it costs without a place.
+    unary_start: Vec<u32>,
+    unary: Vec<(UnitIx, i64)>,
+    /// By item: what it costs with every preference missed, and what it costs without a place.
     pub base: IxVec<ItemIx, (i64, i64)>,
     /// Rules on where items are relative to each other.
     pub relations: IxVec<RelationIx, ItemRelation>,
@@ -147,8 +147,8 @@ impl<'a> Weighted<'a> {
             sets,
             tie_start: Vec::new(),
             ties: Vec::new(),
-            wish_start: Vec::new(),
-            wishes: Vec::new(),
+            unary_start: Vec::new(),
+            unary: Vec::new(),
             base: IxVec::new(),
             relations: IxVec::new(),
             relation_start: Vec::new(),
@@ -272,11 +272,11 @@ impl<'a> Weighted<'a> {
             }
         }
         self.tie_start.push(0);
-        self.wish_start.push(0);
+        self.unary_start.push(0);
         for item in ItemIx::first(self.free) {
             let mut ties: BTreeMap<ItemIx, Tie> = BTreeMap::new();
             let (mut placed, mut without) = (0, 0);
-            let mut wishes: BTreeMap<UnitIx, i64> = BTreeMap::new();
+            let mut unary: BTreeMap<UnitIx, i64> = BTreeMap::new();
             for &actor in &self.members[item] {
                 for edge in &problem.edges[actor] {
                     let peer = item_of[edge.peer];
@@ -292,14 +292,14 @@ impl<'a> Weighted<'a> {
                 for home in &homes[actor] {
                     placed += home.price;
                     without += if home.without_place { home.price } else { 0 };
-                    *wishes.entry(home.unit).or_default() += home.price;
+                    *unary.entry(home.unit).or_default() += home.price;
                 }
             }
             self.ties.extend(ties.into_values().filter(|tie| tie.rate + tie.apart + tie.shared > 0));
-            self.wishes.extend(wishes.into_iter().filter(|(_, price)| *price > 0));
+            self.unary.extend(unary.into_iter().filter(|(_, price)| *price > 0));
             self.base.push((placed, without));
             self.tie_start.push(small(self.ties.len()));
-            self.wish_start.push(small(self.wishes.len()));
+            self.unary_start.push(small(self.unary.len()));
         }
     }
 
@@ -378,8 +378,8 @@ impl<'a> Weighted<'a> {
 
     /// Units that a free item is cheaper on, and by how much.
     #[inline]
-    pub fn wishes(&self, item: ItemIx) -> &[(UnitIx, i64)] {
-        &self.wishes[self.wish_start[item.at()] as usize..self.wish_start[item.at() + 1] as usize]
+    pub fn unary(&self, item: ItemIx) -> &[(UnitIx, i64)] {
+        &self.unary[self.unary_start[item.at()] as usize..self.unary_start[item.at() + 1] as usize]
     }
 
     /// The relations of a free item.
@@ -399,8 +399,8 @@ impl<'a> Weighted<'a> {
     #[inline]
     pub fn cost_alone(&self, item: ItemIx, unit: UnitIx) -> i64 {
         let mut cost = self.base[item].0;
-        for (wish, saved) in self.wishes(item) {
-            cost -= if *wish == unit { *saved } else { 0 };
+        for (preferred, saved) in self.unary(item) {
+            cost -= if *preferred == unit { *saved } else { 0 };
         }
         cost
     }

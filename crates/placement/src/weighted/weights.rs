@@ -61,8 +61,8 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
     let problem = snapshot.problem();
     let cost = &snapshot.file().exchange_cost;
     let kinds = &problem.kinds;
-    let dearest_kinds = kinds.iter().flat_map(|a| kinds.iter().map(move |b| snapshot.kind_cost(a, b)));
-    let of_classes = i128::from(dearest_kinds.max().unwrap_or(0))
+    let largest_kind_cost = kinds.iter().flat_map(|a| kinds.iter().map(move |b| snapshot.kind_cost(a, b)));
+    let of_classes = i128::from(largest_kind_cost.max().unwrap_or(0))
         + i128::from(cost.other_numa)
         + i128::from(cost.other_node)
         + i128::from(cost.other_zone);

@@ -155,7 +155,7 @@ fn latency_is_the_dearest_path() {
     assert_eq!(latency("a=u b=u c=u d=u"), 0);
     assert_eq!(latency("a=u b=v c=u d=u"), 2, "there and back, however often");
     assert_eq!(latency("a=u b=g c=w d=u"), 5 + (5 + 60));
-    assert_eq!(latency("a=u c=v d=w"), 61, "the dearest, not the longest");
+    assert_eq!(latency("a=u c=v d=w"), 61, "the most expensive, not the longest");
     assert_eq!(latency("b=v c=u"), 1, "what has no place passes nothing on");
 }
 
@@ -233,7 +233,7 @@ fn a_level_has_the_names_of_its_criteria() {
     assert!(snapshot.objectives().names(Criterion::Migration));
 }
 
-/// Any places at all, lawful or not.
+/// Any places at all, feasible or not.
 pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
     let mut dice = fastrand::Rng::with_seed(seed);
     (0..snapshot.actors())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use placement::{Assignment, Demand, GroundRule, Rules, Ruling, Snapshot};
+use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling, Snapshot};
 use proptest::prelude::*;
 
 use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
@@ -52,8 +52,8 @@ proptest! {
         let dice = &mut Rng::with_seed(seed);
         let ground = ground(dice);
         let last = on(RULED_ACTORS - 1, RULED_UNITS - 1) + 8;
-        let demands: Vec<Demand> =
-            (last - 3..last).map(|atom| Demand { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
+        let demands: Vec<GroundConstraint> =
+            (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
         let mut ruling = Ruling::new(&rules);
@@ -95,8 +95,11 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     // At least three is the same count, denied.
     let mut ground = rules.ground().to_vec();
     ground[1].body[0].0 = -20;
-    let demands =
-        vec![Demand { atom: 21, rule: "policy p line 1".into(), says: "fewer than three on u".into() }];
+    let demands = vec![GroundConstraint {
+        atom: 21,
+        rule: "policy p line 1".into(),
+        says: "fewer than three on u".into(),
+    }];
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
     let mut ruling = Ruling::new(&rules);
     assert_eq!(ruling.degree(), 3);

@@ -128,9 +128,9 @@ fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
     let node =
         |snapshot: &Snapshot, plan: &Plan, actor: usize| snapshot.node_of(plan.assignment[actor].unwrap());
     // Where communication counts more, the sensitive one joins a talkative neighbour, at its price.
-    let dear = snapshot(json!(["overload", "communication", "policy"]));
-    let plan = decide(&dear);
-    assert_ne!(node(&dear, &plan, 0), node(&dear, &plan, 1));
+    let costly = snapshot(json!(["overload", "communication", "policy"]));
+    let plan = decide(&costly);
+    assert_ne!(node(&costly, &plan, 0), node(&costly, &plan, 1));
     assert_eq!(plan.cost.policy, 10);
     // Where peace counts more, all three are by themselves.
     let quiet = snapshot(json!(["overload", "policy", "communication"]));

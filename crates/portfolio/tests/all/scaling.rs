@@ -1,4 +1,4 @@
-//! Numbers that do not fit the solver: answers are lawful and good, bounds are bounds, and no proof is claimed that is
+//! Numbers that do not fit the solver: answers are feasible and good, bounds are bounds, and no proof is claimed that is
 //! none.
 
 use placement::file::{Constraint, Levels, SnapshotFile};
@@ -45,7 +45,7 @@ fn check(file: &SnapshotFile) -> bool {
     let plan = plan(&snapshot, &asp(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
     let (best, _) = oracle::optimum(file);
     let vector = plan.cost.vector(&snapshot);
-    assert!(oracle::lawful(file, &plan.assignment));
+    assert!(oracle::feasible(file, &plan.assignment));
     assert_eq!(vector, oracle::vector(file, &plan.assignment));
     assert!(vector >= best);
     if plan.optimal {

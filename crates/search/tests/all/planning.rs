@@ -185,9 +185,9 @@ fn levels_at_their_bounds_are_a_proof() {
 }
 
 #[test]
-fn an_unlawful_answer_is_refused() {
+fn an_infeasible_answer_is_refused() {
     let snapshot = world("u:cpu:9:slots=0 g:gpu:9", "a:cpu=1 b:cpu=1", "");
-    insta::assert_snapshot!(refused(&snapshot, "a=g b=u", &NoPolicy), @"says proposed what is not lawful: a cannot run on g: no implementation for gpu; u hosts 1 actors and has 0 slots; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(refused(&snapshot, "a=g b=u", &NoPolicy), @"says proposed what is not feasible: a cannot run on g: no implementation for gpu; u hosts 1 actors and has 0 slots; this is a defect, report it with the snapshot");
 }
 
 struct Strict;
@@ -247,7 +247,7 @@ fn derived_constraints_reach_every_strategy() {
         let plan = plan(&snapshot, strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
         assert_eq!(plan.assignment[0], Some(2), "{}", strategy.name());
     }
-    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not lawful: a not on u: the policy says so; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not feasible: a not on u: the policy says so; this is a defect, report it with the snapshot");
     insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "x")), @"the policy derived a constraint that does not fit: constraints[0].unit: there is no unit `x`; add it or correct the name");
 }
 
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_lawful_and_never_worse_than_what_runs(snapshot in any_world()) {
+    fn a_plan_is_feasible_and_never_worse_than_what_runs(snapshot in any_world()) {
         let incumbent = snapshot.incumbent();
         for strategy in strategies() {
             let plan = by(strategy, &snapshot);

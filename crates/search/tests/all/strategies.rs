@@ -81,7 +81,7 @@ fn a_search_that_is_told_to_stop_answers_all_the_same() {
 
 proptest! {
     #[test]
-    fn every_answer_is_lawful_and_decided_by_seed_and_effort(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
+    fn every_answer_is_feasible_and_decided_by_seed_and_effort(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
         for strategy in strategies() {
             for effort in [None, Some(effort)] {
                 let answer = solve(strategy, &snapshot, effort, seed);

@@ -74,13 +74,13 @@ impl Placing {
         self
     }
 
-    /// What the strategy answers; nothing moves where that is not lawful, or leaves an actor out.
+    /// What the strategy answers; nothing moves where that is not feasible, or leaves an actor out.
     fn answer(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Option<Proposal>, PlannerError> {
         let strategy = self.strategy.name();
         let answer = self.strategy.solve(snapshot, budget);
         let answer = answer.map_err(|source| PlanError::Solve { strategy, source })?;
-        let lawful = snapshot.violations(&answer.assignment).is_empty();
-        let assignment = answer.assignment.into_iter().collect::<Option<Vec<usize>>>().filter(|_| lawful);
+        let feasible = snapshot.violations(&answer.assignment).is_empty();
+        let assignment = answer.assignment.into_iter().collect::<Option<Vec<usize>>>().filter(|_| feasible);
         Ok(assignment.map(|assignment| Proposal { assignment, known: None }))
     }
 
@@ -99,7 +99,7 @@ impl Placing {
                 reason: unplaced.reasons.join("; "),
             });
         }
-        // What the operator asks before it commits: lawful, and not worse than what runs, in the newest world.
+        // What the operator asks before it commits: feasible, and not worse than what runs, in the newest world.
         let Verdict::Stands(plan) = still_stands(snapshot, &plan, snapshot, true) else { return Ok(None) };
         let Some(mut assignment) = plan.assignment.iter().copied().collect::<Option<Vec<usize>>>() else {
             return Ok(None);
