@@ -53,6 +53,8 @@ struct Aim {
     pairs: PairSums,
     nodes: bool,
     zones: bool,
+    /// The units of each node are in one zone, so that who shares a node shares a zone.
+    nodes_within_zones: bool,
 }
 
 /// By unit: who would cost nothing there, and the variable of its being there.
@@ -68,6 +70,9 @@ impl<'a> Relaxation<'a> {
             pairs,
             nodes: pairs.exchanged > 0 && added.node > 0 && world.problem.nodes.len() > 1,
             zones: pairs.exchanged > 0 && added.zone > 0,
+            nodes_within_zones: world.problem.units_of_node.iter().all(|units| {
+                units.windows(2).all(|two| world.problem.unit_zone[two[0]] == world.problem.unit_zone[two[1]])
+            }),
         };
         let mut relaxation = Self {
             world,
@@ -164,7 +169,12 @@ impl<'a> Relaxation<'a> {
         };
         let kinds = world.problem.kinds.positions();
         let units = kinds.map(|kind| fits(kind).then(|| self.program.variable(0))).collect();
-        let node = common.node && aim.nodes && apart.is_none_or(|scope| scope < Scope::Node);
+        let is_kept_off = match apart {
+            Some(Scope::Node) => true,
+            Some(Scope::Zone) => aim.nodes_within_zones,
+            Some(Scope::Unit | Scope::Numa) | None => false,
+        };
+        let node = common.node && aim.nodes && !is_kept_off;
         let zone = (common.zone || common.node) && aim.zones;
         let mut sharing = |shared: bool| shared.then(|| self.program.variable(0));
         Pair { a, b, units, node: sharing(node), zone: sharing(zone) }
