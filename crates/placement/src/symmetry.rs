@@ -79,7 +79,7 @@ impl<'a> Likenesses<'a> {
         all.residents();
         for (a, b, cost) in problem.pair_costs() {
             if a != b && cost != problem.class_cost(a, b) {
-                [a, b].into_iter().for_each(|unit| all.of[unit].single = Some(unit));
+                (all.of[a].single, all.of[b].single) = (Some(a), Some(b));
             }
         }
         all

@@ -64,7 +64,8 @@ impl<'a> Relaxation<'a> {
     /// Writes the program of one level.
     pub fn new(world: &'a World<'a>, level: &[Criterion]) -> Self {
         let actors = world.snapshot.actors();
-        let pairs = PairSums::weighed(level.iter().map(|criterion| (*criterion, 1)));
+        let counted: Vec<(Criterion, i64)> = level.iter().map(|criterion| (*criterion, 1)).collect();
+        let pairs = PairSums::weighed(&counted);
         let added = world.problem.added_costs();
         let aim = Aim {
             pairs,
@@ -353,7 +354,9 @@ impl<'a> Relaxation<'a> {
         let node_of = &self.world.problem.unit_node;
         let mut of: BTreeMap<ActorIx, Vec<(UnitIx, usize)>> = BTreeMap::new();
         for (home, stays) in stays {
-            stays.iter().for_each(|&(actor, stay)| of.entry(actor).or_default().push((*home, stay)));
+            for &(actor, stay) in stays {
+                of.entry(actor).or_default().push((*home, stay));
+            }
         }
         for pair in &self.pairs {
             let (Some(of_a), Some(of_b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };

@@ -254,9 +254,9 @@ pub struct PairSums {
 
 impl PairSums {
     /// What one of each sum is worth to criteria with these weights.
-    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)> + Clone) -> Self {
+    pub fn weighed(criteria: &[(Criterion, i64)]) -> Self {
         let of = |one: Self| -> i64 {
-            criteria.clone().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
+            criteria.iter().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
         };
         Self {
             exchanged: of(Self { exchanged: 1, ..Self::default() }),

@@ -91,7 +91,9 @@ impl Measure for Spread {
 fn open_groups(problem: &Problem) -> BTreeMap<GroupIx, Vec<ActorIx>> {
     let mut groups: BTreeMap<GroupIx, Vec<ActorIx>> = BTreeMap::new();
     for (actor, group) in problem.group.enumerate() {
-        group.iter().for_each(|group| groups.entry(*group).or_default().push(actor));
+        if let Some(group) = group {
+            groups.entry(*group).or_default().push(actor);
+        }
     }
     groups.retain(|_, members| members.iter().any(|actor| !problem.fixed[*actor]));
     groups
