@@ -1,13 +1,10 @@
 //! A policy's rules about where actors are, written out for one world: a circuit that any strategy can evaluate.
 //!
 //! Whoever reads a policy (the crate `asp`) grounds it over the actors and their candidates; what is left is a set of
-//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`] its value under an assignment, kept up to
-//! date move by move: a move touches only what it changes.
+//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment,
+//! kept up to date move by move: a move touches only what it changes.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-
-use crate::Assignment;
 
 /// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,28 +31,28 @@ pub struct Demand {
 /// The rules of a policy for one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    ground: Vec<GroundRule>,
+    pub(crate) ground: Vec<GroundRule>,
     /// By actor, sorted: a unit, and the atom that says the actor is on it.
-    inputs: Vec<Vec<(usize, u32)>>,
-    demands: Vec<Demand>,
+    pub(crate) inputs: Vec<Vec<(usize, u32)>>,
+    pub(crate) demands: Vec<Demand>,
     /// Demands that actors of others break by themselves, by position; nobody else is to blame for them.
-    excused: BTreeSet<usize>,
-    penalties: Vec<(u32, i64)>,
+    pub(crate) excused: BTreeSet<usize>,
+    pub(crate) penalties: Vec<(u32, i64)>,
     /// By atom: where its uses begin in `uses`; one more at the end.
-    first_use: Vec<usize>,
+    pub(crate) first_use: Vec<usize>,
     /// A body, and what it gains when the atom comes to hold.
-    uses: Vec<(u32, i64)>,
+    pub(crate) uses: Vec<(u32, i64)>,
     /// By atom: the demand that it is, or none.
-    demand_of: Vec<u32>,
+    pub(crate) demand_of: Vec<u32>,
     /// By atom: what it costs.
-    penalty_of: Vec<i64>,
+    pub(crate) penalty_of: Vec<i64>,
     /// By body: the demand whose degree it tells, or none.
-    degree_of: Vec<u32>,
+    pub(crate) degree_of: Vec<u32>,
     /// By demand: the body that tells by how much it is broken, and whether that is by too little.
-    measured_by: Vec<Option<(u32, bool)>>,
+    pub(crate) measured_by: Vec<Option<(u32, bool)>>,
 }
 
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 impl Rules {
     /// Takes ground rules; `inputs` are actor, unit and atom of each place that the rules know.
@@ -228,16 +225,6 @@ impl Rules {
         }
     }
 
-    /// Excuses what is broken once `others` are placed, who cannot move, and is not in an empty world.
-    pub fn excuse(&mut self, others: impl IntoIterator<Item = (usize, usize)>) {
-        self.excused.clear();
-        let mut ruling = Ruling::new(self);
-        let empty: BTreeSet<usize> = ruling.broken().collect();
-        others.into_iter().for_each(|(actor, unit)| ruling.put(actor, unit));
-        let excused = ruling.broken().filter(|demand| !empty.contains(demand)).collect();
-        self.excused = excused;
-    }
-
     /// The same rules with penalties divided, rounded up or down.
     #[must_use]
     pub fn divided(&self, divisor: i64, up: bool) -> Self {
@@ -329,19 +316,7 @@ impl Rules {
         self.penalties.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
     }
 
-    /// What an assignment breaks, in plain words.
-    pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
-        let ruling = Ruling::of(self, assignment);
-        let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
-        says.collect()
-    }
-
-    /// What an assignment costs.
-    pub fn penalty(&self, assignment: &Assignment) -> i64 {
-        Ruling::of(self, assignment).penalty()
-    }
-
-    fn input(&self, actor: usize, unit: usize) -> Option<u32> {
+    pub(crate) fn input(&self, actor: usize, unit: usize) -> Option<u32> {
         let inputs = self.inputs.get(actor)?;
         inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
     }
@@ -381,164 +356,5 @@ fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
         if ground.len() == before {
             return ground;
         }
-    }
-}
-
-/// The value of [`Rules`] under an assignment, actor by actor.
-#[derive(Clone, Debug)]
-pub struct Ruling<'a> {
-    rules: &'a Rules,
-    /// Demands that are not asked about, by position.
-    waived: Cow<'a, BTreeSet<usize>>,
-    /// By body: what its literals add up to.
-    sums: Vec<i64>,
-    /// By atom: bodies that conclude it and hold, or whether an input is chosen.
-    support: Vec<u32>,
-    /// By demand: 0 where it is kept.
-    degrees: Vec<i64>,
-    degree: i64,
-    penalty: i64,
-    /// Atoms that have changed, and to what; empty between calls.
-    changed: Vec<(u32, bool)>,
-}
-
-impl<'a> Ruling<'a> {
-    /// Nobody is placed.
-    pub fn new(rules: &'a Rules) -> Self {
-        Self::asking(rules, Cow::Borrowed(&rules.excused))
-    }
-
-    /// Nobody is placed; these demands, by position, are waived besides those that are excused.
-    pub fn without(rules: &'a Rules, waived: &BTreeSet<usize>) -> Self {
-        Self::asking(rules, Cow::Owned(&rules.excused | waived))
-    }
-
-    fn asking(rules: &'a Rules, waived: Cow<'a, BTreeSet<usize>>) -> Self {
-        let mut ruling = Self {
-            rules,
-            waived,
-            sums: Vec::with_capacity(rules.ground.len()),
-            support: vec![0; rules.demand_of.len()],
-            degrees: vec![0; rules.demands.len()],
-            degree: 0,
-            penalty: 0,
-            changed: Vec::new(),
-        };
-        for rule in &rules.ground {
-            let denied = rule.body.iter().filter(|(literal, _)| *literal < 0);
-            ruling.sums.push(denied.map(|(_, weight)| weight).sum());
-        }
-        for body in 0..rules.ground.len() {
-            let rule = &rules.ground[body];
-            // What propagation has turned by now is counted already.
-            let denied: i64 = rule.body.iter().filter(|(l, _)| *l < 0).map(|(_, weight)| weight).sum();
-            if denied >= rule.lower {
-                ruling.gain(rule.head);
-            }
-        }
-        ruling.settle();
-        ruling
-    }
-
-    /// Everybody where the assignment says.
-    pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
-        let mut ruling = Self::new(rules);
-        for (actor, place) in assignment.iter().enumerate() {
-            if let Some(unit) = *place {
-                ruling.put(actor, unit);
-            }
-        }
-        ruling
-    }
-
-    /// An actor that had no place comes to a unit.
-    pub fn put(&mut self, actor: usize, unit: usize) {
-        if let Some(atom) = self.rules.input(actor, unit) {
-            self.gain(atom);
-            self.settle();
-        }
-    }
-
-    /// An actor leaves the unit that it is on.
-    pub fn take(&mut self, actor: usize, unit: usize) {
-        if let Some(atom) = self.rules.input(actor, unit) {
-            self.lose(atom);
-            self.settle();
-        }
-    }
-
-    /// By how much demands are broken: 0 where all are kept, at least 1 for each that is not, more where a count or a
-    /// sum is further from what it should be.
-    pub fn degree(&self) -> i64 {
-        self.degree
-    }
-
-    /// Σ penalties.
-    pub fn penalty(&self) -> i64 {
-        self.penalty
-    }
-
-    /// Positions of the demands that are broken.
-    pub fn broken(&self) -> impl Iterator<Item = usize> {
-        self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
-    }
-
-    fn gain(&mut self, atom: u32) {
-        let support = &mut self.support[atom as usize];
-        *support += 1;
-        if *support == 1 {
-            self.changed.push((atom, true));
-        }
-    }
-
-    fn lose(&mut self, atom: u32) {
-        let support = &mut self.support[atom as usize];
-        *support -= 1;
-        if *support == 0 {
-            self.changed.push((atom, false));
-        }
-    }
-
-    /// Carries every change on to what rests on it. Changes are added up, so their order does not matter, and it ends
-    /// because nothing rests on itself.
-    fn settle(&mut self) {
-        let rules = self.rules;
-        while let Some((atom, holds)) = self.changed.pop() {
-            let at = atom as usize;
-            self.penalty += if holds { rules.penalty_of[at] } else { -rules.penalty_of[at] };
-            self.measure(rules.demand_of[at]);
-            for &(body, weight) in &rules.uses[rules.first_use[at]..rules.first_use[at + 1]] {
-                let rule = &rules.ground[body as usize];
-                let before = self.sums[body as usize];
-                let after = if holds { before + weight } else { before - weight };
-                self.sums[body as usize] = after;
-                match (before >= rule.lower, after >= rule.lower) {
-                    (false, true) => self.gain(rule.head),
-                    (true, false) => self.lose(rule.head),
-                    _ => {}
-                }
-                self.measure(rules.degree_of[body as usize]);
-            }
-        }
-    }
-
-    /// Says anew by how much a demand is broken.
-    fn measure(&mut self, demand: u32) {
-        if demand == NONE {
-            return;
-        }
-        let rules = self.rules;
-        let at = demand as usize;
-        let degree = if self.support[rules.demands[at].atom as usize] == 0 || self.waived.contains(&at) {
-            0
-        } else {
-            let missed = rules.measured_by[at].map_or(1, |(body, too_little)| {
-                let (sum, lower) = (self.sums[body as usize], rules.ground[body as usize].lower);
-                if too_little { lower - sum } else { sum - lower + 1 }
-            });
-            missed.max(1)
-        };
-        self.degree += degree - self.degrees[at];
-        self.degrees[at] = degree;
     }
 }

@@ -218,9 +218,10 @@ impl<'m> Chain<'m> {
         let before = over(left_from) + over(left_to);
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
         let there = &self.solution.on[unit];
-        // Where rules and caps are strict, a unit with room may be as good as full.
+        // What slots, resources or relations refuse can only change places. Where rules and caps are strict, a unit with
+        // room may be as good as full.
         let may_be_full = left_to < comes || self.solution.has_limits_of(item) && self.rng.bool();
-        if may_be_full && !there.is_empty() && self.rng.bool() {
+        if !there.is_empty() && (self.solution.is_refused(item, unit) || may_be_full && self.rng.bool()) {
             self.try_swap(item, unit, temperature);
             return;
         }

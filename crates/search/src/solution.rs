@@ -181,6 +181,12 @@ impl<'m> Solution<'m> {
         self.model.allows(item, unit) && self.has_room(item, unit, 1) && self.relates(item, unit)
     }
 
+    /// Whether slots, resources or relations keep the item, which is elsewhere, out of the unit as things are.
+    #[inline]
+    pub fn is_refused(&self, item: ItemIx, unit: UnitIx) -> bool {
+        !(self.has_room(item, unit, 1) && self.relates(item, unit))
+    }
+
     /// Whether the unit and its node have what the item needs, dimensions from `first` on.
     #[inline]
     fn has_room(&self, item: ItemIx, unit: UnitIx, first: usize) -> bool {

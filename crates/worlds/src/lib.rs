@@ -7,6 +7,8 @@ pub mod naive;
 pub mod oracle;
 mod published;
 mod random;
+mod shapes;
 
 pub use published::{published, several};
 pub use random::world;
+pub use shapes::grid;

@@ -1,6 +1,6 @@
 //! What every strategy keeps to, and what each is for.
 
-use placement::{Answer, Budget, Cost, Snapshot, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy, Strategy};
 use proptest::prelude::*;
 use search::{Greedy, Local, Random, RoundRobin, improve};
 
@@ -109,5 +109,36 @@ proptest! {
         prop_assert_eq!(snapshot.violations(&found), vec![]);
         let vector = |at| Cost { policy: snapshot.penalty(at), ..snapshot.cost(at) }.vector(&snapshot);
         prop_assert!(vector(&found) <= vector(&start));
+    }
+}
+
+/// The least communication of any way to give every actor a device of its own.
+fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: usize, best: &mut i64) {
+    let cost = snapshot.cost(places).of(Criterion::Communication);
+    if cost >= *best {
+        return;
+    }
+    if actor == snapshot.actors() {
+        *best = cost;
+        return;
+    }
+    for unit in 0..snapshot.units() {
+        if !places.contains(&Some(unit)) {
+            places[actor] = Some(unit);
+            cheapest(snapshot, places, actor + 1, best);
+            places[actor] = None;
+        }
+    }
+}
+
+/// No device is ever free: only exchanges lead on.
+#[test]
+fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
+    for seed in 0..5 {
+        let snapshot = worlds::grid(3, 14, seed);
+        let mut best = i64::MAX;
+        cheapest(&snapshot, &mut vec![None; snapshot.actors()], 0, &mut best);
+        let found = solve(&Local, &snapshot, Some(60), seed);
+        assert_eq!(snapshot.cost(&found.assignment).vector(&snapshot), [0, 0, best], "seed {seed}");
     }
 }

@@ -1,0 +1,190 @@
+//! The value of a policy's rules under an assignment, kept up to date move by move.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::Assignment;
+use crate::rules::{NONE, Rules};
+
+impl Rules {
+    /// Excuses what is broken once `others` are placed, who cannot move, and is not in an empty world.
+    pub fn excuse(&mut self, others: impl IntoIterator<Item = (usize, usize)>) {
+        self.excused.clear();
+        let mut ruling = Ruling::new(self);
+        let empty: BTreeSet<usize> = ruling.broken().collect();
+        others.into_iter().for_each(|(actor, unit)| ruling.put(actor, unit));
+        let excused = ruling.broken().filter(|demand| !empty.contains(demand)).collect();
+        self.excused = excused;
+    }
+
+    /// What an assignment breaks, in plain words.
+    pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
+        let ruling = Ruling::of(self, assignment);
+        let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
+        says.collect()
+    }
+
+    /// What an assignment costs.
+    pub fn penalty(&self, assignment: &Assignment) -> i64 {
+        Ruling::of(self, assignment).penalty()
+    }
+}
+
+/// The value of [`Rules`] under an assignment, actor by actor.
+#[derive(Clone, Debug)]
+pub struct Ruling<'a> {
+    rules: &'a Rules,
+    /// Demands that are not asked about, by position.
+    waived: Cow<'a, BTreeSet<usize>>,
+    /// By body: what its literals add up to.
+    sums: Vec<i64>,
+    /// By atom: bodies that conclude it and hold, or whether an input is chosen.
+    support: Vec<u32>,
+    /// By demand: 0 where it is kept.
+    degrees: Vec<i64>,
+    degree: i64,
+    penalty: i64,
+    /// Atoms that have changed, and to what; empty between calls.
+    changed: Vec<(u32, bool)>,
+}
+
+impl<'a> Ruling<'a> {
+    /// Nobody is placed.
+    pub fn new(rules: &'a Rules) -> Self {
+        Self::asking(rules, Cow::Borrowed(&rules.excused))
+    }
+
+    /// Nobody is placed; these demands, by position, are waived besides those that are excused.
+    pub fn without(rules: &'a Rules, waived: &BTreeSet<usize>) -> Self {
+        Self::asking(rules, Cow::Owned(&rules.excused | waived))
+    }
+
+    fn asking(rules: &'a Rules, waived: Cow<'a, BTreeSet<usize>>) -> Self {
+        let mut ruling = Self {
+            rules,
+            waived,
+            sums: Vec::with_capacity(rules.ground.len()),
+            support: vec![0; rules.demand_of.len()],
+            degrees: vec![0; rules.demands.len()],
+            degree: 0,
+            penalty: 0,
+            changed: Vec::new(),
+        };
+        for rule in &rules.ground {
+            let denied = rule.body.iter().filter(|(literal, _)| *literal < 0);
+            ruling.sums.push(denied.map(|(_, weight)| weight).sum());
+        }
+        for body in 0..rules.ground.len() {
+            let rule = &rules.ground[body];
+            // What propagation has turned by now is counted already.
+            let denied: i64 = rule.body.iter().filter(|(l, _)| *l < 0).map(|(_, weight)| weight).sum();
+            if denied >= rule.lower {
+                ruling.gain(rule.head);
+            }
+        }
+        ruling.settle();
+        ruling
+    }
+
+    /// Everybody where the assignment says.
+    pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
+        let mut ruling = Self::new(rules);
+        for (actor, place) in assignment.iter().enumerate() {
+            if let Some(unit) = *place {
+                ruling.put(actor, unit);
+            }
+        }
+        ruling
+    }
+
+    /// An actor that had no place comes to a unit.
+    pub fn put(&mut self, actor: usize, unit: usize) {
+        if let Some(atom) = self.rules.input(actor, unit) {
+            self.gain(atom);
+            self.settle();
+        }
+    }
+
+    /// An actor leaves the unit that it is on.
+    pub fn take(&mut self, actor: usize, unit: usize) {
+        if let Some(atom) = self.rules.input(actor, unit) {
+            self.lose(atom);
+            self.settle();
+        }
+    }
+
+    /// By how much demands are broken: 0 where all are kept, at least 1 for each that is not, more where a count or a
+    /// sum is further from what it should be.
+    pub fn degree(&self) -> i64 {
+        self.degree
+    }
+
+    /// Σ penalties.
+    pub fn penalty(&self) -> i64 {
+        self.penalty
+    }
+
+    /// Positions of the demands that are broken.
+    pub fn broken(&self) -> impl Iterator<Item = usize> {
+        self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
+    }
+
+    fn gain(&mut self, atom: u32) {
+        let support = &mut self.support[atom as usize];
+        *support += 1;
+        if *support == 1 {
+            self.changed.push((atom, true));
+        }
+    }
+
+    fn lose(&mut self, atom: u32) {
+        let support = &mut self.support[atom as usize];
+        *support -= 1;
+        if *support == 0 {
+            self.changed.push((atom, false));
+        }
+    }
+
+    /// Carries every change on to what rests on it. Changes are added up, so their order does not matter, and it ends
+    /// because nothing rests on itself.
+    fn settle(&mut self) {
+        let rules = self.rules;
+        while let Some((atom, holds)) = self.changed.pop() {
+            let at = atom as usize;
+            self.penalty += if holds { rules.penalty_of[at] } else { -rules.penalty_of[at] };
+            self.measure(rules.demand_of[at]);
+            for &(body, weight) in &rules.uses[rules.first_use[at]..rules.first_use[at + 1]] {
+                let rule = &rules.ground[body as usize];
+                let before = self.sums[body as usize];
+                let after = if holds { before + weight } else { before - weight };
+                self.sums[body as usize] = after;
+                match (before >= rule.lower, after >= rule.lower) {
+                    (false, true) => self.gain(rule.head),
+                    (true, false) => self.lose(rule.head),
+                    _ => {}
+                }
+                self.measure(rules.degree_of[body as usize]);
+            }
+        }
+    }
+
+    /// Says anew by how much a demand is broken.
+    fn measure(&mut self, demand: u32) {
+        if demand == NONE {
+            return;
+        }
+        let rules = self.rules;
+        let at = demand as usize;
+        let degree = if self.support[rules.demands[at].atom as usize] == 0 || self.waived.contains(&at) {
+            0
+        } else {
+            let missed = rules.measured_by[at].map_or(1, |(body, too_little)| {
+                let (sum, lower) = (self.sums[body as usize], rules.ground[body as usize].lower);
+                if too_little { lower - sum } else { sum - lower + 1 }
+            });
+            missed.max(1)
+        };
+        self.degree += degree - self.degrees[at];
+        self.degrees[at] = degree;
+    }
+}
