@@ -43,7 +43,9 @@ pub(crate) fn say(world: &Encoding, facts: &mut Facts) {
     world.say_watts(facts, |unit| capped.contains(&unit));
     for (number, place) in (0i64..).zip(&places) {
         facts.say("power_left", [number.into(), place.left.into()]);
-        place.units.iter().for_each(|unit| facts.say("capped", [number.into(), (*unit).into()]));
+        for &unit in &place.units {
+            facts.say("capped", [number.into(), unit.into()]);
+        }
     }
 }
 

@@ -52,7 +52,9 @@ impl<'a> Encoded<'a> {
         writer.work(&facts.weighed);
         writer.limits(&rooms);
         writer.relations();
-        facts.list.iter().for_each(|(name, terms)| writer.say(name, terms));
+        for (name, terms) in &facts.list {
+            writer.say(name, terms);
+        }
         let settled = settled(&world);
         let Writer { problem, actors, units, mut lines, .. } = writer;
         lines.sort_unstable();

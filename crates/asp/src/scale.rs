@@ -81,9 +81,9 @@ impl Scale {
             Err(SnapshotError { path: "objectives".to_owned(), problem })
         };
         for (position, level) in snapshot.objectives().levels().iter().enumerate() {
-            let indivisible = level.iter().filter(|criterion| has(criterion, Scaling::Indivisible));
+            let indivisible = level.iter().filter(|criterion| has(**criterion, Scaling::Indivisible));
             let prices = indivisible.clone().any(|criterion| criterion.measure().counts_exchange());
-            let added_work = level.iter().any(|criterion| has(criterion, Scaling::Work));
+            let added_work = level.iter().any(|criterion| has(*criterion, Scaling::Work));
             let is_divided = self.level(snapshot, position) > 1
                 || (added_work && self.work > 1)
                 || (prices && self.costs > 1);
@@ -111,7 +111,7 @@ impl Scale {
     /// Work that is added to something else is divided by what that is divided by.
     fn join(&mut self, snapshot: &Snapshot) {
         let mixed = |level: &Vec<Criterion>| {
-            level.iter().any(|criterion| has(criterion, Scaling::Work)) && level.len() > 1
+            level.iter().any(|criterion| has(*criterion, Scaling::Work)) && level.len() > 1
         };
         if let Some(position) = snapshot.objectives().levels().iter().position(mixed) {
             let common = self.work.max(self.level(snapshot, position));
@@ -126,7 +126,7 @@ impl Scale {
 
     /// What the values of a level are divided by.
     pub fn level(&self, snapshot: &Snapshot, level: usize) -> u64 {
-        if snapshot.objectives().levels()[level].iter().all(|criterion| has(criterion, Scaling::Work)) {
+        if snapshot.objectives().levels()[level].iter().all(|criterion| has(*criterion, Scaling::Work)) {
             return self.work;
         }
         self.rates[level] * self.costs_in(snapshot, level)
@@ -235,13 +235,13 @@ fn divide_costs(cost: &mut ExchangeCost, problem: &Problem, divide: impl Fn(u64)
     }
 }
 
-fn has(criterion: &Criterion, scaling: Scaling) -> bool {
+fn has(criterion: Criterion, scaling: Scaling) -> bool {
     criterion.measure().scaling() == scaling
 }
 
 /// Whether a level has numbers that exchange costs are multiplied by, and which can be divided.
 fn multiplies_exchange(level: &[Criterion]) -> bool {
-    level.iter().any(|criterion| has(criterion, Scaling::Own) && criterion.measure().counts_exchange())
+    level.iter().any(|criterion| has(*criterion, Scaling::Own) && criterion.measure().counts_exchange())
 }
 
 impl Rounding {

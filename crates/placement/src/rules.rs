@@ -1,8 +1,8 @@
 //! A policy's rules about where actors are, written out for one world: a circuit that any strategy can evaluate.
 //!
 //! Whoever reads a policy (the crate `asp`) grounds it over the actors and their candidates; what is left is a set of
-//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment, kept up to
-//! date move by move: a move touches only what it changes.
+//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment,
+//! kept up to date move by move: a move touches only what it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -53,6 +53,8 @@ struct Aim {
     pairs: PairSums,
     nodes: bool,
     zones: bool,
+    /// The units of each node are in one zone, so that who shares a node shares a zone.
+    nodes_within_zones: bool,
 }
 
 /// By unit: who would cost nothing there, and the variable of its being there.
@@ -62,12 +64,16 @@ impl<'a> Relaxation<'a> {
     /// Writes the program of one level.
     pub fn new(world: &'a World<'a>, level: &[Criterion]) -> Self {
         let actors = world.snapshot.actors();
-        let pairs = PairSums::weighed(level.iter().map(|criterion| (*criterion, 1)));
+        let counted: Vec<(Criterion, i64)> = level.iter().map(|criterion| (*criterion, 1)).collect();
+        let pairs = PairSums::weighed(&counted);
         let added = world.problem.added_costs();
         let aim = Aim {
             pairs,
             nodes: pairs.exchanged > 0 && added.node > 0 && world.problem.nodes.len() > 1,
             zones: pairs.exchanged > 0 && added.zone > 0,
+            nodes_within_zones: world.problem.units_of_node.iter().all(|units| {
+                units.windows(2).all(|two| world.problem.unit_zone[two[0]] == world.problem.unit_zone[two[1]])
+            }),
         };
         let mut relaxation = Self {
             world,
@@ -164,7 +170,12 @@ impl<'a> Relaxation<'a> {
         };
         let kinds = world.problem.kinds.positions();
         let units = kinds.map(|kind| fits(kind).then(|| self.program.variable(0))).collect();
-        let node = common.node && aim.nodes && apart.is_none_or(|scope| scope < Scope::Node);
+        let is_kept_off = match apart {
+            Some(Scope::Node) => true,
+            Some(Scope::Zone) => aim.nodes_within_zones,
+            Some(Scope::Unit | Scope::Numa) | None => false,
+        };
+        let node = common.node && aim.nodes && !is_kept_off;
         let zone = (common.zone || common.node) && aim.zones;
         let mut sharing = |shared: bool| shared.then(|| self.program.variable(0));
         Pair { a, b, units, node: sharing(node), zone: sharing(zone) }
@@ -343,7 +354,9 @@ impl<'a> Relaxation<'a> {
         let node_of = &self.world.problem.unit_node;
         let mut of: BTreeMap<ActorIx, Vec<(UnitIx, usize)>> = BTreeMap::new();
         for (home, stays) in stays {
-            stays.iter().for_each(|&(actor, stay)| of.entry(actor).or_default().push((*home, stay)));
+            for &(actor, stay) in stays {
+                of.entry(actor).or_default().push((*home, stay));
+            }
         }
         for pair in &self.pairs {
             let (Some(of_a), Some(of_b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };

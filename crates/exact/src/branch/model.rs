@@ -282,7 +282,9 @@ impl Weights {
             }
             weight = weight.checked_mul(sum + 1)?;
         }
-        let pairs = PairSums::weighed(of.iter().map(|(criterion, weight)| (*criterion, *weight)));
+        let weighed: Vec<(Criterion, i64)> =
+            of.iter().map(|(criterion, weight)| (*criterion, *weight)).collect();
+        let pairs = PairSums::weighed(&weighed);
         (weight <= i128::from(LARGEST)).then_some(Self { of, pairs })
     }
 }

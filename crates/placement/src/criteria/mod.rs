@@ -254,8 +254,7 @@ pub struct PairSums {
 
 impl PairSums {
     /// What one of each sum is worth to criteria with these weights.
-    pub fn weighed(criteria: impl Iterator<Item = (Criterion, i64)>) -> Self {
-        let criteria: Vec<(Criterion, i64)> = criteria.collect();
+    pub fn weighed(criteria: &[(Criterion, i64)]) -> Self {
         let of = |one: Self| -> i64 {
             criteria.iter().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
         };
