@@ -291,12 +291,12 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
 pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("A hotspot that moves", "moving-hotspot", setting);
     text.push_str(
-        "16 actors on 4 CPUs, a GPU and an FPGA; each imbalanced phase has a hot actor of its own, to which everybody sends. Phases \
-         are about a dozen windows long, and a plan is due every five. Not from the paper.\n",
+        "48 actors on 8 CPUs, 2 GPUs and an FPGA; each imbalanced phase has four hot actors of its own, to which everybody sends. \
+         Phases are about ten windows long, and a plan is due every five. Not from the paper.\n",
     );
-    let free = unequal_units(4, 1, 4, 2);
+    let free = unequal_units(8, 2, 4, 2);
     for (name, config) in [("free", free.clone()), ("charged", format!("{free}{CHARGED}"))] {
-        let contest = Contest::new(&config, hotspot(16, (9_000.0, 1_500.0), 12.0, true, 1), None)?;
+        let contest = Contest::new(&config, hotspot(48, (2_500.0, 500.0), 12.0, true, 1), None)?;
         let described = described(setting, &contest, ALL, &format!("moving-hotspot-{name}"), false)?;
         write!(text, "\n## Moves and planning {name}\n\n{described}")?;
         setting.write("moving-hotspot.md", &text)?;

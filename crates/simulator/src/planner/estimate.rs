@@ -82,7 +82,9 @@ impl<'a> Estimate<'a> {
             let mut take =
                 |best: &mut Vec<usize>, busy: &mut Vec<f64>, after: Vec<f64>, to: &[(usize, usize)]| {
                     if norm(&after) < norm(busy) * 0.999 {
-                        to.iter().for_each(|(actor, unit)| best[*actor] = *unit);
+                        for &(actor, unit) in to {
+                            best[actor] = unit;
+                        }
                         *busy = after;
                         improved = true;
                     }

@@ -82,6 +82,8 @@ pub fn mean_tasks(observed: &Observed) -> Work {
     let (capacity, mut work) = tasks(observed);
     let sum: f64 = work.iter().filter_map(|of| of.first()).sum();
     let mean = (sum / work.len().max(1) as f64).floor();
-    work.iter_mut().for_each(|of| of.fill(mean));
+    for of in &mut work {
+        of.fill(mean);
+    }
     (capacity, work)
 }

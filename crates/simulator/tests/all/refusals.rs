@@ -36,7 +36,7 @@ fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
             "1,0,2,0\n2,0,3,7\n",
             "line 3: actor 7 is unknown: it is the src_id of no row; give it rows of its own or correct dst_id",
         ),
-        ("1,2,2,2\n", "line 2: actor 0 is left out; actors are numbered from 0 without gaps"),
+        ("1,2,2,2\n", "line 1: actor 0 is left out; actors are numbered from 0 without gaps"),
         ("1,0,2,0\n-2,0,3,0\n", "line 3: src_ts is -2; logical times are numbers of at least 0"),
         ("1,0,NaN,0\n", "line 2: dst_ts is NaN; logical times are numbers of at least 0"),
         ("2,0,1,0\n", "line 2: dst_ts 1 is before src_ts 2; a task is sent into its future"),
