@@ -52,8 +52,7 @@ pub struct PlacementSpec {
     #[schemars(length(min = 1, max = 128))]
     pub snapshot_digest: String,
 
-    /// The digest of what the application wanted and of the measure, without what there was; while it stays so, a
-    /// restarted operator searches nothing anew.
+    /// The digest of what was wanted and by which measure, without what there was; while it is the same, a restarted operator searches nothing.
     #[schemars(length(min = 1, max = 128))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand_digest: Option<String>,

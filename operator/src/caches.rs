@@ -14,13 +14,13 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use world::{ApplicationKey, Index, Policy, Room, Unit, controller, is_decision_for, is_over};
+use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for, is_over};
 
 use crate::devices;
 use crate::error::Error;
 use crate::policies::Policies;
 use crate::slim;
-use crate::touched::Touched;
+use crate::touched::{Offer, Touched};
 
 /// Asks for a reconcile of an application.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
@@ -47,13 +47,6 @@ type BoxReady = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A watch that feeds a store for as long as the process lives.
 pub type Feed = BoxFuture<'static, ()>;
-
-/// A node as plans depend on it.
-#[derive(PartialEq)]
-pub struct Offer {
-    pub room: Option<Room>,
-    pub units: BTreeMap<String, Unit>,
-}
 
 /// A kind of objects that the index holds.
 trait Indexed:
@@ -108,6 +101,7 @@ impl Caches {
     }
 
     /// Everything that a snapshot is made from, decisions just written included; not to be held across a wait.
+    /// Whoever takes the marks of applications too takes them after it.
     pub fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +174,9 @@ impl Caches {
     /// Lets those look whether they could be better whose turn it is.
     pub fn give_turns(&self, waiting: Vec<ApplicationKey>, now: control::Moment, most: usize) {
         let turns = self.touched().give_turns(waiting, now, most);
-        turns.iter().for_each(|key| self.ring(key));
+        for key in &turns {
+            self.ring(key);
+        }
     }
 
     /// Whether its turn to look has come since this was last asked.
@@ -339,10 +335,7 @@ impl Indexed for NodeTopology {
 
 impl Indexed for DevicePool {
     fn happened(caches: &Caches, seen: &mut Seen, pool: Arc<Self>, present: bool) {
-        if !present {
-            seen.forget(pool.as_ref());
-            caches.change(|index| index.remove_pool(&pool.name_any()));
-        } else {
+        if present {
             let changed = seen.changed(pool.as_ref(), &pool.spec);
             let kind = pool.spec.kind.clone();
             caches.change(|index| index.put_pool(pool));
@@ -350,6 +343,9 @@ impl Indexed for DevicePool {
                 return;
             }
             caches.touched().came(std::iter::once(kind.as_str()), None);
+        } else {
+            seen.forget(pool.as_ref());
+            caches.change(|index| index.remove_pool(&pool.name_any()));
         }
         caches.ring_everybody();
     }
@@ -391,12 +387,7 @@ impl Indexed for Placement {
         let key = key_of(&placement);
         let known = caches.index().named_placement(&key).cloned();
         let is_same = known.as_ref().is_none_or(|known| known.uid() == placement.uid());
-        if !present {
-            if is_same {
-                caches.change(|index| index.remove_placement(&key));
-                caches.gave_back(&key, Some(&placement), None);
-            }
-        } else {
+        if present {
             // What was just written may be newer than what is seen.
             if let Some(known) =
                 known.as_ref().filter(|known| is_same && generation(known) > generation(&placement))
@@ -416,6 +407,9 @@ impl Indexed for Placement {
                 return;
             }
             caches.gave_back(&key, known.as_deref(), Some(&placement));
+        } else if is_same {
+            caches.change(|index| index.remove_placement(&key));
+            caches.gave_back(&key, Some(&placement), None);
         }
         caches.ring_touched([key]);
         caches.pools_changed.notify_one();
@@ -435,7 +429,10 @@ impl Indexed for Instance {
             caches.change(|index| index.put_instance(instance));
         } else {
             caches.change(|index| index.remove_instance(&namespace, &instance.name_any()));
-            caches.touched().waiting_in(&namespace).iter().for_each(|key| caches.ring(key));
+            let waiting = caches.touched().waiting_in(&namespace);
+            for key in &waiting {
+                caches.ring(key);
+            }
         }
         caches.ring(&key);
     }
@@ -466,11 +463,21 @@ impl Indexed for Pod {
             None => caches.change(change),
         }
         if gives_back {
-            let mut waiting = caches.touched().waiting_in(&namespace);
-            waiting.extend(node.iter().flat_map(|node| caches.touched().waiting_at(&caches.index(), node)));
-            waiting.iter().for_each(|key| caches.ring(key));
+            let waiting = {
+                // Whoever takes both takes the index first.
+                let index = caches.index();
+                let touched = caches.touched();
+                let mut waiting = touched.waiting_in(&namespace);
+                waiting.extend(node.iter().flat_map(|node| touched.waiting_at(&index, node)));
+                waiting
+            };
+            for key in &waiting {
+                caches.ring(key);
+            }
         }
-        own.iter().for_each(|key| caches.ring(key));
+        if let Some(key) = &own {
+            caches.ring(key);
+        }
     }
 
     fn keep(index: &mut Index, names: &Names) {

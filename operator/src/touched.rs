@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use control::{Amounts, Moment};
-use world::{ApplicationKey, Index, Policy};
+use world::{ApplicationKey, Index, Policy, Room, Unit};
 
-use crate::caches::Offer;
+/// A node as plans depend on it.
+#[derive(PartialEq)]
+pub struct Offer {
+    pub room: Option<Room>,
+    pub units: BTreeMap<String, Unit>,
+}
 
 /// Marks and requests of applications.
 #[derive(Default)]
 pub struct Touched {
-    touched: BTreeSet<ApplicationKey>,
+    marked: BTreeSet<ApplicationKey>,
     /// Those of which actors wait for something that a pod or an Instance may give back.
     waiting: BTreeSet<ApplicationKey>,
     /// What actors without a place ask for, by kind.
@@ -36,26 +41,28 @@ struct Guard {
 
 impl Touched {
     pub fn touch(&mut self, key: &ApplicationKey) {
-        self.touched.insert(key.clone());
+        self.marked.insert(key.clone());
     }
 
     pub fn is_touched(&self, key: &ApplicationKey) -> bool {
-        self.touched.contains(key)
+        self.marked.contains(key)
     }
 
     /// Whether it was touched since this was last asked.
     pub fn take(&mut self, key: &ApplicationKey) -> bool {
-        self.touched.remove(key)
+        self.marked.remove(key)
     }
 
     /// Forgets an application that is gone.
     pub fn forget(&mut self, key: &ApplicationKey) {
-        self.touched.remove(key);
+        self.marked.remove(key);
         self.may_look.remove(key);
         self.own_chances.remove(key);
         self.turns.remove(key);
         self.waits(key, false, Vec::new());
-        self.guards.values_mut().for_each(|guards| drop(guards.remove(key)));
+        for guards in self.guards.values_mut() {
+            drop(guards.remove(key));
+        }
     }
 
     pub fn waits(&mut self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, Amounts)>) {

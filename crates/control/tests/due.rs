@@ -154,8 +154,8 @@ fn who_is_due_and_why() {
 fn churn_that_nobody_can_use_makes_nobody_due() {
     let wanted = Wanted { actors: vec![Actor { name: "big-0".into(), group: 0 }], ..Wanted::default() };
     let decision = Decision { unplaced: ["big-0".to_owned()].into(), ..Decision::default() };
-    let mut before = Considered::default();
-    before.openings = openings(&snapshot("units=n0/gpu0:1,n0/fpga0:9 own=big-0 others=x@n0/gpu0"));
+    let room = openings(&snapshot("units=n0/gpu0:1,n0/fpga0:9 own=big-0 others=x@n0/gpu0"));
+    let mut before = Considered { openings: room, ..Considered::default() };
     let mut searches = 0;
     for round in 0..100 {
         // One GPU, always taken; the capacity of the node, which is not for it, swings.

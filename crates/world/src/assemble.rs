@@ -207,14 +207,18 @@ impl World {
         file.units.retain(|unit| is_ruled && (waits || hosting.contains(&unit.id)));
         let nodes: BTreeSet<&str> = file.units.iter().map(|unit| unit.node.as_str()).collect();
         file.nodes.retain(|node| nodes.contains(node.id.as_str()));
-        file.nodes.iter_mut().for_each(|node| node.provides.clear());
+        for node in &mut file.nodes {
+            node.provides.clear();
+        }
         for unit in &mut file.units {
             (unit.capacity, unit.slots) = (0, None);
         }
         let others: BTreeSet<String> =
             file.actors.iter().filter(|actor| actor.fixed).map(|actor| actor.id.clone()).collect();
         file.actors.retain(|actor| !actor.fixed);
-        file.actors.iter_mut().for_each(|actor| actor.current = None);
+        for actor in &mut file.actors {
+            actor.current = None;
+        }
         file.messages.retain(|message| !others.contains(&message.from));
         file.annoyance.retain(|pair| !others.contains(&pair.a));
         file.constraints.clear();

@@ -9,13 +9,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 
 use crate::loads::{Loads, Sum};
-use crate::nouns::unit_of;
 use crate::numbers::{Exact, floor};
 use crate::objects::namespace_of;
 use crate::owner::{controller, is_decision_for, uid};
 use crate::ownership::Whose;
-use crate::pods::{Amounts, add, is_over, requests, resource_unit};
-use crate::units::allocatable;
+use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
 use crate::{ApplicationKey, Objects, Policy};
 
 /// An object by namespace and name.
@@ -106,13 +104,27 @@ impl Index {
     /// Of all these objects.
     pub fn of(objects: &Objects) -> Self {
         let mut index = Self::default();
-        objects.nodes.iter().for_each(|it| index.put_node(it.clone()));
-        objects.topologies.iter().for_each(|it| index.put_topology(it.clone()));
-        objects.pools.iter().for_each(|it| index.put_pool(it.clone()));
-        objects.applications.iter().for_each(|it| index.put_application(it.clone()));
-        objects.instances.iter().for_each(|it| index.put_instance(it.clone()));
-        objects.placements.iter().for_each(|it| index.put_placement(it.clone()));
-        objects.pods.iter().for_each(|it| index.put_pod(it.clone()));
+        for it in &objects.nodes {
+            index.put_node(it.clone());
+        }
+        for it in &objects.topologies {
+            index.put_topology(it.clone());
+        }
+        for it in &objects.pools {
+            index.put_pool(it.clone());
+        }
+        for it in &objects.applications {
+            index.put_application(it.clone());
+        }
+        for it in &objects.instances {
+            index.put_instance(it.clone());
+        }
+        for it in &objects.placements {
+            index.put_placement(it.clone());
+        }
+        for it in &objects.pods {
+            index.put_pod(it.clone());
+        }
         index
     }
 
@@ -157,7 +169,7 @@ impl Index {
         let new = uid(application.as_ref()).map(str::to_owned);
         let old = self.applications.insert(key.clone(), application);
         self.changed(&key);
-        self.settle_application(&key, old.as_deref(), new);
+        self.settle_application(&key, old.as_deref(), new.as_ref());
     }
 
     /// An application that is gone.
@@ -172,16 +184,20 @@ impl Index {
         &mut self,
         key: &ApplicationKey,
         old: Option<&ActorApplication>,
-        new: Option<String>,
+        new: Option<&String>,
     ) {
         let old = old.and_then(|old| uid(old)).map(str::to_owned);
-        if old == new {
+        if old.as_ref() == new {
             return;
         }
-        old.iter().for_each(|uid| drop(self.applications_by.remove(uid)));
-        new.iter().for_each(|uid| drop(self.applications_by.insert(uid.clone(), key.clone())));
+        if let Some(uid) = &old {
+            self.applications_by.remove(uid);
+        }
+        if let Some(uid) = new {
+            self.applications_by.insert(uid.clone(), key.clone());
+        }
         let instances: Vec<Name> =
-            old.iter().chain(&new).flat_map(|uid| self.instances_by.get(uid)).flatten().cloned().collect();
+            old.iter().chain(new).filter_map(|uid| self.instances_by.get(uid)).flatten().cloned().collect();
         for name in instances {
             let of_it = self.instances.get(&name).and_then(|it| uid(it.as_ref())).map(str::to_owned);
             self.refresh_pods_of(of_it.as_deref());
@@ -284,7 +300,9 @@ impl Index {
     fn refresh_pods_of(&mut self, instance: Option<&str>) {
         let pods = instance.and_then(|uid| self.pods_by.get(uid)).into_iter().flatten();
         let nodes: BTreeSet<String> = pods.filter_map(|name| self.pods.get(name)?.node.clone()).collect();
-        nodes.iter().for_each(|node| self.refresh(node));
+        for node in &nodes {
+            self.refresh(node);
+        }
     }
 
     /// Counts anew what is left of a node.
@@ -314,8 +332,12 @@ impl Index {
             }
         }
         let mut left = free.clone();
-        all.iter().for_each(|(resource, amount)| *left.entry(resource.clone()).or_default() -= amount);
-        foreign.into_iter().for_each(|(resource, amount)| *free.entry(resource).or_default() -= amount);
+        for (resource, amount) in &all {
+            *left.entry(resource.clone()).or_default() -= amount;
+        }
+        for (resource, amount) in foreign {
+            *free.entry(resource).or_default() -= amount;
+        }
         let overfull = left.values().any(|amount| *amount < Exact::default());
         let told = |(resource, amount): (&String, &Exact)| {
             let (name, scale) = resource_unit(resource);
@@ -449,14 +471,18 @@ impl Index {
             all.clear();
         }
         let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.placements.keys()));
-        loads.catch_up(self, policy);
+        let of =
+            |key: &ApplicationKey| Some((self.application(key)?.as_ref(), self.placement(key)?.as_ref()));
+        loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
         loads.without(key)
     }
 
     /// What applications put on units is counted anew when it is asked for.
     fn changed(&mut self, key: &ApplicationKey) {
         let loads = self.loads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        loads.values_mut().for_each(|loads| loads.changed(key));
+        for loads in loads.values_mut() {
+            loads.changed(key);
+        }
     }
 
     fn forget_loads(&mut self) {
@@ -466,31 +492,41 @@ impl Index {
     /// Removes the pods that are not among `names`.
     pub fn keep_pods(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<Name> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        gone.iter().for_each(|(namespace, name)| self.remove_pod(namespace, name));
+        for (namespace, name) in &gone {
+            self.remove_pod(namespace, name);
+        }
     }
 
     /// Removes the Instances that are not among `names`.
     pub fn keep_instances(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<Name> = self.instances.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        gone.iter().for_each(|(namespace, name)| self.remove_instance(namespace, name));
+        for (namespace, name) in &gone {
+            self.remove_instance(namespace, name);
+        }
     }
 
     /// Removes the applications that are not among `names`.
     pub fn keep_applications(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<ApplicationKey> = missing(self.applications.keys(), names);
-        gone.iter().for_each(|key| self.remove_application(key));
+        for key in &gone {
+            self.remove_application(key);
+        }
     }
 
     /// Removes the decisions that are not among `names`.
     pub fn keep_placements(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<ApplicationKey> = missing(self.placements.keys(), names);
-        gone.iter().for_each(|key| self.remove_placement(key));
+        for key in &gone {
+            self.remove_placement(key);
+        }
     }
 
     /// Removes the nodes that are not among `names`.
     pub fn keep_nodes(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<String> = unlisted(self.nodes.keys(), names);
-        gone.iter().for_each(|name| self.remove_node(name));
+        for name in &gone {
+            self.remove_node(name);
+        }
     }
 
     /// Removes the topologies that are not among `names`.

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::ActorApplication;
+use crds::{ActorApplication, Placement};
 
 use crate::application::{Numbers, actors_of};
 use crate::pods::asks;
-use crate::{ApplicationKey, Index, Policy};
+use crate::{ApplicationKey, Policy};
 
 /// Several actors on one unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,8 +62,13 @@ impl Loads {
         self.changed.insert(key.clone());
     }
 
-    /// Counts anew what changed.
-    pub fn catch_up(&mut self, index: &Index, policy: &Policy) {
+    /// Counts anew what changed: `of` says what an application is and what was decided for it, `kind` that of a pool.
+    pub fn catch_up<'a>(
+        &mut self,
+        policy: &Policy,
+        of: impl Fn(&ApplicationKey) -> Option<(&'a ActorApplication, &'a Placement)>,
+        kind: impl Fn(&str) -> Option<&'a str>,
+    ) {
         for key in std::mem::take(&mut self.changed) {
             if let Some(Ok(before)) = self.of.remove(&key) {
                 for (unit, sum) in &before {
@@ -72,7 +77,8 @@ impl Loads {
                     }
                 }
             }
-            let Some(load) = load(index, &key, policy) else { continue };
+            let Some((application, placement)) = of(&key) else { continue };
+            let Some(load) = load(application, placement, policy, &kind) else { continue };
             for (unit, sum) in load.iter().flatten() {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
@@ -96,10 +102,13 @@ impl Loads {
     }
 }
 
-/// What an application puts on units; nothing when it has no decision or is going away.
-fn load(index: &Index, key: &ApplicationKey, policy: &Policy) -> Option<Load> {
-    let application: &ActorApplication = index.application(key)?;
-    let placement = index.placement(key)?;
+/// What an application puts on units; nothing when it is going away.
+fn load<'a>(
+    application: &ActorApplication,
+    placement: &Placement,
+    policy: &Policy,
+    kind: &impl Fn(&str) -> Option<&'a str>,
+) -> Option<Load> {
     if application.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -115,7 +124,7 @@ fn load(index: &Index, key: &ApplicationKey, policy: &Policy) -> Option<Load> {
     let mut units: BTreeMap<String, Sum> = BTreeMap::new();
     for assignment in &placement.spec.assignments {
         let Some(group) = group_of.get(&assignment.actor) else { continue };
-        let kind = index.pool(&assignment.pool).map(|pool| pool.spec.kind.as_str());
+        let kind = kind(&assignment.pool);
         // It runs there, whatever the manifest says by now; what it did there is not known any more.
         let known = kind.and_then(|kind| numbers.groups[*group].kinds.get(kind));
         let one = known.map_or_else(

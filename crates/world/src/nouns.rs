@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
-use crds::{ActorApplication, Instance, Placement, labels};
+use crds::{ActorApplication, Instance, Placement};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -12,7 +12,7 @@ use crate::Index;
 use crate::application::{ActorName, actors_of};
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
-use crate::pods::{asks, is_over, requests};
+use crate::pods::{asks, is_over, requests, unit_of};
 use crate::units::Unit;
 
 /// Reasons of a failed pod that mean that the node did not take it.
@@ -28,11 +28,6 @@ const REFUSED_BY_KUBELET: [&str; 6] = [
 /// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
 pub fn object_name(actor: &ActorName) -> String {
     format!("{}-{}", actor.application.name, actor.short())
-}
-
-/// The unit that a pod was made for, as its annotation claims: to be believed of an application's own pods alone.
-pub fn unit_of(pod: &Pod) -> Option<&str> {
-    pod.annotations().get(labels::UNIT).map(String::as_str)
 }
 
 /// What an application asks for, under the policy of this name.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use crds::labels;
+use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
 
 use crate::numbers::{Exact, NumberError, ceil, quantity};
 
@@ -14,6 +16,11 @@ pub(crate) type Amounts = BTreeMap<String, Exact>;
 pub fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// The unit that a pod was made for, as its annotation claims: to be believed of an application's own pods alone.
+pub fn unit_of(pod: &Pod) -> Option<&str> {
+    pod.annotations().get(labels::UNIT).map(String::as_str)
 }
 
 /// What kube-scheduler counts a pod for: its containers, or its init containers where they need more, and overhead.
@@ -91,4 +98,12 @@ pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
         huge if huge.starts_with("hugepages-") => (format!("{huge}MiB"), mebibytes),
         other => (other.to_owned(), Exact::from(1)),
     }
+}
+
+/// What a node has to give.
+pub(crate) fn allocatable(node: &Node) -> Amounts {
+    let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    // The API server refuses quantities that cannot be read.
+    let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));
+    amounts.into_iter().flatten().filter_map(read).collect()
 }

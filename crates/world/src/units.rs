@@ -5,10 +5,9 @@ use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::{Node, Toleration};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
-use crate::numbers::{Exact, floor, quantity, rational};
+use crate::numbers::{Exact, floor, rational};
 use crate::pods::Amounts;
 use crate::selectors::labels_match;
 use crate::{Index, Policy};
@@ -93,14 +92,6 @@ impl FreeNode<'_> {
     pub fn left(&self, resource: &str) -> Exact {
         self.left.get(resource).copied().unwrap_or_default()
     }
-}
-
-/// What a node has to give.
-pub(crate) fn allocatable(node: &Node) -> Amounts {
-    let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    // The API server refuses quantities that cannot be read.
-    let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));
-    amounts.into_iter().flatten().filter_map(read).collect()
 }
 
 /// The nodes by name, with foreign pods taken off.

@@ -140,7 +140,7 @@ fn plugin(name: &str, resource: &str, devices: &[String]) -> Process {
     Cluster::shared_with(DEVICES.len()).run("device-plugin", &program, launch).unwrap()
 }
 
-/// Waits until the operator and an agent on each node are ready, as the chart has them now.
+/// Waits until both operators and an agent on each node are ready, as the chart has them now.
 async fn all_ready() {
     let client = cluster().await.client().await.unwrap();
     let (sets, deployments) = (
@@ -154,7 +154,7 @@ async fn all_ready() {
         let updated = usize::try_from(agents.updated_number_scheduled.unwrap_or(0))?;
         let ready = (updated, usize::try_from(agents.number_ready)?, operators.ready_replicas);
         ensure!(agents.observed_generation == set.metadata.generation, "the DaemonSet was not looked at");
-        ensure!(ready == (DEVICES.len(), DEVICES.len(), Some(1)), "{ready:?}");
+        ensure!(ready == (DEVICES.len(), DEVICES.len(), Some(2)), "{ready:?}");
         anyhow::Ok(())
     })
     .await;
