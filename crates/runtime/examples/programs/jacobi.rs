@@ -141,8 +141,10 @@ impl Worker {
             // The planes at the ends go to the neighbours, theirs come into this slab.
             let ends = [reach * plane, self.planes * plane].map(|point| point * size_of::<f64>());
             let outer = [0, (reach + self.planes) * plane].map(|point| point * size_of::<f64>());
+            let mut sent = 0;
             for (theirs, end) in self.neighbours.iter().zip(ends) {
                 if let Some(theirs) = theirs {
+                    sent += 1;
                     self.communication.memcpy(&theirs[parity], 0, new, end, bytes)?;
                 }
             }
@@ -154,6 +156,8 @@ impl Worker {
                     self.communication.fence((&*new).into(), 0, 1)?.done()?;
                 }
             }
+            // The slab is lent again once its planes have arrived.
+            self.communication.fence((&*new).into(), sent, 0)?.done()?;
         }
         let result = &mut self.slabs[iterations % 2];
         let points = result.values_mut::<f64>()?;

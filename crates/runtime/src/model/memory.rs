@@ -204,6 +204,13 @@ impl LocalSlot {
         let pending = in_use("a copy or a kernel is pending; fence it first");
         let on_device =
             Error::misuse("lend bytes", format!("{} is on a device; copy it to a host slot", self.core));
+        // What has counted a copy lets go of the slot a moment later.
+        for _ in 0..10_000 {
+            if Arc::get_mut(&mut self.core).is_some() || self.core.pending.load(SeqCst) != 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
         match &mut Arc::get_mut(&mut self.core).ok_or(pending.clone())?.bytes {
             Bytes::Host(memory) => memory.bytes_mut().ok_or(pending),
             Bytes::Device(..) => Err(on_device),

@@ -7,7 +7,6 @@ mod communication;
 mod compute;
 mod frontends;
 mod instances;
-mod lost;
 mod memory;
 mod misuses;
 mod programs;

@@ -127,14 +127,8 @@ pub fn launched(options: &[&str], name: &str) -> Output {
 
 /// The same over a back-end between processes.
 pub fn launched_by(by: &str, options: &[&str], name: &str) -> Output {
-    launched_with(by, options, name, &[])
-}
-
-/// The same with more in its environment.
-pub fn launched_with(by: &str, options: &[&str], name: &str, environment: &[(&str, &str)]) -> Output {
     let this = std::env::current_exe().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-run"));
-    command.envs(environment.iter().copied());
     command.args((by == "tcp").then_some("--tcp")).args(options).arg(this).args([
         "--exact",
         name,
