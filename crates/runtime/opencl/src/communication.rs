@@ -8,7 +8,8 @@ use runtime::{
     Pending, Slot, Tag, Wait, fence_alone,
 };
 
-use super::{NAME, Place, memory::held, wrong};
+use crate::device::{NAME, Place, wrong};
+use crate::memory::held;
 
 /// Whose slots lie where the processor reads and writes them.
 const HOSTS: [&str; 3] = ["host", "processes", "tcp"];

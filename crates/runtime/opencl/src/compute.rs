@@ -21,7 +21,8 @@ use runtime::{
     Pending, ProcessingUnit, StateCore, Status, Step, UnitBody, UnitStatus, Value, hicr::ComputeResource,
 };
 
-use super::{NAME, PROCESSING_UNIT, Place, lock, memory::held, new_queue, wrong};
+use crate::device::{NAME, PROCESSING_UNIT, Place, lock, new_queue, wrong};
+use crate::memory::held;
 
 /// What a kernel is handed; an execution state takes a `Vec` of these, in the kernel's order.
 pub enum Argument {

@@ -17,7 +17,7 @@ use runtime::{
     hicr::MemorySpace,
 };
 
-use super::{NAME, Place, lock, wrong};
+use crate::device::{NAME, Place, lock, wrong};
 
 /// Buffers of devices.
 pub struct Buffers {

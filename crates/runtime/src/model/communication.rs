@@ -15,9 +15,11 @@ use raw::Header;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Capability, Error, InstanceId, LocalSlot, Wait,
-    memory::{SlotCore, Tally},
-    wait::{Source, lock},
+    capability::Capability,
+    error::Error,
+    id::InstanceId,
+    memory::{LocalSlot, SlotCore, Tally},
+    wait::{Source, Wait, lock},
 };
 
 /// Which exchange.

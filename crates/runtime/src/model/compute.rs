@@ -15,10 +15,11 @@ use std::{
 };
 
 use super::{
-    Capability, Error, Wait,
-    wait::{Source, lock},
+    capability::Capability,
+    error::Error,
+    wait::{Source, Wait, lock},
 };
-use crate::hicr::ComputeResource;
+use hicr::ComputeResource;
 
 /// An argument or a result, of whatever type the function has.
 pub type Value = Box<dyn Any + Send>;

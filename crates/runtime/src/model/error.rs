@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::InstanceId;
+use super::id::InstanceId;
 
 /// Why an operation was refused, or did not end well.
 ///

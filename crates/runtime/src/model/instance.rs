@@ -8,18 +8,8 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Capability, Error, wait::lock};
-use crate::hicr::Topology;
-
-/// Which Instance: never used again, whatever becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct InstanceId(pub u64);
-
-impl fmt::Display for InstanceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+use super::{capability::Capability, error::Error, id::InstanceId, wait::lock};
+use hicr::Topology;
 
 /// Where an Instance is in its life: Requested → Starting → Running → Leaving → Gone, or Failed from any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,12 @@ use std::{
 
 use raw::{Header, Memory, Plain};
 
-use super::{Capability, Error, InstanceId, Rejected};
-use crate::hicr::MemorySpace;
+use super::{
+    capability::Capability,
+    error::{Error, Rejected},
+    id::InstanceId,
+};
+use hicr::MemorySpace;
 
 /// Memory of a device, as its back-end has it.
 pub trait DeviceMemory: Send + Sync {

@@ -4,6 +4,7 @@ mod capability;
 pub(crate) mod communication;
 pub(crate) mod compute;
 mod error;
+mod id;
 mod instance;
 pub(crate) mod memory;
 mod several;
@@ -19,9 +20,9 @@ pub use compute::{
     Registry, StateCore, Status, Step, UnitBody, UnitStatus, Value,
 };
 pub use error::{Error, Rejected};
+pub use id::InstanceId;
 pub use instance::{
-    Description, Event, Instance, InstanceId, InstanceManager, InstanceState, InstanceTemplate, Refused,
-    Watch,
+    Description, Event, Instance, InstanceManager, InstanceState, InstanceTemplate, Refused, Watch,
 };
 pub use memory::{Bytes, DeviceMemory, Ledger, LocalSlot, MemoryManager, Pending, Register, Room};
 pub use several::{SeveralCommunications, SeveralComputes, SeveralMemories, SeveralTopologies};

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use raw::Memory;
 
 use super::{
-    At, Capability, CommunicationManager, ComputeManager, Error, ExecutionState, ExecutionUnit, GlobalSlot,
-    InstanceId, Key, LocalSlot, LockGuard, MemoryManager, ProcessingUnit, Rejected, Slot, Status, Tag,
-    TopologyManager, Value, Wait,
+    capability::Capability,
+    communication::{At, CommunicationManager, GlobalSlot, Key, LockGuard, Slot, Tag},
+    compute::{ComputeManager, ExecutionState, ExecutionUnit, ProcessingUnit, Status, Value},
+    error::{Error, Rejected},
+    id::InstanceId,
+    memory::{LocalSlot, MemoryManager},
+    topology::TopologyManager,
+    wait::Wait,
 };
-use crate::hicr::{ComputeResource, MemorySpace, Topology};
+use hicr::{ComputeResource, MemorySpace, Topology};
 
 /// Topologies merged: each device once.
 pub struct SeveralTopologies<'a>(pub Vec<&'a dyn TopologyManager>);

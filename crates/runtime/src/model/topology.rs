@@ -1,7 +1,7 @@
 //! What an Instance may use.
 
-use super::{Capability, Error};
-use crate::hicr::Topology;
+use super::{capability::Capability, error::Error};
+use hicr::Topology;
 
 /// Tells what there is (hicr.txt 3.1.2).
 pub trait TopologyManager: Send + Sync {

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use super::Error;
+use super::error::Error;
 
 /// Something that will be there later.
 ///

@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use raw::Memory;
 
-use super::spaces;
+use super::topology::RAM;
 use crate::{
     hicr::{MemorySpace, Topology},
     model::{Bytes, Capability, Error, Ledger, LocalSlot, MemoryManager, Rejected},
 };
+
+/// The spaces that are memory of the processors.
+pub(crate) fn spaces(topology: &Topology) -> Vec<MemorySpace> {
+    let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
+    spaces.filter(|space| space.type_ == RAM).cloned().collect()
+}
 
 /// Allocates and registers memory of the spaces of a topology.
 pub struct Memories {

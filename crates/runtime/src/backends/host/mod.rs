@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 pub use instance::Instances;
 pub use memory::Memories;
+pub(crate) use memory::spaces;
 pub use topology::{HostTopology, NUMA_DOMAIN, RAM};
 
 use super::shared::{Communication, hub::Hub};
-use crate::{
-    hicr::Topology,
-    model::{Description, Error, InstanceId, TopologyManager},
-};
+use crate::model::{Description, Error, InstanceId, TopologyManager};
 
 /// The managers of an Instance inside this process.
 pub struct Managers {
@@ -59,10 +57,4 @@ pub fn inside(count: usize) -> Result<Vec<Managers>, Error> {
         communication: Communication::new("host", &["host"], hub.join(description.id)),
     });
     Ok(managers.collect())
-}
-
-/// The spaces that are memory of the processors.
-pub(crate) fn spaces(topology: &Topology) -> Vec<crate::hicr::MemorySpace> {
-    let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
-    spaces.filter(|space| space.type_ == RAM).cloned().collect()
 }

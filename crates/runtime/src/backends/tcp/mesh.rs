@@ -18,7 +18,7 @@ use super::{
     collectives::{Collectives, Outcome},
     connection::Connection,
     handshake::{self, Purpose},
-    wire::{Place, Range, Say},
+    wire::{NAME, Place, Range, Say},
 };
 use crate::{
     backends::{
@@ -361,7 +361,7 @@ impl Mesh {
         header.secret[1].store(place.secret[1], SeqCst);
         let space = MemorySpace { type_: RAM.to_owned(), size: place.size, more: serde_json::Map::new() };
         let bytes = Bytes::Device(Box::new(Remote { copies, place }), header);
-        Ok(Arc::new(SlotCore::new(super::NAME, space, bytes, None, size)))
+        Ok(Arc::new(SlotCore::new(NAME, space, bytes, None, size)))
     }
 }
 

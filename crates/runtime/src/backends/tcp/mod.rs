@@ -13,6 +13,7 @@ mod wire;
 use std::{net::TcpListener, sync::Arc};
 
 use mesh::Mesh;
+use wire::NAME;
 #[cfg(test)]
 pub(crate) use wire::Range;
 pub(crate) use wire::{Head, Say};
@@ -23,8 +24,6 @@ use super::{
     shared::Communication,
 };
 use crate::model::{Error, TopologyManager};
-
-const NAME: &str = "tcp";
 
 /// Where others reach this process, in the environment: an address of this machine, `127.0.0.1` unless it says
 /// otherwise.

@@ -7,6 +7,9 @@ use crate::{
     model::{Error, InstanceId, Key, Tag},
 };
 
+/// What the back-end is called.
+pub(crate) const NAME: &str = "tcp";
+
 /// Over a control connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Say {
