@@ -23,17 +23,17 @@ pub fn image(name: &str, registry: &str, tag: &str) -> Result<Image> {
 /// Writes the images of operator and node agent into a folder, and says how they are used.
 pub fn make(folder: &Path, registry: &str, tag: &str) -> Result<String> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut said = String::new();
+    let mut said = Vec::new();
     for name in [OPERATOR, AGENT] {
         let archive = folder.join(format!("{name}.tar"));
         image(name, registry, tag)?.write(&archive)?;
-        said += &format!("{}\n", archive.display());
+        said.push(archive.display().to_string());
     }
-    said += &format!(
+    said.push(format!(
         "\nload each:  ctr -n k8s.io images import FILE    on every node, or docker load -i FILE and push\n\
          use them:   helm install cairn charts/cairn -n {NAMESPACE} --create-namespace \\\n\
          \x20             --set operator.image.repository={registry}/{OPERATOR},operator.image.tag={tag} \\\n\
          \x20             --set agent.image.repository={registry}/{AGENT},agent.image.tag={tag}\n"
-    );
-    Ok(said)
+    ));
+    Ok(said.join("\n"))
 }

@@ -3,7 +3,7 @@
 use crate::{File, cairn};
 
 /// An application of three actors: one runs on a GPU, one is being moved, one has no place.
-const DUMP: &str = r#"
+const DUMP: &str = r"
 apiVersion: cairn.dev/v1alpha1
 kind: ActorApplication
 metadata: {name: web, namespace: shop, uid: web-uid}
@@ -74,7 +74,7 @@ metadata:
   ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]
 spec: {applicationName: web, actorGroup: server, actor: server-1, template: {kind: gpu, count: 1}}
 status: {phase: Stopping, unit: b/gpus-0, pod: web-server-1}
-"#;
+";
 
 #[test]
 fn one_application_is_one_screen() {

@@ -59,7 +59,7 @@ fn found(change: &[(&str, &str)]) -> Found {
 fn said(found: &Found, from: Level) -> String {
     let findings = diagnose(found, "throughput", NOW.parse().unwrap());
     let lines = findings.iter().filter(|finding| finding.level >= from);
-    lines.map(|it| format!("{:?} {}: {}\n", it.level, it.area, it.text)).collect()
+    lines.map(|it| format!("{:?} {}: {}", it.level, it.area, it.text)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
