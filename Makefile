@@ -80,7 +80,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator planning kernels strategies large opponents brute-force promises bounds footprint trouble runtime
+PARTS := operator planning kernels strategies large opponents brute-force acceptance bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -134,9 +134,9 @@ $(DONE)/brute-force: | bench-programs
 		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test -p portfolio --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
 	$(done)
 
-$(DONE)/promises: | bench-programs
-	$(call say,placement: what is promised)
-	@$(BENCH) promises
+$(DONE)/acceptance: | bench-programs
+	$(call say,placement: acceptance benchmarks)
+	@$(BENCH) acceptance
 	$(done)
 
 $(DONE)/bounds: | bench-programs

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use baselines::acceptance::{self, Acceptance};
 use baselines::bench::{
     BestKnown, Bounds, Instance, Record, Run, Summary, apart, commit, cost_over_time, gap_by_size, markdown,
     measure, resumable,
 };
 use baselines::opponents::{External, Metis};
-use baselines::promises::{self, Promises};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
 use portfolio::{Limits, Use};
@@ -33,8 +33,8 @@ enum What {
     Report(ReportArguments),
     /// Prove lower bounds, given the best values that are known, and print them
     Bound(BoundArguments),
-    /// Measure what is promised of the search and of its reasons, and write OUT/promises.md
-    Promises(PromisesArguments),
+    /// Measure what is asked of the search and of its reasons, and write OUT/acceptance.md
+    Acceptance(AcceptanceArguments),
     /// One run; prints its line of results
     One(OneArguments),
     /// Print the strategies
@@ -124,7 +124,7 @@ struct ReportArguments {
 }
 
 #[derive(Args)]
-struct PromisesArguments {
+struct AcceptanceArguments {
     /// How often what is told by its largest value is run
     #[arg(long, value_name = "N", default_value_t = 50)]
     runs: usize,
@@ -182,7 +182,7 @@ fn main() -> ExitCode {
         What::Run(arguments) => run(&arguments),
         What::Report(arguments) => report(&arguments, None),
         What::Bound(arguments) => bounds(&arguments),
-        What::Promises(arguments) => promises(arguments),
+        What::Acceptance(arguments) => acceptance(arguments),
         What::One(arguments) => one(&arguments),
         What::Strategies => print_strategies(),
     };
@@ -340,15 +340,15 @@ fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Resul
 }
 
 /// Measures, tells each row as it comes, and writes the table.
-fn promises(arguments: PromisesArguments) -> Result<(), Problem> {
-    let PromisesArguments { runs, only, scale, instances, cairn, out } = arguments;
+fn acceptance(arguments: AcceptanceArguments) -> Result<(), Problem> {
+    let AcceptanceArguments { runs, only, scale, instances, cairn, out } = arguments;
     let beside = std::env::current_exe()?.with_file_name("kubectl-cairn");
     let chosen = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
-    let command = format!("bench-placement promises --runs {runs} --scale {scale}{chosen}");
-    let promises = Promises { instances, cairn: cairn.unwrap_or(beside), runs, scale, only };
-    let rows = promises.measure(|row| eprintln!("{}", row.line()))?;
+    let command = format!("bench-placement acceptance --runs {runs} --scale {scale}{chosen}");
+    let acceptance = Acceptance { instances, cairn: cairn.unwrap_or(beside), runs, scale, only };
+    let rows = acceptance.measure(|row| eprintln!("{}", row.line()))?;
     std::fs::create_dir_all(&out)?;
-    std::fs::write(out.join("promises.md"), promises::markdown(&rows, &command))?;
+    std::fs::write(out.join("acceptance.md"), acceptance::markdown(&rows, &command))?;
     Ok(())
 }
 

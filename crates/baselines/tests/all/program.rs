@@ -124,13 +124,13 @@ fn what_does_not_exist_is_named() {
 }
 
 #[test]
-fn what_is_promised_is_measured_and_written_as_a_table() {
+fn what_is_asked_is_measured_and_written_as_a_table() {
     let out = tempfile::tempdir().unwrap();
-    let promises =
-        |more: &[&str]| bench(&[&["promises", "--out", out.path().to_str().unwrap()], more].concat());
-    let done = promises(&["--runs", "3", "--only", "impossible"]);
+    let acceptance =
+        |more: &[&str]| bench(&[&["acceptance", "--out", out.path().to_str().unwrap()], more].concat());
+    let done = acceptance(&["--runs", "3", "--only", "impossible"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let table = std::fs::read_to_string(out.path().join("promises.md")).unwrap();
+    let table = std::fs::read_to_string(out.path().join("acceptance.md")).unwrap();
     let rows: Vec<Vec<&str>> = table
         .lines()
         .filter(|line| line.contains("impossible: "))
@@ -140,7 +140,7 @@ fn what_is_promised_is_measured_and_written_as_a_table() {
     assert_eq!(right, all, "{table}");
     assert!(all.parse::<usize>().unwrap() >= 6, "{table}");
     assert!(rows[1][3].contains("1000 units of pool gpus"), "{table}");
-    let unknown = promises(&["--only", "impossible,fast"]);
+    let unknown = acceptance(&["--only", "impossible,fast"]);
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert!(said.contains("there is no promise `fast`; use some of start, same, impossible"), "{said}");
+    assert!(said.contains("there is no benchmark `fast`; use some of start, same, impossible"), "{said}");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Problem, Promises, Row};
+use super::{Acceptance, Problem, Row};
 use crate::bench::Record;
 
 /// How often it is looked.
@@ -13,12 +13,12 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// The largest sum of what the process and its children have in memory, pages that several share counted in parts: `Pss`
 /// of `/proc/PID/smaps_rollup`, looked at every 20 ms.
-pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     for (name, seconds) in [("C-1000x200-s1", 10.0), ("P-1000x128-s1", 10.0), ("C-20000x4000-s1", 30.0)] {
-        let budget = promises.scaled(seconds);
+        let budget = acceptance.scaled(seconds);
         let mut child = Command::new(std::env::current_exe()?)
             .args(["one", "--strategy", "asp", "--budget", &budget.to_string(), "--instance"])
-            .arg(promises.instance(name)?)
+            .arg(acceptance.instance(name)?)
             .stdout(Stdio::piped())
             .spawn()?;
         let (mut peak, mut looks) = (0, 0);
@@ -31,7 +31,7 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
         let record: Record = serde_json::from_slice(&output.stdout)?;
         told(Row {
             margin: format!("{} MiB", peak / 1024),
-            promise: "memory: largest sum of the process and its children",
+            what: "memory: largest sum of the process and its children",
             subject: format!("{name}, asp, {budget} s"),
             measured: format!(
                 "looked at {looks} times; largest of each alone, added: {} MiB",

@@ -4,39 +4,39 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Problem, Promises, Row, Scratch, spread};
+use super::{Acceptance, Problem, Row, Scratch, spread};
 
 /// How often, at most.
 const MOST: usize = 20;
 /// Pieces of effort: a search through all of its stages.
 const EFFORT: &str = "20000";
 
-pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
-    let runs = promises.runs.min(MOST);
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let runs = acceptance.runs.min(MOST);
     for name in ["P-64x11-s1", "C-128x16-s1"] {
-        let file = promises.unpacked(name)?;
+        let file = acceptance.unpacked(name)?;
         let mut bytes = BTreeSet::new();
         for _ in 0..runs {
-            bytes.insert(promises.plan(&file.0, &["--seed", "7", "--effort", EFFORT])?);
+            bytes.insert(acceptance.plan(&file.0, &["--seed", "7", "--effort", EFFORT])?);
         }
         told(Row {
             margin: format!("{} of {runs}", runs + 1 - bytes.len()),
-            promise: "same plan: equal bytes of one seed and effort",
+            what: "same plan: equal bytes of one seed and effort",
             subject: format!("{name}, seed 7, effort {EFFORT}"),
             measured: format!("different outputs: {}", bytes.len()),
             runs,
         });
         let (mut equal, mut stopped) = (0, 0);
-        for budget in spread(promises.scaled(0.2), promises.scaled(5.0)).take(runs) {
-            let clocked = plan(promises, &file, &["--budget", &format!("{budget:.3}s")])?;
+        for budget in spread(acceptance.scaled(0.2), acceptance.scaled(5.0)).take(runs) {
+            let clocked = plan(acceptance, &file, &["--budget", &format!("{budget:.3}s")])?;
             let effort = clocked["effort"].to_string();
-            let replayed = plan(promises, &file, &["--effort", &effort])?;
+            let replayed = plan(acceptance, &file, &["--effort", &effort])?;
             equal += usize::from(clocked["assignments"] == replayed["assignments"]);
             stopped += usize::from(clocked["stoppedBy"] == "deadline");
         }
         told(Row {
             margin: format!("{equal} of {runs}"),
-            promise: "same plan: equal assignments of a search that a clock ended and of its effort given again",
+            what: "same plan: equal assignments of a search that a clock ended and of its effort given again",
             subject: format!("{name}, seed 7, budgets 0.2 to 5 s"),
             measured: format!("{stopped} ended by the clock"),
             runs,
@@ -45,7 +45,7 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
     Ok(())
 }
 
-fn plan(promises: &Promises, file: &Scratch, more: &[&str]) -> Result<Value, Problem> {
-    let printed = promises.plan(&file.0, &[&["--seed", "7"], more].concat())?;
+fn plan(acceptance: &Acceptance, file: &Scratch, more: &[&str]) -> Result<Value, Problem> {
+    let printed = acceptance.plan(&file.0, &[&["--seed", "7"], more].concat())?;
     Ok(serde_json::from_slice(&printed)?)
 }

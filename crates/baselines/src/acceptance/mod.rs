@@ -1,4 +1,4 @@
-//! What is promised of the search and of its reasons, measured: one table.
+//! What is asked of the search and of its reasons, measured: one table.
 
 mod deadline;
 mod impossible;
@@ -17,12 +17,12 @@ use placement::Snapshot;
 
 use crate::bench::Instance;
 
-/// Why a promise could not be measured.
+/// Why something could not be measured.
 pub type Problem = Box<dyn Error>;
 
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
-pub struct Promises {
+pub struct Acceptance {
     /// The folder of the instances.
     pub instances: PathBuf,
     /// `kubectl-cairn`.
@@ -40,8 +40,8 @@ pub struct Promises {
 pub struct Row {
     /// The margin or the ratio.
     pub margin: String,
-    /// What is promised.
-    pub promise: &'static str,
+    /// What is asked.
+    pub what: &'static str,
     /// Of what.
     pub subject: String,
     /// What else was measured.
@@ -50,8 +50,8 @@ pub struct Row {
     pub runs: usize,
 }
 
-/// How a promise is measured; each row is told of as soon as it is known.
-type Measure = fn(&Promises, &mut dyn FnMut(Row)) -> Result<(), Problem>;
+/// How something is measured; each row is told of as soon as it is known.
+type Measure = fn(&Acceptance, &mut dyn FnMut(Row)) -> Result<(), Problem>;
 
 /// What can be measured, by name.
 const ALL: [(&str, Measure); 6] = [
@@ -63,7 +63,7 @@ const ALL: [(&str, Measure); 6] = [
     ("deadline", deadline::measure),
 ];
 
-impl Promises {
+impl Acceptance {
     /// Measures what is asked for, and tells each row as soon as it is known.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Promises {
     pub fn measure(&self, mut told: impl FnMut(&Row)) -> Result<Vec<Row>, Problem> {
         if let Some(unknown) = self.only.iter().find(|name| ALL.iter().all(|(known, _)| known != name)) {
             let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            return Err(format!("there is no promise `{unknown}`; use some of {}", known.join(", ")).into());
+            return Err(format!("there is no benchmark `{unknown}`; use some of {}", known.join(", ")).into());
         }
         let mut rows = Vec::new();
         for (name, measure) in ALL {
@@ -119,8 +119,8 @@ impl Promises {
 impl Row {
     /// The line of Markdown.
     pub fn line(&self) -> String {
-        let Self { margin, promise, subject, measured, runs } = self;
-        format!("| {margin} | {promise} | {subject} | {measured} | {runs} |")
+        let Self { margin, what, subject, measured, runs } = self;
+        format!("| {margin} | {what} | {subject} | {measured} | {runs} |")
     }
 }
 
@@ -145,10 +145,10 @@ impl Drop for Scratch {
 /// The table with a head that says how it came about.
 pub fn markdown(rows: &[Row], command: &str) -> String {
     let mut text = String::from(
-        "# What is promised, measured\n\nEach row says in its first column by how much a promise is kept or missed: a \
-         margin, or a ratio. What exactly is measured is said in `crates/baselines/src/promises`, one file each.\n",
+        "# What is asked, measured\n\nEach row says in its first column by how much a limit is kept or missed: a \
+         margin, or a ratio. What exactly is measured is said in `crates/baselines/src/acceptance`, one file each.\n",
     );
-    write!(text, "\n    {command}\n\n| margin | promise | of | measured | runs |\n|---:|---|---|---|---:|\n")
+    write!(text, "\n    {command}\n\n| margin | what | of | measured | runs |\n|---:|---|---|---|---:|\n")
         .expect(INTO_TEXT);
     for row in rows {
         writeln!(text, "{}", row.line()).expect(INTO_TEXT);

@@ -11,15 +11,15 @@ use placement::{Assignment, Budget, LARGEST, NoPolicy, Snapshot, Strategy as _, 
 use portfolio::{Asp, Limits};
 use search::Greedy;
 
-use super::{Problem, Promises, Row, milliseconds, percentile};
+use super::{Acceptance, Problem, Row, milliseconds, percentile};
 
 /// How many worlds without room are asked about.
 const WORLDS: usize = 100;
 /// Nodes of the large cluster.
 const NODES: usize = 500;
 
-pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
-    let wanted = WORLDS.min(promises.runs.saturating_mul(2));
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let wanted = WORLDS.min(acceptance.runs.saturating_mul(2));
     let (mut seed, mut worlds, mut sets, mut right) = (0, 0, 0, 0);
     let mut times = Vec::new();
     while worlds < wanted {
@@ -44,7 +44,7 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
     }
     told(Row {
         margin: format!("{right} of {sets}"),
-        promise: "impossible: sets that are enough and irreducible, by trying every assignment",
+        what: "impossible: sets that are enough and irreducible, by trying every assignment",
         subject: format!("{worlds} worlds whose proven optimum leaves somebody out"),
         measured: format!("each known in {:.1} ms at most", percentile(&mut times, 100)),
         runs: sets,
@@ -62,7 +62,7 @@ fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let lines = reasons.iter().flat_map(|left| left.reasons.iter().map(String::as_str)).collect::<Vec<_>>();
     told(Row {
         margin: format!("{:.2} s", took.as_secs_f64()),
-        promise: "impossible: time to the set on a large cluster",
+        what: "impossible: time to the set on a large cluster",
         subject: format!(
             "{NODES} nodes, {} actors, {} of them without a place",
             snapshot.actors(),

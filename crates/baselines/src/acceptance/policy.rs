@@ -8,7 +8,7 @@ use placement::file::{Constraint, Places, Policy, Scope, SnapshotFile};
 use portfolio::{ClingoJudge, Limits};
 use serde_json::Value;
 
-use super::{Problem, Promises, Row, Scratch, milliseconds};
+use super::{Acceptance, Problem, Row, Scratch, milliseconds};
 use crate::bench::{Instance, apart, ratio};
 
 /// Groups, and actors of each.
@@ -33,22 +33,22 @@ const NEVER: &str = ":- pair(A,B), zone(A,Z), zone(B,Z).\n";
 /// C-1000x200 under rules, beside the same rules as constraints: pairs apart by zones, and for the groups, of which no
 /// constraint speaks, the zones that their actors have in a plan that was searched for longer. What is compared is the
 /// communication of the median plans, where these place everybody without overload.
-pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
-    let bare = Instance::read(&promises.instance("C-1000x200-s1")?)?.snapshot.file().clone();
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let bare = Instance::read(&acceptance.instance("C-1000x200-s1")?)?.snapshot.file().clone();
     let cast = Cast::new(&bare);
     let groups = cast.under(&bare, THREE.to_owned());
     let pairs = cast.under(&bare, format!("{}\n{ZONE}{NEVER}", cast.facts()));
     let both = cast.under(&bare, format!("{}\n{THREE}{NEVER}", cast.facts()));
     let (three, never) = ("at most 3 of a group in a zone (10 groups of 8)", "20 pairs never in one zone");
-    let search = |file: &SnapshotFile| Searched::new(promises, file);
-    let zones = search(&cast.in_zones_of(promises, &groups, &bare)?)?;
-    told(row(promises, three, &groups, (&zones, "the zones of a longer search as constraints"))?);
-    told(row(promises, three, &groups, (&search(&bare)?, "no rules"))?);
+    let search = |file: &SnapshotFile| Searched::new(acceptance, file);
+    let zones = search(&cast.in_zones_of(acceptance, &groups, &bare)?)?;
+    told(row(acceptance, three, &groups, (&zones, "the zones of a longer search as constraints"))?);
+    told(row(acceptance, three, &groups, (&search(&bare)?, "no rules"))?);
     let apart = cast.apart_by_zone(&bare);
-    told(row(promises, never, &pairs, (&search(&apart)?, "the pairs as constraints"))?);
-    let zones = search(&cast.in_zones_of(promises, &both, &apart)?)?;
+    told(row(acceptance, never, &pairs, (&search(&apart)?, "the pairs as constraints"))?);
+    let zones = search(&cast.in_zones_of(acceptance, &both, &apart)?)?;
     told(row(
-        promises,
+        acceptance,
         "both",
         &both,
         (&zones, "the pairs, and the zones of a longer search, as constraints"),
@@ -57,7 +57,7 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
 }
 
 fn row(
-    promises: &Promises,
+    acceptance: &Acceptance,
     rules: &str,
     file: &SnapshotFile,
     (beside, what): (&Searched, &str),
@@ -65,13 +65,13 @@ fn row(
     let started = Instant::now();
     let (_, size) = ClingoJudge::new(Limits::default(), 2_000).examine(&Snapshot::new(file.clone())?)?;
     let took = milliseconds(started.elapsed());
-    let searched = Searched::new(promises, file)?;
+    let searched = Searched::new(acceptance, file)?;
     let (ours, theirs, (rules_left, cases)) =
         (&searched.median, &beside.median, (size.rules, size.constraints));
     Ok(Row {
         margin: margin(ours, theirs),
-        promise: "policy: communication under rules about places, over that beside it",
-        subject: format!("C-1000x200-s1, {rules}, {} s", promises.scaled(BUDGET)),
+        what: "policy: communication under rules about places, over that beside it",
+        subject: format!("C-1000x200-s1, {rules}, {} s", acceptance.scaled(BUDGET)),
         measured: format!(
             "{ours:?} against {theirs:?} with {what}; written out in {took:.0} ms ({rules_left} rules, {cases} cases)"
         ),
@@ -128,12 +128,12 @@ impl Cast {
     /// `file` with the actors of the groups kept to the zones that they have in a plan for the world under `rules`.
     fn in_zones_of(
         &self,
-        promises: &Promises,
+        acceptance: &Acceptance,
         rules: &SnapshotFile,
         file: &SnapshotFile,
     ) -> Result<SnapshotFile, Problem> {
         let scratch = Scratch::new("zones", &Snapshot::new(rules.clone())?)?;
-        let plan = promises.plan(&scratch.0, &["--budget", &format!("{}s", promises.scaled(LONGER))])?;
+        let plan = acceptance.plan(&scratch.0, &["--budget", &format!("{}s", acceptance.scaled(LONGER))])?;
         let plan: Value = serde_json::from_slice(&plan)?;
         let mut kept = file.clone();
         for actor in self.groups.iter().flatten().map(|at| &file.actors[*at].id) {
@@ -179,12 +179,12 @@ struct Searched {
 }
 
 impl Searched {
-    fn new(promises: &Promises, file: &SnapshotFile) -> Result<Self, Problem> {
+    fn new(acceptance: &Acceptance, file: &SnapshotFile) -> Result<Self, Problem> {
         let scratch = Scratch::new("rules", &Snapshot::new(file.clone())?)?;
-        let runs = promises.runs.min(MOST);
+        let runs = acceptance.runs.min(MOST);
         let mut values = Vec::new();
         for seed in 1..=runs as u64 {
-            let record = apart(&scratch.0, "asp", promises.scaled(BUDGET), seed, "")?;
+            let record = apart(&scratch.0, "asp", acceptance.scaled(BUDGET), seed, "")?;
             if let Some(problem) = record.problem {
                 return Err(format!("{}: {problem}", record.instance).into());
             }

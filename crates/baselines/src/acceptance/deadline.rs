@@ -1,6 +1,6 @@
 //! A search ends when its budget does.
 
-use super::{Problem, Promises, Row, percentile, spread};
+use super::{Acceptance, Problem, Row, percentile, spread};
 use crate::bench::{Instance, Record, apart};
 
 /// The most actors of the instances that are told of together.
@@ -8,23 +8,23 @@ const SMALL: usize = 1_000;
 
 /// How late plans are: wall clock from the snapshot in memory to the judged plan, the solver's process and its
 /// grounding included, less the budget. Runs that ended with a proof before are left out.
-pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let mut small = Vec::new();
-    for file in Instance::files(&promises.instances)? {
+    for file in Instance::files(&acceptance.instances)? {
         if Instance::read(&file)?.snapshot.actors() <= SMALL {
             small.push(file);
         }
     }
-    let large = vec![promises.instance("C-20000x4000-s1")?];
+    let large = vec![acceptance.instance("C-20000x4000-s1")?];
     for (files, subject, (from, to)) in [
         (small, "every instance of at most 1,000 actors in turn", (0.2, 5.0)),
         (large, "C-20000x4000-s1", (10.0, 20.0)),
     ] {
         let mut late = Vec::new();
         let mut worst: Option<Record> = None;
-        let (from, to) = (promises.scaled(from), promises.scaled(to));
+        let (from, to) = (acceptance.scaled(from), acceptance.scaled(to));
         let budgets = spread(from, to);
-        let runs = files.iter().cycle().zip(budgets).zip(1..).take(promises.runs);
+        let runs = files.iter().cycle().zip(budgets).zip(1..).take(acceptance.runs);
         for ((file, budget), seed) in runs {
             let record = apart(file, "asp", budget, seed, "")?;
             if let Some(problem) = record.problem {
@@ -44,15 +44,15 @@ pub(super) fn measure(promises: &Promises, told: &mut dyn FnMut(Row)) -> Result<
         });
         told(Row {
             margin: most,
-            promise: "deadline: largest wall clock less budget",
+            what: "deadline: largest wall clock less budget",
             subject: format!("{subject}, budgets {from} to {to} s"),
             measured: format!(
                 "p99 {:+.3} s; the latest: {of}; {} of {} ended by the clock",
                 percentile(&mut late, 99),
                 late.len(),
-                promises.runs
+                acceptance.runs
             ),
-            runs: promises.runs,
+            runs: acceptance.runs,
         });
     }
     Ok(())
