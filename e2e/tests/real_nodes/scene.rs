@@ -155,6 +155,9 @@ async fn all_ready() {
         let ready = (updated, usize::try_from(agents.number_ready)?, operators.ready_replicas);
         ensure!(agents.observed_generation == set.metadata.generation, "the DaemonSet was not looked at");
         ensure!(ready == (DEVICES.len(), DEVICES.len(), Some(2)), "{ready:?}");
+        // those of before the upgrade count no more, but are there until they have ended
+        let pods = self::agents().await?.len();
+        ensure!(pods == DEVICES.len(), "{pods} pods of agents");
         anyhow::Ok(())
     })
     .await;
