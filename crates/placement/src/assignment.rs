@@ -1,4 +1,6 @@
 //! Where everybody is.
 
+use crate::ix::{ActorIx, IxVec, UnitIx};
+
 /// Where each actor is: by position of the actor, the position of its unit, or `None` where it has no place.
-pub type Assignment = Vec<Option<usize>>;
+pub type Assignment = IxVec<ActorIx, Option<UnitIx>>;

@@ -212,7 +212,7 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
 fn check_paths(file: &SnapshotFile) -> Result<(), SnapshotError> {
     let Err(cycle) = Paths::of(file) else { return Ok(()) };
     let mut names: Vec<&str> =
-        cycle.iter().chain(cycle.first()).map(|&a| file.actors[a].id.as_str()).collect();
+        cycle.iter().chain(cycle.first()).map(|&a| file.actors[a.at()].id.as_str()).collect();
     if names.len() > MOST_NAMED {
         names.drain(MOST_NAMED - 2..names.len() - 1);
         names.insert(MOST_NAMED - 2, "…");

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::Assignment;
-use crate::file::SnapshotFile;
+use crate::file::{Actor, SnapshotFile, Unit};
+use crate::ix::{ActorIx, UnitIx};
 use crate::reading::Reading;
 
 /// One thing that an assignment breaks.
@@ -53,11 +54,21 @@ pub(crate) struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     /// Who is placed where, by position of the actor.
-    pub fn placed(&self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
-        self.assignment.iter().enumerate().filter_map(|(actor, place)| Some((actor, (*place)?)))
+    pub fn placed(&self) -> impl Iterator<Item = (ActorIx, UnitIx)> + use<'a> {
+        self.assignment.enumerate().filter_map(|(actor, place)| Some((actor, (*place)?)))
     }
 
-    pub fn is_fixed(&self, actor: usize) -> bool {
-        self.file.actors[actor].fixed
+    /// What the file says of an actor.
+    pub fn actor(&self, actor: ActorIx) -> &'a Actor {
+        &self.file.actors[actor.at()]
+    }
+
+    /// What the file says of a unit.
+    pub fn unit(&self, unit: UnitIx) -> &'a Unit {
+        &self.file.units[unit.at()]
+    }
+
+    pub fn is_fixed(&self, actor: ActorIx) -> bool {
+        self.actor(actor).fixed
     }
 }

@@ -24,8 +24,8 @@ impl Snapshot {
         if assignment.len() != self.actors() {
             return Some(format!("{} places for {} actors", assignment.len(), self.actors()));
         }
-        let unknown = assignment.iter().flatten().find(|unit| **unit >= self.units())?;
-        Some(format!("there is no unit at position {unknown}"))
+        let unknown = assignment.iter().flatten().find(|unit| unit.at() >= self.units())?;
+        Some(format!("there is no unit at position {}", unknown.at()))
     }
 
     /// A constraint in plain words: its own reason, else what it demands.
@@ -70,19 +70,18 @@ mod tests {
         let choices = snapshot.units() + 1;
         let all = 0..choices.pow(u32::try_from(snapshot.actors()).unwrap_or(u32::MAX));
         let digit =
-            |number: usize, actor: usize| number / choices.pow(u32::try_from(actor).unwrap_or(0)) % choices;
+            |number: usize, actor: ActorIx| number / choices.pow(actor.raw()) % choices;
         let place = |number, actor| {
             let home = snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-            home.or_else(|| digit(number, actor).checked_sub(1))
+            home.or_else(|| digit(number, actor).checked_sub(1).map(UnitIx::new))
         };
-        all.map(|number| (0..snapshot.actors()).map(|actor| place(number, actor)).collect()).collect()
+        all.map(|number| ActorIx::first(snapshot.actors()).map(|actor| place(number, actor)).collect()).collect()
     }
 
     /// Whether the bookkeeping that strategies share lets everybody be there, one after the other.
     fn is_admitted(snapshot: &Snapshot, assignment: &Assignment) -> bool {
         let mut state = State::new(snapshot);
-        let placed = ActorIx::first(snapshot.actors()).zip(assignment);
-        let mut placed = placed.filter_map(|(actor, place)| Some((actor, UnitIx::new((*place)?))));
+        let mut placed = assignment.enumerate().filter_map(|(actor, place)| Some((actor, (*place)?)));
         placed.all(|(actor, unit)| {
             let admits = state.place(actor) == Some(unit) || state.admits(actor, unit);
             if admits && state.place(actor).is_none() {

@@ -6,7 +6,7 @@ use strum::{EnumCount as _, IntoEnumIterator as _};
 
 use crate::criteria::{PairSums, Placed, SUMS_FIT, add};
 use crate::file::Constraint;
-use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::ix::{IxVec, UnitIx};
 use crate::{Assignment, Criterion, Objectives, Snapshot};
 
 /// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
@@ -92,7 +92,7 @@ impl Snapshot {
     }
 
     /// A load in thousandths of the unit's capacity, rounded up.
-    pub fn fullness(&self, unit: usize, load: i64) -> i64 {
+    pub fn fullness(&self, unit: UnitIx, load: i64) -> i64 {
         let capacity = i128::from(self.capacity(unit));
         i64::try_from((i128::from(load) * 1000 + capacity - 1) / capacity).expect(SUMS_FIT)
     }
@@ -103,8 +103,8 @@ impl Snapshot {
         let of_rules = self.rules().map_or(0, |rules| rules.penalty(assignment));
         let missed = self.file().constraints.iter().filter_map(|constraint| {
             let Constraint::Prefer { actor, unit, weight } = constraint else { return None };
-            let place = assignment[self.problem.actor_by_id[actor].at()]?;
-            (place != self.problem.unit_by_id[unit].at()).then(|| i64::try_from(*weight).expect(SUMS_FIT))
+            let place = assignment[self.problem.actor_by_id[actor]]?;
+            (place != self.problem.unit_by_id[unit]).then(|| i64::try_from(*weight).expect(SUMS_FIT))
         });
         missed.fold(of_rules, add)
     }
@@ -121,13 +121,13 @@ impl<'a> Placed<'a> {
             pairs: PairSums::default(),
         };
         let pairs = &mut placed.pairs;
-        for (actor, place) in ActorIx::first(snapshot.actors()).zip(assignment) {
-            let Some(unit) = place.map(UnitIx::new) else { continue };
+        for (actor, place) in assignment.enumerate() {
+            let Some(unit) = *place else { continue };
             let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
             placed.load[unit] = add(placed.load[unit], work);
             placed.in_use[unit] = true;
             for edge in problem.edges[actor].iter().filter(|edge| edge.peer > actor) {
-                let Some(other) = assignment[edge.peer.at()].map(UnitIx::new) else { continue };
+                let Some(other) = assignment[edge.peer] else { continue };
                 if unit == other {
                     pairs.together = add(pairs.together, edge.interference);
                 } else {

@@ -177,6 +177,11 @@ impl<I: Ix, T> IxVec<I, T> {
         self.raw.get(position.at())
     }
 
+    /// The entry there, if there is one, to be changed.
+    pub fn get_mut(&mut self, position: I) -> Option<&mut T> {
+        self.raw.get_mut(position.at())
+    }
+
     /// The entries as a slice that anything indexes.
     #[inline]
     pub fn raw(&self) -> &[T] {

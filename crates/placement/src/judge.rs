@@ -1,5 +1,6 @@
 //! What a policy says of a world and of an assignment.
 
+use crate::ix::ActorIx;
 use crate::{Assignment, Derived, Rules, Snapshot};
 
 /// A policy's own rules: what follows from facts, and a verdict on a finished assignment.
@@ -16,7 +17,7 @@ pub trait Judge: Send + Sync {
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
-    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
+    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[ActorIx]) -> Result<Option<Rules>, JudgeError> {
         let _ = anywhere;
         Ok(self.derive(snapshot)?.rules)
     }

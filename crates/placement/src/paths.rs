@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::file::SnapshotFile;
+use crate::ix::{ActorIx, IxVec};
 
 /// Who sends to whom, without regard to how much.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paths {
     /// Every actor after all that send to it.
-    order: Vec<usize>,
+    order: Vec<ActorIx>,
     /// By actor: whom it sends to, ascending.
-    next: Vec<Vec<usize>>,
+    next: IxVec<ActorIx, Vec<ActorIx>>,
 }
 
 impl Paths {
@@ -18,15 +19,15 @@ impl Paths {
     ///
     /// # Errors
     /// The actors of a cycle, in the order of its messages.
-    pub fn of(file: &SnapshotFile) -> Result<Self, Vec<usize>> {
-        let position: BTreeMap<&str, usize> =
-            file.actors.iter().enumerate().map(|(position, actor)| (actor.id.as_str(), position)).collect();
-        let mut next = vec![Vec::new(); file.actors.len()];
+    pub fn of(file: &SnapshotFile) -> Result<Self, Vec<ActorIx>> {
+        let ids = file.actors.iter().map(|actor| actor.id.as_str());
+        let position: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();
+        let mut next: IxVec<ActorIx, Vec<ActorIx>> = IxVec::of(Vec::new(), file.actors.len());
         for message in file.messages.iter().filter(|message| message.count > 0 && message.from != message.to)
         {
             next[position[message.from.as_str()]].push(position[message.to.as_str()]);
         }
-        let mut waiting_for = vec![0usize; next.len()];
+        let mut waiting_for: IxVec<ActorIx, usize> = IxVec::of(0, next.len());
         for targets in &mut next {
             targets.sort_unstable();
             targets.dedup();
@@ -34,7 +35,7 @@ impl Paths {
                 waiting_for[to] += 1;
             }
         }
-        let mut order: Vec<usize> = (0..next.len()).filter(|&actor| waiting_for[actor] == 0).collect();
+        let mut order: Vec<ActorIx> = next.positions().filter(|&actor| waiting_for[actor] == 0).collect();
         let mut done = 0;
         while let Some(&actor) = order.get(done) {
             done += 1;
@@ -49,8 +50,8 @@ impl Paths {
     }
 
     /// The most expensive path, where a message from one actor to another costs what `price` says, nothing if it says so.
-    pub fn longest(&self, price: impl Fn(usize, usize) -> Option<i64>) -> i64 {
-        let mut until = vec![0i64; self.next.len()];
+    pub fn longest(&self, price: impl Fn(ActorIx, ActorIx) -> Option<i64>) -> i64 {
+        let mut until: IxVec<ActorIx, i64> = IxVec::of(0, self.next.len());
         let mut longest = 0;
         for &from in &self.order {
             for &to in &self.next[from] {
@@ -65,20 +66,23 @@ impl Paths {
     }
 
     /// Whom an actor sends to, ascending.
-    pub fn next(&self, actor: usize) -> &[usize] {
+    pub fn next(&self, actor: ActorIx) -> &[ActorIx] {
         self.next.get(actor).map_or(&[], Vec::as_slice)
     }
 }
 
 /// One cycle among the actors that still wait for a sender: each has a sender that waits as well.
-fn cycle(next: &[Vec<usize>], waiting_for: &[usize]) -> Vec<usize> {
-    let mut sender = vec![None; next.len()];
-    for (from, targets) in next.iter().enumerate().filter(|(from, _)| waiting_for[*from] > 0) {
+fn cycle(
+    next: &IxVec<ActorIx, Vec<ActorIx>>,
+    waiting_for: &IxVec<ActorIx, usize>,
+) -> Vec<ActorIx> {
+    let mut sender: IxVec<ActorIx, Option<ActorIx>> = IxVec::of(None, next.len());
+    for (from, targets) in next.enumerate().filter(|(from, _)| waiting_for[*from] > 0) {
         for &to in targets {
             sender[to] = sender[to].or(Some(from));
         }
     }
-    let mut walked: Vec<usize> = waiting_for.iter().position(|waits| *waits > 0).into_iter().collect();
+    let mut walked: Vec<ActorIx> = next.positions().find(|&actor| waiting_for[actor] > 0).into_iter().collect();
     while let Some(before) = walked.last().and_then(|&last| sender[last]) {
         if let Some(met) = walked.iter().position(|&actor| actor == before) {
             walked.drain(..met);

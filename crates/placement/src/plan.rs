@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ix::ActorIx;
+use crate::ix::{ActorIx, UnitIx};
 use crate::state::State;
 use crate::{
     Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule, Snapshot,
@@ -42,7 +42,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
     /// Its position.
-    pub actor: usize,
+    pub actor: ActorIx,
     /// What keeps it out, in plain words; none before `explain` was asked.
     pub reasons: Vec<String>,
     /// How far the reasons reach, where they are an irreducible set.
@@ -63,11 +63,11 @@ pub enum Holds {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Its position.
-    pub actor: usize,
+    pub actor: ActorIx,
     /// The unit that it leaves.
-    pub from: usize,
+    pub from: UnitIx,
     /// The unit that it goes to.
-    pub to: usize,
+    pub to: UnitIx,
     /// Why, in plain words; empty before `explain` was asked.
     pub reason: String,
 }
@@ -271,13 +271,13 @@ fn take_back_idle_moves(
 }
 
 /// The assignment without the moves that gain nothing as far as can be known without the judge, and whose they were.
-fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<usize>) {
+fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<ActorIx>) {
     let mut state = State::of(snapshot, assignment);
     // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
     let levels = snapshot.objectives().levels();
     let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
     let mut idle = Vec::new();
-    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
+    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
         let (Some(from), Some(to)) = (snapshot.problem.current[actor], state.place(actor)) else { continue };
         if from == to {
             continue;
@@ -288,7 +288,7 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
             state.put(actor, to);
         } else {
             state.put(actor, from);
-            idle.push(actor.at());
+            idle.push(actor);
         }
     }
     (state.assignment, idle)
@@ -343,16 +343,16 @@ impl Plan {
 impl Snapshot {
     /// What runs now and is elsewhere in `assignment`, by position of the actor; no reasons are given.
     pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
-        let moved = |actor: usize| {
+        let moved = |actor: ActorIx| {
             let (from, to) = (self.current(actor)?, assignment[actor]?);
             (from != to).then(|| Move { actor, from, to, reason: String::new() })
         };
-        (0..self.actors()).filter(|&actor| !self.is_fixed(actor)).filter_map(moved).collect()
+        ActorIx::first(self.actors()).filter(|&actor| !self.is_fixed(actor)).filter_map(moved).collect()
     }
 }
 
 /// What has no place in `assignment`; no reasons are given.
 fn unplaced(assignment: &Assignment) -> Vec<Unplaced> {
-    let without = assignment.iter().enumerate().filter(|(_, place)| place.is_none());
+    let without = assignment.enumerate().filter(|(_, place)| place.is_none());
     without.map(|(actor, _)| Unplaced { actor, reasons: Vec::new(), holds: None }).collect()
 }

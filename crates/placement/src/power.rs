@@ -9,9 +9,9 @@ use crate::problem::{PowerCap, Problem};
 impl PowerCap {
     /// The number of a unit's place, and the watts that may be drawn there: the cap, or what fixed actors draw there by
     /// themselves where that is more.
-    pub fn of(&self, unit: usize) -> (usize, i64) {
-        let place = self.place[UnitIx::new(unit)];
-        (place.at(), self.limit[place])
+    pub fn of(&self, unit: UnitIx) -> (PlaceIx, i64) {
+        let place = self.place[unit];
+        (place, self.limit[place])
     }
 
     /// By place, from what each unit draws.

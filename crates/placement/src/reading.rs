@@ -2,34 +2,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Assignment;
 use crate::file::{Constraint, Places, SnapshotFile, Unit};
+use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// Names of the file resolved to positions in it.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// By actor: where it runs now.
-    pub home: Vec<Option<usize>>,
+    pub home: Assignment,
     /// By actor: the `pin`, `only` and `never` that name it, by position.
-    pub about: Vec<Vec<usize>>,
+    pub about: IxVec<ActorIx, Vec<usize>>,
     /// By `pin`, `only` and `never`: the units that it names.
-    pub named: BTreeMap<usize, BTreeSet<usize>>,
+    pub named: BTreeMap<usize, BTreeSet<UnitIx>>,
     /// By `apart` and `together`: its actors, ascending.
-    pub related: BTreeMap<usize, BTreeSet<usize>>,
+    pub related: BTreeMap<usize, BTreeSet<ActorIx>>,
     /// By unit: the resources that are reserved.
-    pub reserved: BTreeMap<usize, BTreeMap<String, i64>>,
+    pub reserved: BTreeMap<UnitIx, BTreeMap<String, i64>>,
     /// Positions in the list of nodes.
     pub listed: BTreeMap<String, usize>,
 }
 
 impl Reading {
     pub fn new(file: &SnapshotFile) -> Self {
-        let actors: BTreeMap<&str, usize> =
-            file.actors.iter().enumerate().map(|(position, actor)| (actor.id.as_str(), position)).collect();
-        let units: BTreeMap<&str, usize> =
-            file.units.iter().enumerate().map(|(position, unit)| (unit.id.as_str(), position)).collect();
+        let ids = file.actors.iter().map(|actor| actor.id.as_str());
+        let actors: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();
+        let ids = file.units.iter().map(|unit| unit.id.as_str());
+        let units: BTreeMap<&str, UnitIx> = ids.zip(UnitIx::first(file.units.len())).collect();
         let mut reading = Self {
             home: file.actors.iter().map(|actor| Some(units[actor.current.as_deref()?])).collect(),
-            about: vec![Vec::new(); file.actors.len()],
+            about: IxVec::of(Vec::new(), file.actors.len()),
             named: BTreeMap::new(),
             related: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -70,13 +72,13 @@ impl Reading {
 }
 
 /// Positions of the units that lie in some places.
-fn inside(file: &SnapshotFile, places: &Places) -> BTreeSet<usize> {
+fn inside(file: &SnapshotFile, places: &Places) -> BTreeSet<UnitIx> {
     let lies = |unit: &Unit| match places {
         Places::Units(units) => units.contains(&unit.id),
         Places::Nodes(nodes) => nodes.contains(&unit.node),
         Places::Zones(zones) => unit.zone.as_ref().is_some_and(|zone| zones.contains(zone)),
     };
-    let units = file.units.iter().enumerate();
+    let units = UnitIx::first(file.units.len()).zip(&file.units);
     units.filter(|(_, unit)| lies(unit)).map(|(position, _)| position).collect()
 }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ix::{ActorIx, IxVec, UnitIx};
+
 /// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundRule {
@@ -33,7 +35,7 @@ pub struct GroundConstraint {
 pub struct Rules {
     pub(crate) ground: Vec<GroundRule>,
     /// By actor, sorted: a unit, and the atom that says the actor is on it.
-    pub(crate) inputs: Vec<Vec<(usize, u32)>>,
+    pub(crate) inputs: IxVec<ActorIx, Vec<(UnitIx, u32)>>,
     pub(crate) demands: Vec<GroundConstraint>,
     /// Demands that actors of others break by themselves, by position; nobody else is to blame for them.
     pub(crate) excused: BTreeSet<usize>,
@@ -62,7 +64,7 @@ impl Rules {
     pub fn new(
         actors: usize,
         ground: Vec<GroundRule>,
-        inputs: &[(usize, usize, u32)],
+        inputs: &[(ActorIx, UnitIx, u32)],
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
@@ -84,7 +86,7 @@ impl Rules {
     fn indexed(
         actors: usize,
         ground: Vec<GroundRule>,
-        inputs: &[(usize, usize, u32)],
+        inputs: &[(ActorIx, UnitIx, u32)],
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
@@ -98,7 +100,7 @@ impl Rules {
             return Err(format!("{atoms} atoms and {} rules are more than can be numbered", ground.len()));
         }
         let mut rules = Self {
-            inputs: vec![Vec::new(); actors],
+            inputs: IxVec::of(Vec::new(), actors),
             demand_of: vec![NONE; atoms],
             penalty_of: vec![0; atoms],
             degree_of: vec![NONE; ground.len()],
@@ -112,7 +114,7 @@ impl Rules {
             let known = rules
                 .inputs
                 .get_mut(actor)
-                .ok_or_else(|| format!("there is no actor at position {actor}"))?;
+                .ok_or_else(|| format!("there is no actor at position {}", actor.at()))?;
             known.push((unit, atom));
         }
         rules.inputs.iter_mut().for_each(|inputs| inputs.sort_unstable());
@@ -246,7 +248,7 @@ impl Rules {
     }
 
     /// Units that the rules know for an actor, ascending, each with its atom.
-    pub fn inputs(&self, actor: usize) -> &[(usize, u32)] {
+    pub fn inputs(&self, actor: ActorIx) -> &[(UnitIx, u32)] {
         &self.inputs[actor]
     }
 
@@ -292,7 +294,7 @@ impl Rules {
     }
 
     /// The same; nothing where there is no such actor.
-    pub fn inputs_of(&self, actor: usize) -> Option<&[(usize, u32)]> {
+    pub fn inputs_of(&self, actor: ActorIx) -> Option<&[(UnitIx, u32)]> {
         self.inputs.get(actor).map(Vec::as_slice)
     }
 
@@ -316,7 +318,7 @@ impl Rules {
         self.penalties.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
     }
 
-    pub(crate) fn input(&self, actor: usize, unit: usize) -> Option<u32> {
+    pub(crate) fn input(&self, actor: ActorIx, unit: UnitIx) -> Option<u32> {
         let inputs = self.inputs.get(actor)?;
         inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
     }

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::Assignment;
+use crate::ix::{ActorIx, UnitIx};
 use crate::rules::{NONE, Rules};
 
 impl Rules {
     /// Excuses what is broken once `others` are placed, who cannot move, and is not in an empty world.
-    pub fn excuse(&mut self, others: impl IntoIterator<Item = (usize, usize)>) {
+    pub fn excuse(&mut self, others: impl IntoIterator<Item = (ActorIx, UnitIx)>) {
         self.excused.clear();
         let mut ruling = Ruling::new(self);
         let empty: BTreeSet<usize> = ruling.broken().collect();
@@ -89,7 +90,7 @@ impl<'a> Ruling<'a> {
     /// Everybody where the assignment says.
     pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
         let mut ruling = Self::new(rules);
-        for (actor, place) in assignment.iter().enumerate() {
+        for (actor, place) in assignment.enumerate() {
             if let Some(unit) = *place {
                 ruling.put(actor, unit);
             }
@@ -98,7 +99,7 @@ impl<'a> Ruling<'a> {
     }
 
     /// An actor that had no place comes to a unit.
-    pub fn put(&mut self, actor: usize, unit: usize) {
+    pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some(atom) = self.rules.input(actor, unit) {
             self.gain(atom);
             self.settle();
@@ -106,7 +107,7 @@ impl<'a> Ruling<'a> {
     }
 
     /// An actor leaves the unit that it is on.
-    pub fn take(&mut self, actor: usize, unit: usize) {
+    pub fn take(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some(atom) = self.rules.input(actor, unit) {
             self.lose(atom);
             self.settle();

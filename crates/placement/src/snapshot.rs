@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::file::{Scope, SnapshotFile};
-use crate::ix::{ActorIx, GroupIx, NodeIx, UnitIx};
+use crate::ix::{ActorIx, GroupIx, NodeIx, IxVec, PlaceIx, ResourceIx, SetIx, UnitIx};
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
 use crate::reading::Reading;
@@ -21,23 +21,19 @@ pub struct Snapshot {
     pub(crate) problem: Problem,
     /// What the checker reads off the file, once it is asked.
     reading: OnceLock<Arc<Reading>>,
-    /// The problem's candidate sets in plain numbers, for those who do not read the problem yet.
-    candidate_sets: Vec<Vec<usize>>,
 }
 
 impl Snapshot {
     /// A file that was checked, with what was made of it.
     pub(crate) fn of(file: SnapshotFile, objectives: Objectives, problem: Problem) -> Self {
-        let numbers = |units: &Vec<UnitIx>| units.iter().map(|unit| unit.at()).collect();
-        let candidate_sets = problem.candidate_sets.iter().map(numbers).collect();
-        Self { file, objectives, rules: None, reading: OnceLock::new(), candidate_sets, problem }
+        Self { file, objectives, rules: None, reading: OnceLock::new(), problem }
     }
 
     /// The same world under a policy's rules; what actors of others break by themselves is excused.
     #[must_use]
     pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
         self.rules = rules.map(|mut rules| {
-            let fixed = (0..self.actors()).filter(|&actor| self.is_fixed(actor));
+            let fixed = ActorIx::first(self.actors()).filter(|&actor| self.is_fixed(actor));
             rules.excuse(fixed.filter_map(|actor| Some((actor, self.current(actor)?))));
             Arc::new(rules)
         });
@@ -85,75 +81,75 @@ impl Snapshot {
     }
 
     /// The id of an actor.
-    pub fn actor_id(&self, actor: usize) -> &str {
-        &self.file.actors[actor].id
+    pub fn actor_id(&self, actor: ActorIx) -> &str {
+        &self.file.actors[actor.at()].id
     }
 
     /// The name of an actor, without the application that is planned.
-    pub fn short_name(&self, actor: usize) -> &str {
+    pub fn short_name(&self, actor: ActorIx) -> &str {
         let id = self.actor_id(actor);
         let application = self.file().application.as_deref();
         application.and_then(|application| id.strip_prefix(application)?.strip_prefix('/')).unwrap_or(id)
     }
 
     /// The id of a unit.
-    pub fn unit_id(&self, unit: usize) -> &str {
-        &self.file.units[unit].id
+    pub fn unit_id(&self, unit: UnitIx) -> &str {
+        &self.file.units[unit.at()].id
     }
 
     /// The position of the actor of this id.
-    pub fn actor(&self, id: &str) -> Option<usize> {
-        Some(self.problem.actor_by_id.get(id)?.at())
+    pub fn actor(&self, id: &str) -> Option<ActorIx> {
+        self.problem.actor_by_id.get(id).copied()
     }
 
     /// The position of the unit of this id.
-    pub fn unit(&self, id: &str) -> Option<usize> {
-        Some(self.problem.unit_by_id.get(id)?.at())
+    pub fn unit(&self, id: &str) -> Option<UnitIx> {
+        self.problem.unit_by_id.get(id).copied()
     }
 
     /// Whether the actor belongs to another application and stays where it is.
-    pub fn is_fixed(&self, actor: usize) -> bool {
-        self.file.actors[actor].fixed
+    pub fn is_fixed(&self, actor: ActorIx) -> bool {
+        self.problem.fixed[actor]
     }
 
     /// Where the actor runs now.
-    pub fn current(&self, actor: usize) -> Option<usize> {
-        self.problem.current[ActorIx::new(actor)].map(UnitIx::at)
+    pub fn current(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.problem.current[actor]
     }
 
     /// The price of moving the actor once.
-    pub fn move_cost(&self, actor: usize) -> i64 {
-        i64::try_from(self.file.actors[actor].move_cost).expect("numbers above 2^53 are refused on input")
+    pub fn move_cost(&self, actor: ActorIx) -> i64 {
+        i64::try_from(self.file.actors[actor.at()].move_cost).expect("numbers above 2^53 are refused on input")
     }
 
     /// Units that the actor may be on as far as the actor alone decides, ascending.
-    pub fn candidates(&self, actor: usize) -> &[usize] {
-        &self.candidate_sets[self.problem.candidate_set[ActorIx::new(actor)].at()]
+    pub fn candidates(&self, actor: ActorIx) -> &[UnitIx] {
+        &self.problem.candidate_sets[self.problem.candidate_set[actor]]
     }
 
     /// Which actors have equal candidates: equal numbers mean equal [`Snapshot::candidates`].
-    pub fn candidate_set(&self, actor: usize) -> usize {
-        self.problem.candidate_set[ActorIx::new(actor)].at()
+    pub fn candidate_set(&self, actor: ActorIx) -> SetIx {
+        self.problem.candidate_set[actor]
     }
 
     /// What the actor needs on the unit's kind, `None` if it cannot run there.
-    pub fn implementation(&self, actor: usize, unit: usize) -> Option<&Implementation> {
-        self.problem.implementation(ActorIx::new(actor), UnitIx::new(unit))
+    pub fn implementation(&self, actor: ActorIx, unit: UnitIx) -> Option<&Implementation> {
+        self.problem.implementation(actor, unit)
     }
 
     /// The actor's ties to others, peers ascending.
-    pub fn edges(&self, actor: usize) -> &[Edge] {
-        &self.problem.edges[ActorIx::new(actor)]
+    pub fn edges(&self, actor: ActorIx) -> &[Edge] {
+        &self.problem.edges[actor]
     }
 
     /// Work that a unit can do in one window.
-    pub fn capacity(&self, unit: usize) -> i64 {
-        self.problem.capacity[UnitIx::new(unit)]
+    pub fn capacity(&self, unit: UnitIx) -> i64 {
+        self.problem.capacity[unit]
     }
 
     /// The number of the actor's group, if it is in one. Actors of different applications share no group.
-    pub fn group(&self, actor: usize) -> Option<usize> {
-        self.problem.group[ActorIx::new(actor)].map(GroupIx::at)
+    pub fn group(&self, actor: ActorIx) -> Option<GroupIx> {
+        self.problem.group[actor]
     }
 
     /// How many groups there are.
@@ -162,43 +158,43 @@ impl Snapshot {
     }
 
     /// The names of resources; [`Implementation`] speaks of them by position.
-    pub fn resources(&self) -> &[String] {
-        self.problem.resources.raw()
+    pub fn resources(&self) -> &IxVec<ResourceIx, String> {
+        &self.problem.resources
     }
 
     /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
-    pub fn unit_provides(&self, unit: usize) -> &[i64] {
-        self.problem.unit_provides[UnitIx::new(unit)].raw()
+    pub fn unit_provides(&self, unit: UnitIx) -> &IxVec<ResourceIx, i64> {
+        &self.problem.unit_provides[unit]
     }
 
     /// The names of nodes, also of those that only units speak of.
-    pub fn nodes(&self) -> &[String] {
-        self.problem.nodes.raw()
+    pub fn nodes(&self) -> &IxVec<NodeIx, String> {
+        &self.problem.nodes
     }
 
     /// The position of a unit's node.
-    pub fn node_of(&self, unit: usize) -> usize {
-        self.problem.unit_node[UnitIx::new(unit)].at()
+    pub fn node_of(&self, unit: UnitIx) -> NodeIx {
+        self.problem.unit_node[unit]
     }
 
     /// What a node provides of each resource.
-    pub fn node_provides(&self, node: usize) -> &[i64] {
-        self.problem.node_provides[NodeIx::new(node)].raw()
+    pub fn node_provides(&self, node: NodeIx) -> &IxVec<ResourceIx, i64> {
+        &self.problem.node_provides[node]
     }
 
     /// The number of a unit's place within a scope: equal numbers mean the same place.
-    pub fn place(&self, scope: Scope, unit: usize) -> usize {
-        self.problem.place(scope, UnitIx::new(unit)).at()
+    pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
+        self.problem.place(scope, unit)
     }
 
     /// Cost of one message between two units; 0 on the same one.
-    pub fn exchange_cost(&self, a: usize, b: usize) -> i64 {
-        self.problem.exchange_cost(UnitIx::new(a), UnitIx::new(b))
+    pub fn exchange_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
+        self.problem.exchange_cost(a, b)
     }
 
     /// Cost of one message between two different units by kinds and places, overrides of pairs left aside.
-    pub fn class_cost(&self, a: usize, b: usize) -> i64 {
-        self.problem.class_cost(UnitIx::new(a), UnitIx::new(b))
+    pub fn class_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
+        self.problem.class_cost(a, b)
     }
 
     /// The cost of a pair of kinds, in either order.
@@ -209,8 +205,8 @@ impl Snapshot {
 
     /// Watts that a unit draws: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
     /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
-    pub fn draw(&self, unit: usize, load: i64, in_use: bool) -> i64 {
-        self.problem.draw(UnitIx::new(unit), load, in_use)
+    pub fn draw(&self, unit: UnitIx, load: i64, in_use: bool) -> i64 {
+        self.problem.draw(unit, load, in_use)
     }
 
     /// The caps on power.
@@ -220,7 +216,7 @@ impl Snapshot {
 
     /// Where everything is now: fixed actors and what runs; the rest has no place.
     pub fn incumbent(&self) -> Assignment {
-        self.problem.current.iter().map(|place| place.map(UnitIx::at)).collect()
+        self.problem.current.clone()
     }
 }
 

@@ -54,7 +54,7 @@ impl<'a> State<'a> {
         let units = snapshot.units();
         let mut state = Self {
             snapshot,
-            assignment: vec![None; snapshot.actors()],
+            assignment: IxVec::of(None, snapshot.actors()),
             load: IxVec::of(0, units),
             hosted: IxVec::of(0, units),
             remaining: Remaining::new(&snapshot.problem),
@@ -67,7 +67,7 @@ impl<'a> State<'a> {
                 .map(|level| level.iter().map(|criterion| Term::new(snapshot, *criterion)).collect())
                 .collect(),
         };
-        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(*actor)) {
             let home =
                 snapshot.problem.current[actor].expect("a fixed actor without a place is refused on input");
             state.put(actor, home);
@@ -78,9 +78,9 @@ impl<'a> State<'a> {
     /// A whole assignment.
     pub fn of(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
         let mut state = Self::new(snapshot);
-        for (actor, place) in assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
+        for (actor, place) in assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
             if let Some(unit) = *place {
-                state.put(ActorIx::new(actor), UnitIx::new(unit));
+                state.put(actor, unit);
             }
         }
         state
@@ -89,7 +89,7 @@ impl<'a> State<'a> {
     /// Where an actor is.
     #[inline]
     pub fn place(&self, actor: ActorIx) -> Option<UnitIx> {
-        self.assignment[actor.at()].map(UnitIx::new)
+        self.assignment[actor]
     }
 
     /// Whether the actor, which has no place now, may feasibly be put on the unit.
@@ -159,12 +159,12 @@ impl<'a> State<'a> {
     /// Puts an actor without a place on a unit.
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.change(actor, unit, true);
-        self.assignment[actor.at()] = Some(unit.at());
+        self.assignment[actor] = Some(unit);
     }
 
     /// Takes an actor off its unit, and says which that was.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
-        let unit = UnitIx::new(self.assignment[actor.at()].take()?);
+        let unit = self.assignment[actor].take()?;
         self.change(actor, unit, false);
         Some(unit)
     }

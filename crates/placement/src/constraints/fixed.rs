@@ -8,10 +8,9 @@ pub(super) struct Fixed;
 
 impl Limit for Fixed {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
-        for (actor, given) in checked.file.actors.iter().enumerate().filter(|(_, given)| given.fixed) {
-            let place = checked.assignment[actor];
+        for (actor, &place) in checked.assignment.enumerate().filter(|(actor, _)| checked.is_fixed(*actor)) {
             if let Some(home) = checked.reading.home[actor].filter(|home| Some(*home) != place) {
-                let (id, home) = (&given.id, &checked.file.units[home].id);
+                let (id, home) = (&checked.actor(actor).id, &checked.unit(home).id);
                 found.push(Violation {
                     rule: Rule::Fixed,
                     says: format!("{id} belongs to another application and stays on {home}"),

@@ -9,7 +9,7 @@ pub(super) struct Kinds;
 impl Limit for Kinds {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (actor, at) in checked.placed().filter(|(actor, _)| !checked.is_fixed(*actor)) {
-            let (given, unit) = (&checked.file.actors[actor], &checked.file.units[at]);
+            let (given, unit) = (checked.actor(actor), checked.unit(at));
             if !given.runs_on.contains_key(&unit.kind) {
                 let says =
                     format!("{} cannot run on {}: no implementation for {}", given.id, unit.id, unit.kind);

@@ -15,7 +15,7 @@ pub(super) fn check(
             let is_named = checked.reading.named[&position].contains(&at);
             let is_home = checked.reading.home[actor] == Some(at);
             if !obeys(&checked.file.constraints[position], is_named, is_home) {
-                let (actor, unit) = (&checked.file.actors[actor].id, &checked.file.units[at].id);
+                let (actor, unit) = (&checked.actor(actor).id, &checked.unit(at).id);
                 let says = format!("{actor} not on {unit}: {}", super::says(checked.file, position));
                 found.push(Violation { rule: Rule::Constraint, says });
             }

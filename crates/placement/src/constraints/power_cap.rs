@@ -7,7 +7,7 @@ use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::Step;
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile};
-use crate::ix::{ActorIx, IxVec, PlaceIx};
+use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
@@ -111,11 +111,11 @@ impl Limit for PowerCap {
 
 /// By unit: watts, with all who are placed, or with the fixed ones alone.
 fn watts(checked: &Checked, all: bool) -> Vec<i64> {
-    let mut load = vec![(0i128, false); checked.file.units.len()];
-    for (actor, given) in checked.file.actors.iter().enumerate() {
-        let place = if all { checked.assignment[actor] } else { checked.reading.home[actor] };
-        if let Some(unit) = place.filter(|_| all || given.fixed) {
-            let way = given.runs_on.get(&checked.file.units[unit].kind);
+    let mut load: IxVec<UnitIx, (i128, bool)> = IxVec::of((0, false), checked.file.units.len());
+    let places = if all { checked.assignment } else { &checked.reading.home };
+    for (actor, place) in places.enumerate() {
+        if let Some(unit) = place.filter(|_| all || checked.is_fixed(actor)) {
+            let way = checked.actor(actor).runs_on.get(&checked.unit(unit).kind);
             load[unit] = (load[unit].0 + way.map_or(0, |way| i128::from(way.work)), true);
         }
     }

@@ -60,17 +60,17 @@ pub(super) fn check(
 ) {
     for (&position, actors) in &checked.reading.related {
         let Some(scope) = scope(&checked.file.constraints[position]) else { continue };
-        let placed: Vec<(usize, usize)> =
+        let placed: Vec<(ActorIx, UnitIx)> =
             actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
         let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
-            let clash = |&&(b, at_b): &&(usize, usize)| {
+            let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
                 is_same_place(checked, scope, at_a, at_b) == apart
                     && !(checked.is_fixed(a) && checked.is_fixed(b))
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))
         });
         if let Some((a, b)) = broken {
-            let (a, b) = (&checked.file.actors[a].id, &checked.file.actors[b].id);
+            let (a, b) = (&checked.actor(a).id, &checked.actor(b).id);
             let says = format!("{a}, {b}: {}", super::says(checked.file, position));
             found.push(Violation { rule: Rule::Constraint, says });
         }
@@ -78,8 +78,8 @@ pub(super) fn check(
 }
 
 /// Whether two units are at one place.
-fn is_same_place(checked: &Checked, scope: Scope, a: usize, b: usize) -> bool {
-    let (one, other) = (&checked.file.units[a], &checked.file.units[b]);
+fn is_same_place(checked: &Checked, scope: Scope, a: UnitIx, b: UnitIx) -> bool {
+    let (one, other) = (checked.unit(a), checked.unit(b));
     a == b
         || match scope {
             Scope::Unit => false,

@@ -58,17 +58,18 @@ type Wanted<'a> = BTreeMap<&'a str, (i64, bool)>;
 impl Limit for Resources {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let (file, reading) = (checked.file, checked.reading);
-        let mut of_units: Vec<Wanted> = vec![BTreeMap::new(); file.units.len()];
+        let mut of_units: IxVec<UnitIx, Wanted> = IxVec::of(BTreeMap::new(), file.units.len());
         let mut of_nodes: BTreeMap<&str, Wanted> = BTreeMap::new();
         for (actor, unit) in checked.placed() {
-            let (given, at, is_free) = (&file.actors[actor], &file.units[unit], !checked.is_fixed(actor));
+            let (given, at, is_free) = (checked.actor(actor), checked.unit(unit), !checked.is_fixed(actor));
             if let Some(way) = given.runs_on.get(&at.kind) {
                 want(&mut of_units[unit], &given.requires, is_free);
                 want(&mut of_units[unit], &way.requires, is_free);
                 want(of_nodes.entry(&at.node).or_default(), &way.node_requires, is_free);
             }
         }
-        for (unit, (given, wanted)) in file.units.iter().zip(&of_units).enumerate() {
+        for (unit, wanted) in of_units.enumerate() {
+            let given = checked.unit(unit);
             let reserved = reading.reserved.get(&unit);
             let left = |resource: &str| {
                 let provided = given.provides.get(resource).map_or(0, |quantity| number(*quantity));

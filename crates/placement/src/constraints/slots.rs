@@ -3,7 +3,7 @@
 use super::Limit;
 use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
-use crate::ix::UnitIx;
+use crate::ix::{IxVec, UnitIx};
 
 /// A unit hosts no more actors than it has slots.
 pub(super) struct Slots;
@@ -16,7 +16,7 @@ pub(crate) fn has_slot(snapshot: &Snapshot, unit: UnitIx, hosted: u64) -> bool {
 
 impl Limit for Slots {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
-        let mut hosted = vec![(0u64, false); checked.file.units.len()];
+        let mut hosted: IxVec<UnitIx, (u64, bool)> = IxVec::of((0, false), checked.file.units.len());
         for (actor, unit) in checked.placed() {
             hosted[unit] = (hosted[unit].0 + 1, hosted[unit].1 | !checked.is_fixed(actor));
         }

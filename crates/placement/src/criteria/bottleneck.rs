@@ -17,13 +17,13 @@ impl Measure for Bottleneck {
     }
 
     fn value(&self, placed: &Placed) -> i64 {
-        let full = placed.load.enumerate().map(|(unit, load)| placed.snapshot.fullness(unit.at(), *load));
+        let full = placed.load.enumerate().map(|(unit, load)| placed.snapshot.fullness(unit, *load));
         full.max().unwrap_or(0)
     }
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let snapshot = amounts.snapshot;
-        let full = (0..snapshot.units()).map(|unit| i128::from(snapshot.fullness(unit, amounts.work)));
+        let full = UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.fullness(unit, amounts.work)));
         full.max().unwrap_or(0)
     }
 
@@ -85,7 +85,7 @@ fn told(world: &Encoding) -> Vec<UnitIx> {
 
 /// A unit with everybody who could be there.
 fn fullest(world: &Encoding, unit: UnitIx) -> i64 {
-    world.snapshot.fullness(unit.at(), world.rooms.most_load(world.problem(), unit))
+    world.snapshot.fullness(unit, world.rooms.most_load(world.problem(), unit))
 }
 
 fn peak(world: &Encoding, full: &[UnitIx]) -> i64 {
@@ -98,7 +98,7 @@ struct Fullness(Counts);
 
 impl Figure for Fullness {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
-        let of = |load| snapshot.fullness(step.unit.at(), load);
+        let of = |load| snapshot.fullness(step.unit, load);
         self.0.change(of(step.load.0), of(step.load.1));
     }
 
@@ -107,7 +107,7 @@ impl Figure for Fullness {
     }
 
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
-        let of = |load| snapshot.fullness(step.unit.at(), load);
+        let of = |load| snapshot.fullness(step.unit, load);
         self.0.extremes_with(of(step.load.0), of(step.load.1)).1
     }
 

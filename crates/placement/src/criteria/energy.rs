@@ -17,12 +17,12 @@ impl Measure for Energy {
 
     fn value(&self, placed: &Placed) -> i64 {
         let draws = placed.load.enumerate().zip(&placed.in_use);
-        draws.map(|((unit, load), in_use)| placed.snapshot.draw(unit.at(), *load, *in_use)).fold(0, add)
+        draws.map(|((unit, load), in_use)| placed.snapshot.draw(unit, *load, *in_use)).fold(0, add)
     }
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let snapshot = amounts.snapshot;
-        (0..snapshot.units()).map(|unit| i128::from(snapshot.draw(unit, amounts.work, true))).sum()
+        UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.draw(unit, amounts.work, true))).sum()
     }
 
     fn largest(&self, file: &SnapshotFile, _: &FileSums) -> Option<(&'static str, &'static str, u128)> {

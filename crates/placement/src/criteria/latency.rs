@@ -3,7 +3,7 @@
 use super::encoding::sum_of_bits;
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
 use crate::file::SnapshotFile;
-use crate::ix::{ActorIx, UnitIx};
+use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
 
@@ -34,7 +34,7 @@ impl Measure for Latency {
     }
 
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
-        Some(Box::new(Whereabouts(vec![None; snapshot.actors()])))
+        Some(Box::new(Whereabouts(IxVec::of(None, snapshot.actors()))))
     }
 
     // Ties to what is fixed, and links, are looked at anyway.
@@ -44,10 +44,10 @@ impl Measure for Latency {
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         facts.exchange_costs = true;
-        for from in 0..world.snapshot.actors() {
+        for from in ActorIx::first(world.snapshot.actors()) {
             for &to in world.snapshot.sends_to(from) {
-                let (first, second) = (ActorIx::new(from.min(to)), ActorIx::new(from.max(to)));
-                facts.say("sends", [ActorIx::new(from).into(), ActorIx::new(to).into()]);
+                let (first, second) = (from.min(to), from.max(to));
+                facts.say("sends", [from.into(), to.into()]);
                 facts.say("link", [first.into(), second.into()]);
             }
         }
@@ -82,7 +82,7 @@ struct Whereabouts(Assignment);
 
 impl Figure for Whereabouts {
     fn count(&mut self, _: &Snapshot, step: &Step) {
-        self.0[step.actor.at()] = step.comes.then_some(step.unit.at());
+        self.0[step.actor] = step.comes.then_some(step.unit);
     }
 
     fn value(&self, snapshot: &Snapshot) -> i64 {
@@ -90,8 +90,8 @@ impl Figure for Whereabouts {
     }
 
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
-        let after = step.comes.then_some(step.unit.at());
-        longest(snapshot, |actor| if actor == step.actor.at() { after } else { self.0[actor] })
+        let after = step.comes.then_some(step.unit);
+        longest(snapshot, |actor| if actor == step.actor { after } else { self.0[actor] })
     }
 
     fn is_slow(&self) -> bool {
@@ -103,7 +103,7 @@ impl Figure for Whereabouts {
     }
 }
 
-fn longest(snapshot: &Snapshot, place: impl Fn(usize) -> Option<usize>) -> i64 {
+fn longest(snapshot: &Snapshot, place: impl Fn(ActorIx) -> Option<UnitIx>) -> i64 {
     let paths = &snapshot.problem().paths;
     paths.longest(|from, to| Some(snapshot.exchange_cost(place(from)?, place(to)?)))
 }
@@ -115,7 +115,7 @@ impl Snapshot {
     }
 
     /// Whom an actor sends messages to, ascending, where a level names `latency`; nobody otherwise.
-    pub fn sends_to(&self, actor: usize) -> &[usize] {
+    pub fn sends_to(&self, actor: ActorIx) -> &[ActorIx] {
         self.problem.paths.next(actor)
     }
 }

@@ -3,6 +3,7 @@
 use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed, add};
 use crate::Snapshot;
 use crate::file::SnapshotFile;
+use crate::ix::ActorIx;
 
 /// Σ move cost of actors that are not where they were.
 pub(super) struct Migration;
@@ -18,7 +19,7 @@ impl Measure for Migration {
 
     fn value(&self, placed: &Placed) -> i64 {
         let snapshot = placed.snapshot;
-        let left = placed.assignment.iter().enumerate().filter(|(actor, place)| {
+        let left = placed.assignment.enumerate().filter(|(actor, place)| {
             let home = snapshot.current(*actor);
             home.is_some() && **place != home
         });
@@ -27,13 +28,13 @@ impl Measure for Migration {
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let snapshot = amounts.snapshot;
-        (0..snapshot.actors()).map(|actor| i128::from(snapshot.move_cost(actor))).sum()
+        ActorIx::first(snapshot.actors()).map(|actor| i128::from(snapshot.move_cost(actor))).sum()
     }
 
     fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
         let running = snapshot.problem().current.enumerate();
         let home = running.filter_map(|(actor, unit)| {
-            let price = snapshot.move_cost(actor.at());
+            let price = snapshot.move_cost(actor);
             Some(Home { actor, unit: (*unit)?, price, without_place: true })
         });
         home.collect()

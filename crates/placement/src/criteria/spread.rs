@@ -22,7 +22,7 @@ impl Measure for Spread {
         let mut counts: BTreeMap<(GroupIx, PlaceIx), i64> = BTreeMap::new();
         for (group, place) in problem.group.iter().zip(placed.assignment) {
             if let (Some(group), Some(unit)) = (*group, *place) {
-                *counts.entry((group, problem.place(Scope::Zone, UnitIx::new(unit)))).or_default() += 1;
+                *counts.entry((group, problem.place(Scope::Zone, unit))).or_default() += 1;
             }
         }
         let mut largest: IxVec<GroupIx, i64> = IxVec::of(0, problem.groups);

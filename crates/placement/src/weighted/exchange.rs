@@ -64,7 +64,7 @@ impl Exchange {
 
 /// The whole table, unless a cost is too large for it.
 fn table(snapshot: &Snapshot) -> Option<Vec<u32>> {
-    let units = 0..snapshot.units();
+    let units = UnitIx::first(snapshot.units());
     let pairs = units.clone().flat_map(|a| units.clone().map(move |b| (a, b)));
     pairs.map(|(a, b)| u32::try_from(snapshot.exchange_cost(a, b)).ok()).collect()
 }

@@ -20,7 +20,7 @@ impl Items {
     /// Joins what must share a unit, where there is a unit that could take it all.
     pub fn new(snapshot: &Snapshot) -> Self {
         let free: Vec<ActorIx> =
-            ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())).collect();
+            ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)).collect();
         let mut sets = Sets::new(snapshot);
         let mut items = Self { members: IxVec::new(), set_of: IxVec::new(), sets: IxVec::new() };
         for bundle in bundles(snapshot, &free) {
@@ -45,7 +45,7 @@ fn bundles(snapshot: &Snapshot, free: &[ActorIx]) -> Vec<Vec<ActorIx>> {
     let mut head: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
     let tied = snapshot.problem().relations.iter().filter(|given| !given.apart && given.scope == Scope::Unit);
     for relation in tied {
-        let mut members = relation.actors.iter().copied().filter(|actor| !snapshot.is_fixed(actor.at()));
+        let mut members = relation.actors.iter().copied().filter(|actor| !snapshot.is_fixed(*actor));
         let Some(first) = members.next() else { continue };
         for other in members {
             let (a, b) = (find(&mut head, first), find(&mut head, other));
@@ -148,7 +148,7 @@ impl<'a> Sets<'a> {
         snapshot.problem().relations_of[actor].iter().flat_map(move |&relation| {
             let others = snapshot.problem().relations[relation].actors.iter();
             others
-                .filter(|other| snapshot.is_fixed(other.at()))
+                .filter(|other| snapshot.is_fixed(**other))
                 .filter_map(move |other| Some((relation, snapshot.problem().current[*other]?)))
         })
     }

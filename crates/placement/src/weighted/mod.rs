@@ -113,7 +113,7 @@ impl<'a> Weighted<'a> {
         let problem = snapshot.problem();
         let mut fixed_places = Vec::new();
         let no_choice = SetIx::new(sets.len());
-        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(actor.at())) {
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(*actor)) {
             let home = problem.current[actor].expect("a fixed actor without a place is refused on input");
             members.push(vec![actor]);
             fixed_places.push(home);
@@ -419,10 +419,10 @@ impl<'a> Weighted<'a> {
 
     /// Where the actors are when the items are at these places.
     pub fn assignment(&self, places: &IxVec<ItemIx, UnitIx>) -> Assignment {
-        let mut assignment = vec![None; self.snapshot.actors()];
+        let mut assignment: Assignment = IxVec::of(None, self.snapshot.actors());
         for (members, place) in self.members.iter().zip(places) {
-            for actor in members {
-                assignment[actor.at()] = (*place != NOWHERE).then_some(place.at());
+            for &actor in members {
+                assignment[actor] = (*place != NOWHERE).then_some(*place);
             }
         }
         assignment
@@ -432,9 +432,9 @@ impl<'a> Weighted<'a> {
     pub fn places(&self, assignment: &Assignment) -> IxVec<ItemIx, UnitIx> {
         let mut places = IxVec::new();
         for members in &self.members.raw()[..self.free] {
-            let first = assignment[members[0].at()];
-            let one = members.iter().all(|actor| assignment[actor.at()] == first);
-            places.push(first.filter(|_| one).map_or(NOWHERE, UnitIx::new));
+            let first = assignment[members[0]];
+            let one = members.iter().all(|actor| assignment[*actor] == first);
+            places.push(first.filter(|_| one).unwrap_or(NOWHERE));
         }
         places.extend(self.fixed_places.iter().copied());
         places
@@ -446,7 +446,7 @@ impl<'a> Weighted<'a> {
 fn overload_is_a_limit(snapshot: &Snapshot) -> bool {
     let is_first =
         snapshot.objectives().levels().first().is_some_and(|level| *level == [Criterion::Overload]);
-    let capacity: i64 = (0..snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
+    let capacity: i64 = UnitIx::first(snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
     let lightest = |actor: ActorIx| {
         let ways = snapshot.problem().implementations[actor].iter().flatten();
         ways.map(|needs| needs.work).min().unwrap_or(0)
