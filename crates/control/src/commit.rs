@@ -34,7 +34,7 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
         let before = planned.actor(newest.actor_id(*actor));
         places[*actor].is_none() && before.is_none_or(|before| plan.assignment[before].is_some())
     };
-    let all_there = !(0..newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
+    let all_there = !ActorIx::first(newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
     if all_there && newest.violations(&places).is_empty() {
         let cost = price(newest, &places);
         let crowded = cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload)
@@ -49,7 +49,7 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
         return Verdict::Overtaken;
     }
     // Whoever has a place keeps it, and of the others come in whom there is room for.
-    let comers = (0..newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
+    let comers = ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
     let comers: Vec<(usize, usize)> = comers.collect();
     let (assignment, _) = insert(newest, runs.clone(), &comers);
     if assignment == runs {
@@ -63,7 +63,7 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
 /// Those who are where they were decided to be are counted first, and nothing is held against them as long as their
 /// unit exists.
 pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTreeSet<String> {
-    let own = || (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
+    let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     let name = |actor: usize| short(snapshot.actor_id(actor));
     let decided = |actor: usize| decision.places.get(name(actor));
     let runs = snapshot.incumbent();
@@ -146,7 +146,7 @@ pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignmen
         let before = planned.actor(newest.actor_id(actor));
         plan.unplaced.iter().find(|unplaced| Some(unplaced.actor) == before)
     };
-    let waits = (0..newest.actors()).filter(|&a| !newest.is_fixed(a) && assignment[a].is_none());
+    let waits = ActorIx::first(newest.actors()).filter(|&a| !newest.is_fixed(a) && assignment[a].is_none());
     let unplaced = waits.map(|actor| match reasons(actor) {
         Some(known) => Unplaced { actor, ..known.clone() },
         None => Unplaced { actor, reasons: vec![OVERTAKEN.to_owned()], holds: None },

@@ -67,7 +67,7 @@ pub struct Strain {
 pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
     let own = |actor: &usize| !snapshot.is_fixed(*actor);
     let mut without = assignment.clone();
-    (0..snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
+    ActorIx::first(snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
     let broken = |assignment: &Assignment| -> BTreeSet<String> {
         let found = snapshot.violations(assignment).into_iter();
         found.map(|violation| violation.says.replace(|c: char| c.is_ascii_digit(), "")).collect()
@@ -89,7 +89,7 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
         return BTreeMap::new();
     }
     let own = |actor: &usize| !snapshot.is_fixed(*actor);
-    let hosting: BTreeSet<usize> = (0..snapshot.actors()).filter(own).filter_map(|a| assignment[a]).collect();
+    let hosting: BTreeSet<usize> = ActorIx::first(snapshot.actors()).filter(own).filter_map(|a| assignment[a]).collect();
     let mut loads: BTreeMap<usize, i64> = BTreeMap::new();
     for (actor, unit) in assignment.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?))) {
         if hosting.contains(&unit)
@@ -265,7 +265,7 @@ impl Resources {
     fn of(snapshot: &Snapshot) -> Self {
         let mut taken = Self {
             hosted: vec![0; snapshot.units()],
-            units: (0..snapshot.units()).map(|unit| snapshot.unit_provides(unit).to_vec()).collect(),
+            units: UnitIx::first(snapshot.units()).map(|unit| snapshot.unit_provides(unit).to_vec()).collect(),
             nodes: (0..snapshot.nodes().len()).map(|node| snapshot.node_provides(node).to_vec()).collect(),
         };
         for (actor, place) in snapshot.incumbent().iter().enumerate() {

@@ -21,7 +21,7 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     let differs =
         |&actor: &usize| !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != runs[actor];
     let all: Vec<(usize, usize)> =
-        (0..newest.actors()).filter(differs).filter_map(|actor| Some((actor, places[actor]?))).collect();
+        ActorIx::first(newest.actors()).filter(differs).filter_map(|actor| Some((actor, places[actor]?))).collect();
     let comers: Vec<(usize, usize)> =
         all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
     let kept = [all.as_slice(), comers.as_slice()].map(|some| insert(newest, runs.clone(), some).0);

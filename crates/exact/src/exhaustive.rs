@@ -69,10 +69,10 @@ impl Search<'_> {
         }
         let Some((&actor, rest)) = waiting.split_first() else { return self.look() };
         for &unit in self.snapshot.problem().candidates(actor) {
-            self.places[actor.at()] = Some(unit.at());
+            self.places[actor] = Some(unit);
             self.place(rest, unplaced);
         }
-        self.places[actor.at()] = None;
+        self.places[actor] = None;
         self.place(rest, unplaced + 1);
     }
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ruled::Effect;
 use crate::view::{UNLIMITED, View};
 use crate::views::Views;
+use placement::ix::{ActorIx, IxVec, UnitIx};
 
 /// How many of some actors may be on some units, by one case of a rule.
 struct Cap {
-    units: BTreeSet<usize>,
+    units: BTreeSet<UnitIx>,
     most: i64,
 }
 
@@ -19,13 +20,13 @@ pub(crate) fn refute(views: &Views) -> bool {
 }
 
 /// Cases by rule and actors.
-fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<usize>), Vec<Cap>> {
-    let mut families: BTreeMap<(&str, Vec<usize>), Vec<Cap>> = BTreeMap::new();
+fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<ActorIx>), Vec<Cap>> {
+    let mut families: BTreeMap<(&str, Vec<ActorIx>), Vec<Cap>> = BTreeMap::new();
     let Some(policy) = views.kept.policy() else { return families };
     let breaking: BTreeMap<u32, usize> = views.kept.breaking().into_iter().collect();
     // By body: actor, unit, and how much nearer that brings it to what breaks the rule.
-    let mut parts: BTreeMap<u32, Vec<(usize, usize, i64)>> = BTreeMap::new();
-    for actor in 0..views.world.actors() {
+    let mut parts: BTreeMap<u32, Vec<(ActorIx, UnitIx, i64)>> = BTreeMap::new();
+    for actor in ActorIx::first(views.world.actors()) {
         for (unit, effects) in policy.effects(actor) {
             for &(effect, gain) in effects {
                 if let Effect::Body(body) = effect
@@ -40,8 +41,8 @@ fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<usize>), Vec<Cap>> 
     for (body, parts) in parts {
         let least = parts.iter().map(|(_, _, gain)| *gain).min().unwrap_or(1);
         let most = (policy.rules.ground()[body as usize].lower - 1).max(0) / least;
-        let units: BTreeSet<usize> = parts.iter().map(|(_, unit, _)| *unit).collect();
-        let there: BTreeSet<(usize, usize)> = parts.iter().map(|(actor, unit, _)| (*actor, *unit)).collect();
+        let units: BTreeSet<UnitIx> = parts.iter().map(|(_, unit, _)| *unit).collect();
+        let there: BTreeSet<(ActorIx, UnitIx)> = parts.iter().map(|(actor, unit, _)| (*actor, *unit)).collect();
         let (mut members, mut settled) = (BTreeSet::new(), 0);
         for actor in parts.iter().map(|(actor, _, _)| *actor) {
             if !views.world.is_fixed(actor) {
@@ -51,9 +52,9 @@ fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<usize>), Vec<Cap>> 
         for &(actor, unit) in &there {
             settled += i64::from(views.world.is_fixed(actor) && views.world.current(actor) == Some(unit));
         }
-        let counts = |actor: &usize| {
-            let domain = views.domain_of(*actor).iter().filter(|unit| units.contains(unit));
-            domain.into_iter().all(|unit| there.contains(&(*actor, *unit)))
+        let counts = |&actor: &ActorIx| {
+            let domain = views.domain_of(actor).iter().filter(|unit| units.contains(unit));
+            domain.into_iter().all(|unit| there.contains(&(actor, *unit)))
         };
         if members.contains(&views.actor) && members.iter().all(counts) {
             let rule = policy.rules.cases()[breaking[&body]].rule.as_str();
@@ -64,9 +65,9 @@ fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<usize>), Vec<Cap>> 
     families
 }
 
-fn view(views: &Views, members: &[usize], caps: &[Cap]) -> View {
+fn view(views: &Views, members: &[ActorIx], caps: &[Cap]) -> View {
     let mut view = views.counting(&|actor| members.binary_search(&actor).is_ok());
-    view.group_of = vec![0; view.unit_room.len()];
+    view.group_of = IxVec::of(0, view.unit_room.len());
     view.group_room = vec![UNLIMITED];
     for cap in caps {
         // One unit cannot be of two groups: of cases that overlap the first is counted.

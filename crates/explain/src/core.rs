@@ -11,6 +11,7 @@ use crate::oracle::ask;
 use crate::relax::Question;
 use crate::stay;
 use crate::verdict::{Effort, Verdict};
+use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
 use placement::{Assignment, Holds, Snapshot};
 
 /// How often an element is narrowed to a part of it that says the same.
@@ -20,7 +21,7 @@ const MOST_NARROWINGS: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Core {
     /// Position of the actor.
-    pub actor: usize,
+    pub actor: ActorIx,
     /// The set; what is said of the actor itself comes first. Empty when there is no unit at all.
     pub elements: Vec<Element>,
     /// What was asked.
@@ -35,13 +36,13 @@ pub enum WhyNot {
     /// Limits and rules leave it none.
     Blocked(Core),
     /// They would leave it one; who would have to be where for that: the actor, and those that would move.
-    Room(Vec<(usize, usize)>),
+    Room(Vec<(ActorIx, UnitIx)>),
 }
 
 /// Why an actor that has no place in a feasible assignment has none.
 ///
 /// `effort` bounds the proof: a piece is one actor looked at on one unit. The answer depends on nothing else.
-pub fn why_not(snapshot: &Snapshot, actor: usize, assignment: &Assignment, effort: u64) -> WhyNot {
+pub fn why_not(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, effort: u64) -> WhyNot {
     let mut effort = Effort { left: effort };
     let mut inquiry = Inquiry::new(snapshot, actor, assignment);
     match inquiry.first(&mut effort) {
@@ -57,27 +58,27 @@ pub fn why_not(snapshot: &Snapshot, actor: usize, assignment: &Assignment, effor
 /// One actor's question, with what has been answered already.
 struct Inquiry<'a> {
     snapshot: &'a Snapshot,
-    actor: usize,
+    actor: ActorIx,
     assignment: &'a Assignment,
     question: Question<'a>,
     elements: Vec<Element>,
     /// The actor and the assignment in the question's positions.
-    who: usize,
+    who: ActorIx,
     base: Assignment,
     /// By the limits that were kept.
     known: BTreeMap<BTreeSet<Limit>, Option<bool>>,
 }
 
 impl<'a> Inquiry<'a> {
-    fn new(snapshot: &'a Snapshot, actor: usize, assignment: &'a Assignment) -> Self {
-        let placed: Vec<bool> = assignment.iter().map(Option::is_some).collect();
+    fn new(snapshot: &'a Snapshot, actor: ActorIx, assignment: &'a Assignment) -> Self {
+        let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();
         let question = Question::new(snapshot, actor, &placed);
         Self {
             snapshot,
             actor,
             assignment,
             elements: elements(snapshot, actor, &placed),
-            who: question.actors.partition_point(|other| *other < actor),
+            who: ActorIx::new(question.actors.partition_point(|other| *other < actor)),
             base: question.actors.iter().map(|&other| assignment[other]).collect(),
             question,
             known: BTreeMap::new(),
@@ -95,7 +96,7 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Who is elsewhere in it.
-    fn changes(&self, found: &Assignment) -> Vec<(usize, usize)> {
+    fn changes(&self, found: &Assignment) -> Vec<(ActorIx, UnitIx)> {
         let actors = self.question.actors.iter().zip(found);
         actors
             .filter_map(|(&a, place)| Some((a, (*place)?)).filter(|_| self.assignment[a] != *place))
@@ -226,8 +227,8 @@ impl<'a> Inquiry<'a> {
         let all = self.elements.iter().flat_map(|element| &element.limits);
         let dropped = all.copied().filter(|limit| !(is_rule(limit) && kept.contains(limit))).collect();
         let world = self.question.without(&dropped);
-        let units: BTreeSet<usize> = world.candidates(self.who).iter().copied().collect();
-        let nodes: BTreeSet<usize> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
+        let units: BTreeSet<UnitIx> = world.candidates(self.who).iter().copied().collect();
+        let nodes: BTreeSet<NodeIx> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
         let concerns = |limit: &Limit| match *limit {
             Limit::Kinds { .. } | Limit::Case { .. } => true,
             Limit::Slots { unit } | Limit::OfUnit { unit, .. } => units.contains(&unit),
@@ -250,7 +251,7 @@ fn narrowed(found: &[Element], wanted: impl Fn(&Limit) -> bool) -> Vec<Element> 
 }
 
 /// Why there is no place while everybody else stays.
-fn beside_those_that_stay(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Core {
+fn beside_those_that_stay(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Core {
     let elements = stay::core(snapshot, actor, assignment);
     Core { actor, elements, holds: Holds::WhereOthersAre, irreducible: true }
 }

@@ -22,9 +22,9 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
     /// Position of the actor.
-    pub actor: usize,
+    pub actor: ActorIx,
     /// Position of its unit.
-    pub unit: usize,
+    pub unit: UnitIx,
     /// Every other unit: those that cost least first, those that are not open to it last.
     pub alternatives: Vec<Alternative>,
 }
@@ -33,7 +33,7 @@ pub struct Whereabouts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
     /// The units, ascending.
-    pub units: Vec<usize>,
+    pub units: Vec<UnitIx>,
     /// Their pool, or their kind where they are of none, in words.
     pub pool: String,
     /// What would be if the actor alone moved there.
@@ -67,7 +67,7 @@ pub struct Relief {
     /// How many actors could then move to where the whole costs less.
     pub actors: usize,
     /// The one that would gain most, and where.
-    pub best: (usize, usize),
+    pub best: (ActorIx, UnitIx),
     /// By how much the levels would change; negative is less.
     pub change: Vec<i64>,
 }
@@ -75,12 +75,12 @@ pub struct Relief {
 /// The best move that a limit alone forbids.
 #[derive(Default)]
 struct Forbidden {
-    actors: BTreeSet<usize>,
-    best: Option<(Vec<i64>, usize, usize)>,
+    actors: BTreeSet<ActorIx>,
+    best: Option<(Vec<i64>, ActorIx, UnitIx)>,
 }
 
 impl Forbidden {
-    fn add(&mut self, change: Vec<i64>, actor: usize, unit: usize) {
+    fn add(&mut self, change: Vec<i64>, actor: ActorIx, unit: UnitIx) {
         self.actors.insert(actor);
         let this = (change, actor, unit);
         if self.best.as_ref().is_none_or(|best| this < *best) {
@@ -100,14 +100,14 @@ impl Forbidden {
         joined
     }
 
-    fn told(self, says: impl FnOnce(usize) -> String) -> Option<Relief> {
+    fn told(self, says: impl FnOnce(ActorIx) -> String) -> Option<Relief> {
         let (change, actor, unit) = self.best?;
         Some(Relief { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
     }
 }
 
 /// Explains a feasible assignment: the alternatives of `whom`, and what binds the whole.
-pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[usize]) -> Explanation {
+pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Explanation {
     let mut moves = Moves::new(snapshot, assignment);
     let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
     let reliefs = reliefs(snapshot, &mut moves);
@@ -115,15 +115,15 @@ pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[usize]) -> 
 }
 
 /// The alternatives of one actor; the state is left as it was.
-fn whereabouts(snapshot: &Snapshot, actor: usize, moves: &mut Moves) -> Option<Whereabouts> {
+fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option<Whereabouts> {
     let here = moves.take(actor)?;
     let stay = moves.price(actor, here);
-    let mut open: BTreeMap<(Outcome, String), Vec<usize>> = BTreeMap::new();
-    let mut shut: BTreeMap<(Limit, String), Vec<usize>> = BTreeMap::new();
-    for unit in (0..snapshot.units()).filter(|unit| *unit != here) {
+    let mut open: BTreeMap<(Outcome, String), Vec<UnitIx>> = BTreeMap::new();
+    let mut shut: BTreeMap<(Limit, String), Vec<UnitIx>> = BTreeMap::new();
+    for unit in UnitIx::first(snapshot.units()).filter(|unit| *unit != here) {
         let pool = pool_of(snapshot, unit);
         let state = &moves.state;
-        if state.admits(ActorIx::new(actor), UnitIx::new(unit)) {
+        if state.admits(actor, unit) {
             if let Some(&demand) = moves.broken_cases(actor, unit).first() {
                 shut.entry((Limit::Case { demand }, pool)).or_default().push(unit);
             } else {
@@ -139,7 +139,7 @@ fn whereabouts(snapshot: &Snapshot, actor: usize, moves: &mut Moves) -> Option<W
     let limits: BTreeSet<Limit> = shut.keys().map(|(limit, _)| *limit).collect();
     let elements = grouped(snapshot, actor, &limits);
     let numbers = numbered(&elements);
-    let mut by_element: BTreeMap<(usize, String), (Vec<Limit>, Vec<usize>)> = BTreeMap::new();
+    let mut by_element: BTreeMap<(usize, String), (Vec<Limit>, Vec<UnitIx>)> = BTreeMap::new();
     for ((limit, pool), units) in shut {
         let (limits, all) = by_element.entry((numbers[&limit], pool)).or_default();
         limits.push(limit);
@@ -161,10 +161,10 @@ fn whereabouts(snapshot: &Snapshot, actor: usize, moves: &mut Moves) -> Option<W
 /// What would gain if one limit, or one rule of the policy, fell.
 fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
     let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
-    for actor in (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
+    for actor in ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
         let Some(here) = moves.take(actor) else { continue };
         let stay = moves.price(actor, here);
-        for unit in (0..snapshot.units()).filter(|&unit| snapshot.implementation(actor, unit).is_some()) {
+        for unit in UnitIx::first(snapshot.units()).filter(|&unit| snapshot.implementation(actor, unit).is_some()) {
             let go = moves.price(actor, unit);
             if go >= stay {
                 continue;
@@ -180,7 +180,7 @@ fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
         }
         moves.put(actor, here);
     }
-    let elements = grouped(snapshot, usize::MAX, &by_limit.keys().copied().collect());
+    let elements = grouped(snapshot, ActorIx::NONE, &by_limit.keys().copied().collect());
     let told = elements.iter().filter_map(|element| {
         let all = element.limits.iter().filter_map(|limit| by_limit.get(limit));
         Forbidden::joined(all).told(|actor| Teller { snapshot, state: &moves.state, actor }.tell(element))
@@ -203,8 +203,8 @@ fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Lim
 /// The limits that nobody who needs some would find enough of.
 fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     let mut full = BTreeSet::new();
-    for unit in 0..snapshot.units() {
-        if snapshot.file().units[unit].slots.is_some() && !state.has_slot(UnitIx::new(unit)) {
+    for unit in UnitIx::first(snapshot.units()) {
+        if snapshot.file().units[unit.at()].slots.is_some() && !state.has_slot(unit) {
             full.insert(Limit::Slots { unit });
         }
     }
@@ -224,17 +224,17 @@ fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
             let scarce = nodes.filter(|&node| {
                 problem.node_provides[node][resource] > 0 && state.left_at(node, resource) < least
             });
-            full.extend(scarce.map(|node| Limit::OfNode { node: node.at(), resource: resource.at() }));
+            full.extend(scarce.map(|node| Limit::OfNode { node, resource }));
         } else {
             let units = problem.capacity.positions();
             let scarce = units.filter(|&unit| {
                 problem.unit_provides[unit][resource] > 0 && state.left_on(unit, resource) < least
             });
-            full.extend(scarce.map(|unit| Limit::OfUnit { unit: unit.at(), resource: resource.at() }));
+            full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
         }
     }
-    let teller = Teller { snapshot, state, actor: usize::MAX };
-    grouped(snapshot, usize::MAX, &full).iter().map(|element| teller.tell(element)).collect()
+    let teller = Teller { snapshot, state, actor: ActorIx::NONE };
+    grouped(snapshot, ActorIx::NONE, &full).iter().map(|element| teller.tell(element)).collect()
 }
 
 fn change(from: &[i64], to: &[i64]) -> Vec<i64> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places};
-use placement::ix::ActorIx;
+use placement::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
 use placement::{GroundConstraint, Rules, Snapshot};
 
 /// One limit or rule of a world that could be dropped by itself.
@@ -12,7 +12,7 @@ pub enum Limit {
     /// That an actor runs only on the kinds that it has an implementation for.
     Kinds {
         /// Position of the actor.
-        actor: usize,
+        actor: ActorIx,
     },
     /// A constraint of the snapshot.
     Constraint {
@@ -27,21 +27,21 @@ pub enum Limit {
     /// How many actors a unit takes.
     Slots {
         /// Position of the unit.
-        unit: usize,
+        unit: UnitIx,
     },
     /// How much a unit has of a resource.
     OfUnit {
         /// Position of the unit.
-        unit: usize,
+        unit: UnitIx,
         /// Position of the resource.
-        resource: usize,
+        resource: ResourceIx,
     },
     /// How much a node has of a resource.
     OfNode {
         /// Position of the node.
-        node: usize,
+        node: NodeIx,
         /// Position of the resource.
-        resource: usize,
+        resource: ResourceIx,
     },
 }
 
@@ -58,22 +58,22 @@ pub struct Element {
 /// others, and that before what concerns others alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    Kinds(usize),
+    Kinds(ActorIx),
     /// Type, scope, whether what runs may stay, and the reason with the names of places left out.
     Reason(&'static str, String, bool, String),
     Constraint(usize),
     Slots(String),
-    OfUnit(usize, String),
-    OfNode(usize, BTreeSet<String>),
+    OfUnit(ResourceIx, String),
+    OfNode(ResourceIx, BTreeSet<String>),
     /// A rule of the policy, by its first case.
     Rule(usize),
 }
 
 /// Every limit that may keep `actor` out of a world in which those of `placed` have a place, by element, in the
 /// order in which they are told.
-pub(crate) fn elements(snapshot: &Snapshot, actor: usize, placed: &[bool]) -> Vec<Element> {
+pub(crate) fn elements(snapshot: &Snapshot, actor: ActorIx, placed: &IxVec<ActorIx, bool>) -> Vec<Element> {
     let names = Naming::new(snapshot);
-    let takes_part = |position: &usize| *position == actor || placed[*position];
+    let takes_part = |other: &ActorIx| *other == actor || placed[*other];
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
     let mut add = |limit: Limit| found.entry(names.key(limit, actor)).or_default().push(limit);
     add(Limit::Kinds { actor });
@@ -95,16 +95,16 @@ pub(crate) fn elements(snapshot: &Snapshot, actor: usize, placed: &[bool]) -> Ve
         let cases = (0..rules.cases().len()).filter(|demand| !rules.is_excused(*demand));
         cases.for_each(|demand| add(Limit::Case { demand }));
     }
-    let (of_units, of_nodes) = wanted(snapshot, (0..snapshot.actors()).filter(takes_part));
-    for unit in 0..snapshot.units() {
-        if snapshot.file().units[unit].slots.is_some() {
+    let (of_units, of_nodes) = wanted(snapshot, ActorIx::first(snapshot.actors()).filter(takes_part));
+    for unit in UnitIx::first(snapshot.units()) {
+        if snapshot.file().units[unit.at()].slots.is_some() {
             add(Limit::Slots { unit });
         }
         for &resource in &of_units {
             add(Limit::OfUnit { unit, resource });
         }
     }
-    for node in 0..snapshot.nodes().len() {
+    for node in snapshot.nodes().positions() {
         for &resource in &of_nodes {
             add(Limit::OfNode { node, resource });
         }
@@ -113,7 +113,7 @@ pub(crate) fn elements(snapshot: &Snapshot, actor: usize, placed: &[bool]) -> Ve
 }
 
 /// Elements of some limits, each once, in the order in which they are told. `actor` is who is told of.
-pub(crate) fn grouped(snapshot: &Snapshot, actor: usize, limits: &BTreeSet<Limit>) -> Vec<Element> {
+pub(crate) fn grouped(snapshot: &Snapshot, actor: ActorIx, limits: &BTreeSet<Limit>) -> Vec<Element> {
     let names = Naming::new(snapshot);
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
     for &limit in limits {
@@ -129,38 +129,38 @@ pub(crate) fn numbered(elements: &[Element]) -> BTreeMap<Limit, usize> {
 }
 
 /// The resources of units and of nodes that somebody asks for.
-fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = usize>) -> (BTreeSet<usize>, BTreeSet<usize>) {
+fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = ActorIx>) -> (BTreeSet<ResourceIx>, BTreeSet<ResourceIx>) {
     let (mut of_units, mut of_nodes) = (BTreeSet::new(), BTreeSet::new());
     for actor in actors {
-        for needs in snapshot.problem().implementations[ActorIx::new(actor)].iter().flatten() {
-            of_units.extend(needs.requires.iter().map(|(resource, _)| resource.at()));
-            of_nodes.extend(needs.node_requires.iter().map(|(resource, _)| resource.at()));
+        for needs in snapshot.problem().implementations[actor].iter().flatten() {
+            of_units.extend(needs.requires.iter().map(|(resource, _)| *resource));
+            of_nodes.extend(needs.node_requires.iter().map(|(resource, _)| *resource));
         }
-        let own = snapshot.file().actors[actor].requires.iter().filter(|(_, quantity)| **quantity > 0);
-        of_units.extend(own.map(|(name, _)| snapshot.problem().resource(name).at()));
+        let own = snapshot.file().actors[actor.at()].requires.iter().filter(|(_, quantity)| **quantity > 0);
+        of_units.extend(own.map(|(name, _)| snapshot.problem().resource(name)));
     }
     (of_units, of_nodes)
 }
 
 /// The actors that a constraint names, by position.
-pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<usize> {
+pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<ActorIx> {
     let ids = constraint.actors();
-    ids.iter().map(|id| snapshot.problem().actor_by_id[id].at()).collect()
+    ids.iter().map(|id| snapshot.problem().actor_by_id[id]).collect()
 }
 
 /// What limits are grouped by.
 struct Naming<'a> {
     snapshot: &'a Snapshot,
     /// By node: the pools of its units, or their kinds.
-    node_pools: Vec<BTreeSet<String>>,
+    node_pools: IxVec<NodeIx, BTreeSet<String>>,
     /// By rule of the policy: its first case.
     first_case: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Naming<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        let mut node_pools = vec![BTreeSet::new(); snapshot.nodes().len()];
-        for unit in 0..snapshot.units() {
+        let mut node_pools: IxVec<NodeIx, BTreeSet<String>> = IxVec::of(BTreeSet::new(), snapshot.nodes().len());
+        for unit in UnitIx::first(snapshot.units()) {
             node_pools[snapshot.node_of(unit)].insert(pool_of(snapshot, unit));
         }
         let cases = snapshot.rules().map(Rules::cases).unwrap_or_default();
@@ -168,7 +168,7 @@ impl<'a> Naming<'a> {
         Self { snapshot, node_pools, first_case }
     }
 
-    fn key(&self, limit: Limit, actor: usize) -> (u8, Key) {
+    fn key(&self, limit: Limit, actor: ActorIx) -> (u8, Key) {
         match limit {
             Limit::Kinds { actor } => (0, Key::Kinds(actor)),
             Limit::Slots { unit } => (2, Key::Slots(pool_of(self.snapshot, unit))),
@@ -183,7 +183,7 @@ impl<'a> Naming<'a> {
         &self.snapshot.rules().expect("only a world with rules has cases").cases()[demand]
     }
 
-    fn of_constraint(&self, position: usize, actor: usize) -> (u8, Key) {
+    fn of_constraint(&self, position: usize, actor: ActorIx) -> (u8, Key) {
         let constraint = &self.snapshot.file().constraints[position];
         let is_own = actors_of(self.snapshot, constraint).contains(&actor);
         let (rank, name, scope, except_current) = match constraint {
@@ -194,7 +194,7 @@ impl<'a> Naming<'a> {
             Constraint::Together { on, .. } => (5, "together", on.to_string(), false),
             Constraint::Reserve { unit, resource, .. } => {
                 // What is reserved of one resource in one pool is one thing, like the resource itself.
-                let unit = self.snapshot.problem().unit_by_id[unit].at();
+                let unit = self.snapshot.problem().unit_by_id[unit];
                 let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
                 return (8, Key::Reason("reserve", what, false, String::new()));
             }
@@ -209,8 +209,8 @@ impl<'a> Naming<'a> {
 }
 
 /// What people know a unit by: its pool, or the kind of it where it is of none.
-pub(crate) fn pool_of(snapshot: &Snapshot, unit: usize) -> String {
-    let given = &snapshot.file().units[unit];
+pub(crate) fn pool_of(snapshot: &Snapshot, unit: UnitIx) -> String {
+    let given = &snapshot.file().units[unit.at()];
     given.pool.as_ref().map_or_else(|| format!("kind {}", given.kind), |pool| format!("pool {pool}"))
 }
 

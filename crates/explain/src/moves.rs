@@ -22,16 +22,16 @@ impl<'a> Moves<'a> {
     }
 
     /// Takes an actor off its unit, and says which that was.
-    pub fn take(&mut self, actor: usize) -> Option<usize> {
-        let unit = self.state.take(ActorIx::new(actor))?.at();
+    pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
+        let unit = self.state.take(actor)?;
         if let Some(ruling) = &mut self.ruling {
             ruling.take(actor, unit);
         }
         Some(unit)
     }
 
-    pub fn put(&mut self, actor: usize, unit: usize) {
-        self.state.put(ActorIx::new(actor), UnitIx::new(unit));
+    pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
+        self.state.put(actor, unit);
         if let Some(ruling) = &mut self.ruling {
             ruling.put(actor, unit);
         }
@@ -39,8 +39,8 @@ impl<'a> Moves<'a> {
 
     /// What the levels would be, those that others decide left out, if the actor, which has no place now, were on the
     /// unit: two such prices differ by as much as the wholes do.
-    pub fn price(&mut self, actor: usize, unit: usize) -> Vec<i64> {
-        let mut price = self.state.price(ActorIx::new(actor), UnitIx::new(unit));
+    pub fn price(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
+        let mut price = self.state.price(actor, unit);
         if let (Some(ruling), Some(level)) = (&mut self.ruling, self.policy_level) {
             ruling.put(actor, unit);
             price[level] += ruling.penalty();
@@ -50,7 +50,7 @@ impl<'a> Moves<'a> {
     }
 
     /// The cases of the policy's rules that would be broken if the actor, which has no place now, were on the unit.
-    pub fn broken_cases(&mut self, actor: usize, unit: usize) -> Vec<usize> {
+    pub fn broken_cases(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<usize> {
         let Some(ruling) = &mut self.ruling else { return Vec::new() };
         ruling.put(actor, unit);
         let broken = if ruling.degree() > 0 { ruling.broken().collect() } else { Vec::new() };

@@ -6,12 +6,12 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Move, Objectives, Snapshot, State};
 
 /// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
-pub fn obstacles(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Vec<String> {
+pub fn obstacles(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<String> {
     why_without(snapshot, actor, &State::of(snapshot, assignment))
 }
 
-fn why_without(snapshot: &Snapshot, actor: usize, state: &State) -> Vec<String> {
-    let kinds: Vec<&str> = snapshot.file().actors[actor].runs_on.keys().map(String::as_str).collect();
+fn why_without(snapshot: &Snapshot, actor: ActorIx, state: &State) -> Vec<String> {
+    let kinds: Vec<&str> = snapshot.file().actors[actor.at()].runs_on.keys().map(String::as_str).collect();
     let mut lines: Vec<String> = kinds
         .iter()
         .filter(|kind| !snapshot.file().units.iter().any(|unit| unit.kind == **kind))
@@ -21,8 +21,8 @@ fn why_without(snapshot: &Snapshot, actor: usize, state: &State) -> Vec<String> 
         lines.push("it has no implementation".to_owned());
     }
     let mut causes: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-    for unit in 0..snapshot.units() {
-        let given = &snapshot.file().units[unit];
+    for unit in UnitIx::first(snapshot.units()) {
+        let given = &snapshot.file().units[unit.at()];
         if snapshot.implementation(actor, unit).is_some() {
             let cause = obstacle(snapshot, actor, unit, state);
             causes.entry((&given.kind, cause)).or_default().push(&given.id);
@@ -36,25 +36,24 @@ fn why_without(snapshot: &Snapshot, actor: usize, state: &State) -> Vec<String> 
 }
 
 /// The first thing that keeps the actor off a unit of a kind that it can run on.
-fn obstacle(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> String {
+fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) -> String {
     let problem = snapshot.problem();
-    let (at, on) = (ActorIx::new(actor), UnitIx::new(unit));
-    let broken = problem.rules_of[at].iter().map(|&rule| &problem.rules[rule]);
-    if let Some(rule) = broken.into_iter().find(|rule| !problem.obeys(at, on, rule)) {
+    let broken = problem.rules_of[actor].iter().map(|&rule| &problem.rules[rule]);
+    if let Some(rule) = broken.into_iter().find(|rule| !problem.obeys(actor, unit, rule)) {
         return snapshot.says(rule.constraint);
     }
-    if let Some(relation) = state.broken_relation(at, on) {
+    if let Some(relation) = state.broken_relation(actor, unit) {
         return snapshot.says(problem.relations[relation].constraint);
     }
-    if let Some(constraint) = state.passed_limits(at, on).next() {
+    if let Some(constraint) = state.passed_limits(actor, unit).next() {
         return snapshot.says(constraint);
     }
-    if let Some(slots) = snapshot.file().units[unit].slots
-        && !state.has_slot(on)
+    if let Some(slots) = snapshot.file().units[unit.at()].slots
+        && !state.has_slot(unit)
     {
         return if slots == 1 { "it is taken".to_owned() } else { format!("all {slots} slots are taken") };
     }
-    match state.missing(at, on) {
+    match state.missing(actor, unit) {
         Some((of_node, resource, needed, left)) => {
             let place = if of_node { "node" } else { "unit" };
             let left = left.max(0);
@@ -75,20 +74,19 @@ pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
 }
 
 /// Why an actor leaves a unit: that it may not stay, or what staying would cost. The state is left as it was.
-fn why_moved(snapshot: &Snapshot, actor: usize, from: usize, to: usize, state: &mut State) -> String {
+fn why_moved(snapshot: &Snapshot, actor: ActorIx, from: UnitIx, to: UnitIx, state: &mut State) -> String {
     if snapshot.implementation(actor, from).is_none() {
-        return format!("it has no implementation for {} any more", snapshot.file().units[from].kind);
+        return format!("it has no implementation for {} any more", snapshot.file().units[from.at()].kind);
     }
-    let (who, home) = (ActorIx::new(actor), UnitIx::new(from));
-    state.take(who);
-    let reason = if state.admits(who, home) {
-        what_it_gains(snapshot, &state.price(who, home), &state.price(who, UnitIx::new(to)))
+    state.take(actor);
+    let reason = if state.admits(actor, from) {
+        what_it_gains(snapshot, &state.price(actor, from), &state.price(actor, to))
     } else if snapshot.candidates(actor).contains(&from) {
         format!("{} has no room for it beside the others", snapshot.unit_id(from))
     } else {
         format!("it may not stay on {}: {}", snapshot.unit_id(from), obstacle(snapshot, actor, from, state))
     };
-    state.put(who, UnitIx::new(to));
+    state.put(actor, to);
     reason
 }
 

@@ -11,13 +11,14 @@ use crate::ruled::{Kept, Seats};
 use crate::search::Search;
 use crate::verdict::{Effort, Verdict};
 use crate::views::Views;
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Snapshot};
 
 /// Asks whether `actor` can join those that `base`, a feasible assignment without it, gives a place.
 pub(crate) fn ask(
     world: &Snapshot,
     kept: &Kept,
-    actor: usize,
+    actor: ActorIx,
     base: &Assignment,
     effort: &mut Effort,
 ) -> Verdict {
@@ -41,17 +42,17 @@ pub(crate) fn ask(
 
 /// Somebody without a place, and the step that made it so.
 struct Homeless {
-    actor: usize,
+    actor: ActorIx,
     /// Where it was, and which step's actor goes there.
-    displaced: Option<(usize, usize)>,
+    displaced: Option<(UnitIx, usize)>,
 }
 
 /// Looks for moves, one actor to where another makes way, that end with everybody placed: breadth first, each actor
 /// made homeless once. The state is left as it was.
-fn chain(world: &Snapshot, actor: usize, seats: &mut Seats, effort: &mut Effort) -> Option<Assignment> {
-    let mut hosted: Vec<Vec<usize>> = vec![Vec::new(); world.units()];
+fn chain(world: &Snapshot, actor: ActorIx, seats: &mut Seats, effort: &mut Effort) -> Option<Assignment> {
+    let mut hosted: IxVec<UnitIx, Vec<ActorIx>> = IxVec::of(Vec::new(), world.units());
     for (other, place) in
-        seats.state.assignment.iter().enumerate().filter(|(other, _)| !world.is_fixed(*other))
+        seats.state.assignment.enumerate().filter(|(other, _)| !world.is_fixed(*other))
     {
         if let Some(unit) = *place {
             hosted[unit].push(other);
@@ -117,7 +118,7 @@ fn ancestors(queue: &[Homeless], from: usize) -> Vec<usize> {
 }
 
 /// The moves that make the entry's actor homeless: who goes where.
-fn steps(queue: &[Homeless], entry: usize) -> Vec<(usize, usize)> {
+fn steps(queue: &[Homeless], entry: usize) -> Vec<(ActorIx, UnitIx)> {
     let displaced = ancestors(queue, entry).into_iter().filter_map(|entry| queue[entry].displaced);
     displaced.map(|(unit, parent)| (queue[parent].actor, unit)).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::limit::Limit;
 use crate::ruled::{Kept, Policy};
+use placement::ix::{ActorIx, IxVec};
 use placement::file::{Constraint, Levels, Node, SnapshotFile};
 use placement::{Criterion, LARGEST, Snapshot};
 
@@ -11,21 +12,21 @@ use placement::{Criterion, LARGEST, Snapshot};
 pub(crate) struct Question<'a> {
     snapshot: &'a Snapshot,
     /// The actors that are to have a place, ascending.
-    pub actors: Vec<usize>,
+    pub actors: Vec<ActorIx>,
     bare: SnapshotFile,
     policy: Option<Policy<'a>>,
 }
 
 impl<'a> Question<'a> {
     /// The question whether `actor` and all of `placed` can have a place at once.
-    pub fn new(snapshot: &'a Snapshot, actor: usize, placed: &[bool]) -> Self {
-        let actors: Vec<usize> = (0..snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
+    pub fn new(snapshot: &'a Snapshot, actor: ActorIx, placed: &IxVec<ActorIx, bool>) -> Self {
+        let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
         let file = snapshot.file();
         let bare = SnapshotFile {
             version: file.version,
             nodes: file.nodes.clone(),
             units: file.units.clone(),
-            actors: actors.iter().map(|&a| file.actors[a].clone()).collect(),
+            actors: actors.iter().map(|&a| file.actors[a.at()].clone()).collect(),
             exchange_cost: file.exchange_cost.clone(),
             objectives: Levels::InOrder(vec![vec![Criterion::Overload]]),
             ..SnapshotFile::default()
@@ -49,9 +50,9 @@ impl<'a> Question<'a> {
         let mut file = self.bare.clone();
         for limit in dropped {
             match *limit {
-                Limit::Slots { unit } => file.units[unit].slots = None,
+                Limit::Slots { unit } => file.units[unit.at()].slots = None,
                 Limit::OfUnit { unit, resource } => {
-                    file.units[unit].provides.insert(snapshot.resources()[resource].clone(), LARGEST);
+                    file.units[unit.at()].provides.insert(snapshot.resources()[resource].clone(), LARGEST);
                 }
                 Limit::OfNode { node, resource } => {
                     let id = &snapshot.nodes()[node];
@@ -74,7 +75,7 @@ impl<'a> Question<'a> {
     }
 
     /// An implementation that needs nothing of its own, for every kind that the actor has none for.
-    fn lift_kinds(&self, actor: usize, file: &mut SnapshotFile) {
+    fn lift_kinds(&self, actor: ActorIx, file: &mut SnapshotFile) {
         let Ok(position) = self.actors.binary_search(&actor) else { return };
         for unit in &self.bare.units {
             file.actors[position].runs_on.entry(unit.kind.clone()).or_default();
@@ -84,7 +85,7 @@ impl<'a> Question<'a> {
     /// A constraint as far as it concerns the actors of the question.
     fn concerning(&self, constraint: &Constraint, dropped: &BTreeSet<Limit>) -> Option<Constraint> {
         let takes_part =
-            |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id].at()).is_ok();
+            |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id]).is_ok();
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
@@ -97,8 +98,8 @@ impl<'a> Question<'a> {
             }
             Constraint::Reserve { unit, resource, .. } => {
                 // Who drops a resource's limit drops what is reserved of it too.
-                let unit = self.snapshot.problem().unit_by_id[unit].at();
-                let resource = self.snapshot.problem().resource(resource).at();
+                let unit = self.snapshot.problem().unit_by_id[unit];
+                let resource = self.snapshot.problem().resource(resource);
                 !dropped.contains(&Limit::OfUnit { unit, resource })
             }
             other => other.actors().is_empty() || other.actors().iter().any(takes_part),

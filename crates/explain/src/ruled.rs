@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::ix::{ActorIx, UnitIx};
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Rules, Ruling, Snapshot, State};
 
 /// What somebody's place changes in the rules, beyond what is said of it alone.
@@ -23,40 +23,40 @@ pub(crate) type Effects = Vec<(Effect, i64)>;
 pub(crate) struct Policy<'a> {
     pub rules: &'a Rules,
     /// The question's actors by their positions in the rules.
-    actors: Vec<usize>,
+    actors: IxVec<ActorIx, ActorIx>,
     /// By the question's actor: units, ascending, with what being there changes.
-    effects: Vec<Vec<(usize, Effects)>>,
+    effects: IxVec<ActorIx, Vec<(UnitIx, Effects)>>,
     /// By demand: whether one that is broken stays so.
     grows: Vec<bool>,
 }
 
 impl<'a> Policy<'a> {
-    pub fn new(rules: &'a Rules, actors: &[usize]) -> Self {
+    pub fn new(rules: &'a Rules, actors: &[ActorIx]) -> Self {
         let owner = owners(rules);
-        let of_actor = |&actor: &usize| {
+        let of_actor = |&actor: &ActorIx| {
             let inputs = rules.inputs(actor).iter();
             inputs.map(|&(unit, atom)| (unit, effects(rules, &owner, atom))).collect()
         };
         Self {
             rules,
-            actors: actors.to_vec(),
+            actors: actors.iter().copied().collect(),
             effects: actors.iter().map(of_actor).collect(),
             grows: rules.grow(),
         }
     }
 
     /// What an actor of the question changes in the rules, unit by unit.
-    pub fn effects(&self, actor: usize) -> &[(usize, Effects)] {
+    pub fn effects(&self, actor: ActorIx) -> &[(UnitIx, Effects)] {
         &self.effects[actor]
     }
 }
 
 /// By atom: the actor whose place alone decides it.
-fn owners(rules: &Rules) -> Vec<Option<usize>> {
+fn owners(rules: &Rules) -> Vec<Option<ActorIx>> {
     let ground = rules.ground();
     let atoms = ground.iter().map(|rule| rule.head).chain(rules.cases().iter().map(|case| case.atom));
-    let inputs = (0..).map_while(|actor| rules.inputs_of(actor).map(|inputs| (actor, inputs)));
-    let inputs: Vec<(usize, u32)> =
+    let inputs = (0..).map(ActorIx::new).map_while(|actor| rules.inputs_of(actor).map(|inputs| (actor, inputs)));
+    let inputs: Vec<(ActorIx, u32)> =
         inputs.flat_map(|(actor, inputs)| inputs.iter().map(move |(_, atom)| (actor, *atom))).collect();
     let most = atoms.chain(inputs.iter().map(|(_, atom)| *atom)).max().unwrap_or(0) as usize;
     let mut bodies = vec![0usize; most + 1];
@@ -65,7 +65,7 @@ fn owners(rules: &Rules) -> Vec<Option<usize>> {
     }
     let mut owner = vec![None; most + 1];
     // By head: whose atoms conclude it so far, and by how many bodies.
-    let mut support: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    let mut support: BTreeMap<u32, (ActorIx, usize)> = BTreeMap::new();
     let mut open = Vec::new();
     for (actor, atom) in inputs.into_iter().filter(|(_, atom)| bodies[*atom as usize] == 0) {
         owner[atom as usize] = Some(actor);
@@ -92,7 +92,7 @@ fn passed_on(rules: &Rules, body: u32, weight: i64) -> Option<u32> {
 }
 
 /// What changes when an actor is where the atom says.
-fn effects(rules: &Rules, owner: &[Option<usize>], input: u32) -> Effects {
+fn effects(rules: &Rules, owner: &[Option<ActorIx>], input: u32) -> Effects {
     let mut found: BTreeMap<Effect, i64> = BTreeMap::new();
     let mut own = BTreeSet::from([input]);
     let mut open = vec![input];
@@ -144,7 +144,7 @@ impl<'a> Kept<'a> {
     }
 
     /// What an actor's place on a unit changes in what is kept.
-    pub fn effects(&self, actor: usize, unit: usize) -> Effects {
+    pub fn effects(&self, actor: ActorIx, unit: UnitIx) -> Effects {
         let Some(policy) = self.policy else { return Vec::new() };
         let of_actor = policy.effects(actor);
         let Ok(at) = of_actor.binary_search_by_key(&unit, |(unit, _)| *unit) else { return Vec::new() };
@@ -152,22 +152,22 @@ impl<'a> Kept<'a> {
     }
 
     /// By actor: equal numbers mean the same to what is kept, wherever they are.
-    pub fn classes(&self, actors: usize) -> Vec<usize> {
-        let Some(policy) = self.policy else { return vec![0; actors] };
-        let mut known: BTreeMap<Vec<(usize, Effects)>, usize> = BTreeMap::new();
-        let of_actor = |actor: usize| {
+    pub fn classes(&self, actors: usize) -> IxVec<ActorIx, usize> {
+        let Some(policy) = self.policy else { return IxVec::of(0, actors) };
+        let mut known: BTreeMap<Vec<(UnitIx, Effects)>, usize> = BTreeMap::new();
+        let of_actor = |actor: ActorIx| {
             let everywhere =
                 policy.effects(actor).iter().map(|(unit, _)| (*unit, self.effects(actor, *unit)));
             let everywhere = everywhere.filter(|(_, effects)| !effects.is_empty()).collect();
             let next = known.len();
             *known.entry(everywhere).or_insert(next)
         };
-        (0..actors).map(of_actor).collect()
+        ActorIx::first(actors).map(of_actor).collect()
     }
 
     /// By actor: equal numbers where what is kept ties them to each other; none where it is not about the actor.
-    pub fn ties(&self, actors: usize) -> Vec<Option<usize>> {
-        let Some(policy) = self.policy else { return vec![None; actors] };
+    pub fn ties(&self, actors: usize) -> IxVec<ActorIx, Option<usize>> {
+        let Some(policy) = self.policy else { return IxVec::of(None, actors) };
         let mut leader: Vec<usize> = (0..self.matters.len()).collect();
         for rule in policy.rules.ground().iter().filter(|rule| self.matters[rule.head as usize]) {
             let head = find(&mut leader, rule.head as usize);
@@ -176,11 +176,11 @@ impl<'a> Kept<'a> {
                 leader[other] = head;
             }
         }
-        let inputs = |actor: usize| {
+        let inputs = |actor: ActorIx| {
             let all = policy.rules.inputs(policy.actors[actor]).iter().map(|(_, atom)| *atom as usize);
             all.filter(|atom| self.matters[*atom]).collect::<Vec<_>>()
         };
-        for actor in 0..actors {
+        for actor in ActorIx::first(actors) {
             if let [first, others @ ..] = inputs(actor).as_slice() {
                 for other in others {
                     let (one, two) = (find(&mut leader, *first), find(&mut leader, *other));
@@ -188,7 +188,7 @@ impl<'a> Kept<'a> {
                 }
             }
         }
-        (0..actors).map(|actor| inputs(actor).first().map(|atom| find(&mut leader, *atom))).collect()
+        ActorIx::first(actors).map(|actor| inputs(actor).first().map(|atom| find(&mut leader, *atom))).collect()
     }
 
     /// Bodies that break a demand that is kept, each with its demand.
@@ -235,7 +235,7 @@ fn find(leader: &mut [usize], of: usize) -> usize {
 pub(crate) struct Seats<'a> {
     pub state: State<'a>,
     /// The question's actors in the rules' positions, what stays broken once it is, and all the rest.
-    rulings: Option<(&'a [usize], Ruling<'a>, Ruling<'a>)>,
+    rulings: Option<(&'a IxVec<ActorIx, ActorIx>, Ruling<'a>, Ruling<'a>)>,
 }
 
 impl<'a> Seats<'a> {
@@ -246,10 +246,10 @@ impl<'a> Seats<'a> {
                 let others = (0..policy.grows.len()).filter(|demand| policy.grows[*demand] != grows);
                 Ruling::without(policy.rules, &others.chain(kept.dropped.iter().copied()).collect())
             };
-            (policy.actors.as_slice(), of(true), of(false))
+            (&policy.actors, of(true), of(false))
         });
         let mut seats = Self { state: State::new(world), rulings };
-        for actor in (0..world.actors()).filter(|actor| world.is_fixed(*actor)) {
+        for actor in ActorIx::first(world.actors()).filter(|actor| world.is_fixed(*actor)) {
             if let Some(home) = world.current(actor) {
                 seats.take_in(actor, home);
             }
@@ -260,7 +260,7 @@ impl<'a> Seats<'a> {
     /// A whole assignment.
     pub fn of(world: &'a Snapshot, kept: &Kept<'a>, assignment: &Assignment) -> Self {
         let mut seats = Self::new(world, kept);
-        for (actor, place) in assignment.iter().enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
+        for (actor, place) in assignment.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
             if let Some(unit) = *place {
                 seats.put(actor, unit);
             }
@@ -269,7 +269,7 @@ impl<'a> Seats<'a> {
     }
 
     /// An actor comes to a unit, as far as the rules go.
-    pub fn take_in(&mut self, actor: usize, unit: usize) {
+    pub fn take_in(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some((actors, growing, rest)) = &mut self.rulings {
             growing.put(actors[actor], unit);
             rest.put(actors[actor], unit);
@@ -277,14 +277,14 @@ impl<'a> Seats<'a> {
     }
 
     /// An actor that had no place comes to a unit.
-    pub fn put(&mut self, actor: usize, unit: usize) {
-        self.state.put(ActorIx::new(actor), UnitIx::new(unit));
+    pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
+        self.state.put(actor, unit);
         self.take_in(actor, unit);
     }
 
     /// An actor leaves its unit.
-    pub fn take(&mut self, actor: usize) {
-        if let Some(unit) = self.state.take(ActorIx::new(actor)).map(UnitIx::at)
+    pub fn take(&mut self, actor: ActorIx) {
+        if let Some(unit) = self.state.take(actor)
             && let Some((actors, growing, rest)) = &mut self.rulings
         {
             growing.take(actors[actor], unit);
@@ -293,8 +293,8 @@ impl<'a> Seats<'a> {
     }
 
     /// Whether the actor, which has no place now, may be put on the unit, whoever comes after it.
-    pub fn admits(&mut self, actor: usize, unit: usize) -> bool {
-        if !self.state.admits(ActorIx::new(actor), UnitIx::new(unit)) {
+    pub fn admits(&mut self, actor: ActorIx, unit: UnitIx) -> bool {
+        if !self.state.admits(actor, unit) {
             return false;
         }
         let Some((actors, growing, _)) = &mut self.rulings else { return true };
@@ -310,7 +310,7 @@ impl<'a> Seats<'a> {
     }
 
     /// Whether the actor, which has no place now, has one on the unit, nobody else coming after it.
-    pub fn seats(&mut self, actor: usize, unit: usize) -> bool {
+    pub fn seats(&mut self, actor: ActorIx, unit: UnitIx) -> bool {
         if !self.admits(actor, unit) {
             return false;
         }

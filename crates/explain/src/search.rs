@@ -10,7 +10,7 @@ use crate::ruled::Seats;
 use crate::verdict::{Effort, Verdict};
 use crate::views::{Views, has_power_caps};
 use placement::file::Scope;
-use placement::ix::{ActorIx, UnitIx};
+use placement::ix::{ActorIx, IxVec, NodeIx, PlaceIx, UnitIx};
 use placement::{Assignment, Snapshot};
 
 /// More actors than this are not searched: the effort would end first.
@@ -24,15 +24,15 @@ pub(crate) struct Search<'a> {
     views: &'a Views<'a>,
     world: &'a Snapshot,
     /// Who is placed anew, ascending.
-    members: Vec<usize>,
+    members: Vec<ActorIx>,
     /// Where they can be, ascending.
-    units: Vec<usize>,
+    units: Vec<UnitIx>,
     /// By unit: equal numbers are interchangeable as long as they host the same.
-    unit_kind: Vec<usize>,
+    unit_kind: IxVec<UnitIx, usize>,
     /// By node: the same.
-    node_kind: Vec<usize>,
+    node_kind: IxVec<NodeIx, usize>,
     /// By unit: classes of the members on it, ascending.
-    content: Vec<Vec<usize>>,
+    content: IxVec<UnitIx, Vec<usize>>,
     /// States without a way on.
     dead: BTreeSet<Vec<usize>>,
 }
@@ -43,9 +43,9 @@ impl<'a> Search<'a> {
         let mut search = Self {
             views,
             world: views.world,
-            unit_kind: Vec::new(),
-            node_kind: Vec::new(),
-            content: vec![Vec::new(); views.world.units()],
+            unit_kind: IxVec::new(),
+            node_kind: IxVec::new(),
+            content: IxVec::of(Vec::new(), views.world.units()),
             dead: BTreeSet::new(),
             members,
             units,
@@ -60,7 +60,7 @@ impl<'a> Search<'a> {
         }
         let mut seats = Seats::new(self.world, self.views.kept);
         // Who stays takes no room of the members', but a rule may be about it.
-        for (actor, place) in self.views.base.iter().enumerate() {
+        for (actor, place) in self.views.base.enumerate() {
             if let Some(unit) = *place
                 && !self.world.is_fixed(actor)
                 && self.members.binary_search(&actor).is_err()
@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
     }
 
     /// Places who is waiting; `None` when the effort ends first.
-    fn place(&mut self, seats: &mut Seats, waiting: &mut Vec<usize>, effort: &mut Effort) -> Option<bool> {
+    fn place(&mut self, seats: &mut Seats, waiting: &mut Vec<ActorIx>, effort: &mut Effort) -> Option<bool> {
         if waiting.is_empty() {
             return Some(seats.obeys());
         }
@@ -108,7 +108,7 @@ impl<'a> Search<'a> {
         let mut tried = BTreeSet::new();
         let home = self.views.base[actor];
         let domain = self.views.domain_of(actor).iter().copied();
-        let mut places: Vec<usize> = domain.filter(|unit| seats.admits(actor, *unit)).collect();
+        let mut places: Vec<UnitIx> = domain.filter(|unit| seats.admits(actor, *unit)).collect();
         places.sort_by_key(|&unit| (Some(unit) != home, unit));
         for unit in places {
             if !tried.insert(self.role(unit)) {
@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
     }
 
     /// Who has the fewest places left, by position among the waiting.
-    fn choosiest(&self, seats: &mut Seats, waiting: &[usize], effort: &mut Effort) -> Option<usize> {
+    fn choosiest(&self, seats: &mut Seats, waiting: &[ActorIx], effort: &mut Effort) -> Option<usize> {
         let mut best = (usize::MAX, 0);
         let mut seen = BTreeSet::new();
         for (position, &actor) in waiting.iter().enumerate() {
@@ -154,20 +154,20 @@ impl<'a> Search<'a> {
         Some(best.1)
     }
 
-    fn enter(&mut self, actor: usize, unit: usize) {
+    fn enter(&mut self, actor: ActorIx, unit: UnitIx) {
         let class = self.views.class[actor];
         let at = self.content[unit].partition_point(|other| *other < class);
         self.content[unit].insert(at, class);
     }
 
-    fn leave(&mut self, actor: usize, unit: usize) {
+    fn leave(&mut self, actor: ActorIx, unit: UnitIx) {
         let class = self.views.class[actor];
         let at = self.content[unit].partition_point(|other| *other < class);
         self.content[unit].remove(at);
     }
 
     /// What a unit is now, up to exchanging it for one that is the same.
-    fn role(&self, unit: usize) -> (Role, usize, Vec<Role>) {
+    fn role(&self, unit: UnitIx) -> (Role, usize, Vec<Role>) {
         let node = self.world.node_of(unit);
         let neighbours = self.units.iter().filter(|other| self.world.node_of(**other) == node);
         let mut around: Vec<Role> =
@@ -177,8 +177,8 @@ impl<'a> Search<'a> {
     }
 
     /// The state, up to exchanging what is the same: who is waiting, and what each node hosts.
-    fn key(&self, waiting: &[usize]) -> Vec<usize> {
-        let mut nodes: BTreeMap<usize, Vec<(usize, &[usize])>> = BTreeMap::new();
+    fn key(&self, waiting: &[ActorIx]) -> Vec<usize> {
+        let mut nodes: BTreeMap<NodeIx, Vec<(usize, &[usize])>> = BTreeMap::new();
         for &unit in &self.units {
             let entry = (self.unit_kind[unit], self.content[unit].as_slice());
             nodes.entry(self.world.node_of(unit)).or_default().push(entry);
@@ -210,17 +210,17 @@ impl<'a> Search<'a> {
         let (world, views) = (self.world, self.views);
         let problem = world.problem();
         let member_classes: BTreeSet<usize> = self.members.iter().map(|&a| views.class[a]).collect();
-        let of_class: BTreeMap<usize, usize> = self.members.iter().map(|&a| (views.class[a], a)).collect();
+        let of_class: BTreeMap<usize, ActorIx> = self.members.iter().map(|&a| (views.class[a], a)).collect();
         let scopes: BTreeSet<Scope> = self
             .members
             .iter()
-            .flat_map(|&actor| &problem.relations_of[ActorIx::new(actor)])
+            .flat_map(|&actor| &problem.relations_of[actor])
             .map(|&relation| problem.relations[relation].scope)
             .collect();
         // Where power is capped, what a unit draws depends on more than what is compared here.
         let all_differ = has_power_caps(world);
         let mut known = BTreeMap::new();
-        self.unit_kind = vec![usize::MAX; world.units()];
+        self.unit_kind = IxVec::of(usize::MAX, world.units());
         for &unit in &self.units {
             let takes: Vec<usize> = member_classes
                 .iter()
@@ -231,7 +231,7 @@ impl<'a> Search<'a> {
             let ruled: Vec<_> = of_class.values().map(|&actor| views.kept.effects(actor, unit)).collect();
             let alike = (
                 all_differ.then_some(unit),
-                problem.unit_kind[UnitIx::new(unit)],
+                problem.unit_kind[unit],
                 views.slots_left[unit],
                 views.unit_left[unit].clone(),
                 numa,
@@ -241,13 +241,13 @@ impl<'a> Search<'a> {
             let next = known.len();
             self.unit_kind[unit] = *known.entry(alike).or_insert(next);
         }
-        let mut units_of: BTreeMap<usize, Vec<(usize, Option<usize>)>> = BTreeMap::new();
+        let mut units_of: BTreeMap<NodeIx, Vec<(usize, Option<PlaceIx>)>> = BTreeMap::new();
         for &unit in &self.units {
             let zone = scopes.contains(&Scope::Zone).then(|| world.place(Scope::Zone, unit));
             units_of.entry(world.node_of(unit)).or_default().push((self.unit_kind[unit], zone));
         }
         let mut known = BTreeMap::new();
-        self.node_kind = vec![usize::MAX; world.nodes().len()];
+        self.node_kind = IxVec::of(usize::MAX, world.nodes().len());
         for (node, mut units) in units_of {
             units.sort_unstable();
             let next = known.len();
@@ -257,18 +257,18 @@ impl<'a> Search<'a> {
 }
 
 /// Everybody whose place the actor's can depend on, itself included, and where they can be.
-fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
+fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
     let world = views.world;
     let problem = world.problem();
-    let mut on_node: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (actor, place) in views.base.iter().enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
+    let mut on_node: BTreeMap<NodeIx, Vec<ActorIx>> = BTreeMap::new();
+    for (actor, place) in views.base.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
         if let Some(unit) = *place {
             on_node.entry(world.node_of(unit)).or_default().push(actor);
         }
     }
     let ties = views.kept.ties(world.actors());
-    let mut bound_by: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (actor, tie) in ties.iter().enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
+    let mut bound_by: BTreeMap<usize, Vec<ActorIx>> = BTreeMap::new();
+    for (actor, tie) in ties.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
         if let Some(tie) = *tie {
             bound_by.entry(tie).or_default().push(actor);
         }
@@ -283,11 +283,11 @@ fn closure(views: &Views) -> (Vec<usize>, Vec<usize>) {
     let mut classes = BTreeSet::new();
     let mut nodes = BTreeSet::new();
     while let Some(actor) = queue.pop() {
-        let bound = problem.relations_of[ActorIx::new(actor)]
+        let bound = problem.relations_of[actor]
             .iter()
             .flat_map(|&relation| &problem.relations[relation].actors);
-        let mut found: Vec<usize> =
-            bound.map(|other| other.at()).filter(|other| !world.is_fixed(*other)).collect();
+        let mut found: Vec<ActorIx> =
+            bound.copied().filter(|other| !world.is_fixed(*other)).collect();
         found.extend(ties[actor].and_then(|tie| bound_by.remove(&tie)).into_iter().flatten());
         if classes.insert(views.class[actor]) {
             for &unit in views.domain_of(actor) {

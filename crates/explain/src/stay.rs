@@ -13,34 +13,32 @@ pub(crate) type Block = Vec<Limit>;
 /// Everything that keeps the actor, which has no place in `state`, off the unit; empty when nothing does.
 ///
 /// On a kind that it has no implementation for it is taken to need what it needs on every kind.
-pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &State) -> Vec<Block> {
+pub(crate) fn blocks(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) -> Vec<Block> {
     let problem = snapshot.problem();
-    let (at, on) = (ActorIx::new(actor), UnitIx::new(unit));
     let mut blocks: Vec<Block> = Vec::new();
     let constraint = |position: usize| vec![Limit::Constraint { position }];
     if snapshot.implementation(actor, unit).is_none() {
         blocks.push(vec![Limit::Kinds { actor }]);
     }
-    let broken = problem.rules_of[at].iter().map(|&rule| &problem.rules[rule]);
-    let broken = broken.filter(|rule| !problem.obeys(at, on, rule));
+    let broken = problem.rules_of[actor].iter().map(|&rule| &problem.rules[rule]);
+    let broken = broken.filter(|rule| !problem.obeys(actor, unit, rule));
     blocks.extend(broken.map(|rule| constraint(rule.constraint)));
-    let relations = state.broken_relations(at, on);
+    let relations = state.broken_relations(actor, unit);
     blocks.extend(relations.map(|relation| constraint(problem.relations[relation].constraint)));
-    blocks.extend(state.passed_limits(at, on).map(constraint));
-    if !state.has_slot(on) {
+    blocks.extend(state.passed_limits(actor, unit).map(constraint));
+    if !state.has_slot(unit) {
         blocks.push(vec![Limit::Slots { unit }]);
     }
-    let mut missing: Vec<(bool, ResourceIx, i64, i64)> = state.all_missing(at, on).collect();
+    let mut missing: Vec<(bool, ResourceIx, i64, i64)> = state.all_missing(actor, unit).collect();
     if snapshot.implementation(actor, unit).is_none() {
-        let own = snapshot.file().actors[actor].requires.iter().map(|(name, quantity)| {
+        let own = snapshot.file().actors[actor.at()].requires.iter().map(|(name, quantity)| {
             let resource = problem.resource(name);
             let needed = i64::try_from(*quantity).expect("numbers above 2^53 are refused on input");
-            (false, resource, needed, state.left_on(on, resource))
+            (false, resource, needed, state.left_on(unit, resource))
         });
         missing.extend(own.filter(|(_, _, needed, left)| *needed > 0 && needed > left));
     }
     for (of_node, resource, needed, left) in missing {
-        let resource = resource.at();
         if of_node {
             blocks.push(vec![Limit::OfNode { node: snapshot.node_of(unit), resource }]);
             continue;
@@ -56,7 +54,7 @@ pub(crate) fn blocks(snapshot: &Snapshot, actor: usize, unit: usize, state: &Sta
 }
 
 /// What is reserved of a unit's resource: the constraint, and how much.
-fn reserves(snapshot: &Snapshot, unit: usize, resource: usize) -> Vec<(usize, i64)> {
+fn reserves(snapshot: &Snapshot, unit: UnitIx, resource: ResourceIx) -> Vec<(usize, i64)> {
     let (unit, resource) = (snapshot.unit_id(unit), &snapshot.resources()[resource]);
     let constraints = snapshot.file().constraints.iter().enumerate();
     let reserved = constraints.filter_map(|(position, constraint)| match constraint {
@@ -71,11 +69,11 @@ fn reserves(snapshot: &Snapshot, unit: usize, resource: usize) -> Vec<(usize, i6
 /// By unit: the cases of the policy's rules that the actor, which has no place, would break there.
 fn broken_cases<'a>(
     snapshot: &'a Snapshot,
-    actor: usize,
+    actor: ActorIx,
     assignment: &Assignment,
 ) -> impl Iterator<Item = Vec<usize>> + use<'a> {
     let mut ruling = snapshot.rules().map(|rules| Ruling::of(rules, assignment));
-    (0..snapshot.units()).map(move |unit| {
+    UnitIx::first(snapshot.units()).map(move |unit| {
         let Some(ruling) = &mut ruling else { return Vec::new() };
         ruling.put(actor, unit);
         let broken = ruling.broken().collect();
@@ -85,17 +83,17 @@ fn broken_cases<'a>(
 }
 
 /// The cases that the actor, which has no place in the assignment, would break anywhere.
-pub(crate) fn cases(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> BTreeSet<usize> {
+pub(crate) fn cases(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> BTreeSet<usize> {
     broken_cases(snapshot, actor, assignment).flatten().collect()
 }
 
 /// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
-pub(crate) fn core(snapshot: &Snapshot, actor: usize, assignment: &Assignment) -> Vec<Element> {
+pub(crate) fn core(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<Element> {
     let mut state = State::of(snapshot, assignment);
-    state.take(ActorIx::new(actor));
+    state.take(actor);
     let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
-        .enumerate()
-        .map(|(unit, cases)| {
+        .zip(UnitIx::first(snapshot.units()))
+        .map(|(cases, unit)| {
             let mut all = blocks(snapshot, actor, unit, &state);
             all.extend(cases.into_iter().map(|demand| vec![Limit::Case { demand }]));
             all

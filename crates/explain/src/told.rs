@@ -7,6 +7,7 @@ use crate::limit::{Limit, actors_of};
 use crate::obstacles::moves;
 use crate::ruled::{Effects, Policy};
 use crate::words::few;
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Judge, Plan, Snapshot, Unplaced};
 
 /// The effort that is worth knowing why: a second or two at 500 nodes.
@@ -14,7 +15,7 @@ pub const REASONS_EFFORT: u64 = 20_000_000;
 
 /// What actors that are kept out by the same have in common: what they need, the rules that name them, where they are,
 /// and what the policy makes of their places.
-type Alike = (String, Vec<usize>, Option<usize>, Vec<(usize, Effects)>);
+type Alike = (String, Vec<usize>, Option<UnitIx>, Vec<(UnitIx, Effects)>);
 
 /// Fills in why each actor of a plan moves, and why each one without a place has none.
 ///
@@ -39,7 +40,7 @@ pub fn open_to_questions(
     judge: &dyn Judge,
     assignment: &Assignment,
 ) -> Snapshot {
-    let homeless: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let homeless: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     match snapshot.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
         Some(Ok(rules)) => snapshot.clone().with_rules(rules),
         _ => snapshot.clone(),
@@ -48,11 +49,11 @@ pub fn open_to_questions(
 
 /// Why each actor that has no place in a feasible assignment has none. Actors that are alike are asked about once.
 pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
-    let actors: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     let alike = alike(snapshot, &actors);
     let different = alike.iter().collect::<BTreeSet<_>>().len();
     let share = effort / (different.max(1) as u64);
-    let mut known: BTreeMap<&Alike, (usize, WhyNot)> = BTreeMap::new();
+    let mut known: BTreeMap<&Alike, (ActorIx, WhyNot)> = BTreeMap::new();
     let told = actors.iter().zip(&alike).map(|(&actor, alike)| {
         let (asked, why) =
             known.entry(alike).or_insert_with(|| (actor, why_not(snapshot, actor, assignment, share)));
@@ -61,8 +62,8 @@ pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec
     told.collect()
 }
 
-fn alike(snapshot: &Snapshot, actors: &[usize]) -> Vec<Alike> {
-    let mut rules = vec![Vec::new(); snapshot.actors()];
+fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<Alike> {
+    let mut rules: IxVec<ActorIx, Vec<usize>> = IxVec::of(Vec::new(), snapshot.actors());
     if !actors.is_empty() {
         for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
             for actor in actors_of(snapshot, constraint) {
@@ -71,21 +72,21 @@ fn alike(snapshot: &Snapshot, actors: &[usize]) -> Vec<Alike> {
         }
     }
     let policy = snapshot.rules().map(|rules| Policy::new(rules, actors));
-    let alike = |(at, &actor): (usize, &usize)| {
-        let given = &snapshot.file().actors[actor];
+    let alike = |(at, &actor): (usize, &ActorIx)| {
+        let given = &snapshot.file().actors[actor.at()];
         let needs = serde_json::to_string(&(&given.runs_on, &given.requires))
             .expect("plain data with text keys always serializes");
-        let effects = policy.as_ref().map(|policy| policy.effects(at).to_vec()).unwrap_or_default();
+        let effects = policy.as_ref().map(|policy| policy.effects(ActorIx::new(at)).to_vec()).unwrap_or_default();
         (needs, std::mem::take(&mut rules[actor]), snapshot.current(actor), effects)
     };
     actors.iter().enumerate().map(alike).collect()
 }
 
-fn unplaced_because(snapshot: &Snapshot, actor: usize, why: &WhyNot, assignment: &Assignment) -> Unplaced {
+fn unplaced_because(snapshot: &Snapshot, actor: ActorIx, why: &WhyNot, assignment: &Assignment) -> Unplaced {
     let (reasons, holds) = match why {
         WhyNot::Blocked(core) => (core.lines(snapshot, assignment), Some(core.holds)),
         WhyNot::Room(moves) => {
-            let place = |&(actor, unit): &(usize, usize)| {
+            let place = |&(actor, unit): &(ActorIx, UnitIx)| {
                 format!("{} on {}", snapshot.short_name(actor), snapshot.unit_id(unit))
             };
             let places: Vec<String> = moves.iter().map(place).collect();
@@ -98,7 +99,7 @@ fn unplaced_because(snapshot: &Snapshot, actor: usize, why: &WhyNot, assignment:
 
 impl WhyNot {
     /// The same, said of an actor that is like the one that was asked about.
-    fn of_another(&self, asked: usize, actor: usize) -> Self {
+    fn of_another(&self, asked: ActorIx, actor: ActorIx) -> Self {
         match self {
             WhyNot::Blocked(core) => {
                 let mut core = Core { actor, ..core.clone() };
@@ -110,7 +111,7 @@ impl WhyNot {
                 WhyNot::Blocked(core)
             }
             WhyNot::Room(moves) => {
-                let of = |&(who, unit): &(usize, usize)| (if who == asked { actor } else { who }, unit);
+                let of = |&(who, unit): &(ActorIx, UnitIx)| (if who == asked { actor } else { who }, unit);
                 WhyNot::Room(moves.iter().map(of).collect())
             }
         }

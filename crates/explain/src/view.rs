@@ -7,6 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use placement::Assignment;
+use placement::ix::{ActorIx, IxVec, UnitIx};
+
 /// No limit; small enough that sums do not overflow.
 pub(crate) const UNLIMITED: i64 = i64::MAX / 4;
 
@@ -16,11 +19,11 @@ const MOST_PATHS: usize = 4_000;
 /// Weights, and the room of units and of the groups that units are in.
 pub(crate) struct View {
     /// By actor; one of weight 0 takes no part.
-    pub weight: Vec<i64>,
+    pub weight: IxVec<ActorIx, i64>,
     /// By unit.
-    pub unit_room: Vec<i64>,
+    pub unit_room: IxVec<UnitIx, i64>,
     /// By unit: its group.
-    pub group_of: Vec<usize>,
+    pub group_of: IxVec<UnitIx, usize>,
     /// By group.
     pub group_room: Vec<i64>,
 }
@@ -29,17 +32,17 @@ pub(crate) struct View {
 #[derive(Clone, Copy)]
 enum From {
     /// An actor would come, from the unit where it is now.
-    Actor(usize, Option<usize>),
+    Actor(ActorIx, Option<UnitIx>),
     /// Its group is full, and somebody here could leave it.
     Group(usize),
 }
 
 struct Flow<'a> {
     view: &'a View,
-    units_of_group: Vec<Vec<usize>>,
+    units_of_group: Vec<Vec<UnitIx>>,
     /// By unit: how much of each actor.
-    on: Vec<BTreeMap<usize, i64>>,
-    unit_used: Vec<i64>,
+    on: IxVec<UnitIx, BTreeMap<ActorIx, i64>>,
+    unit_used: IxVec<UnitIx, i64>,
     group_used: Vec<i64>,
 }
 
@@ -47,10 +50,10 @@ impl View {
     /// Whether the view rules out that `actor` joins those that `base` places. `domain` is where an actor may be.
     pub fn refutes<'d>(
         &self,
-        actor: usize,
-        base: &[Option<usize>],
-        domain: &dyn Fn(usize) -> &'d [usize],
-        class: &[usize],
+        actor: ActorIx,
+        base: &Assignment,
+        domain: &dyn Fn(ActorIx) -> &'d [UnitIx],
+        class: &IxVec<ActorIx, usize>,
     ) -> bool {
         let mut flow = Flow::new(self, base);
         let mut left = self.weight[actor];
@@ -66,18 +69,18 @@ impl View {
 }
 
 impl<'a> Flow<'a> {
-    fn new(view: &'a View, base: &[Option<usize>]) -> Self {
+    fn new(view: &'a View, base: &Assignment) -> Self {
         let mut flow = Self {
             view,
             units_of_group: vec![Vec::new(); view.group_room.len()],
-            on: vec![BTreeMap::new(); view.unit_room.len()],
-            unit_used: vec![0; view.unit_room.len()],
+            on: IxVec::of(BTreeMap::new(), view.unit_room.len()),
+            unit_used: IxVec::of(0, view.unit_room.len()),
             group_used: vec![0; view.group_room.len()],
         };
-        for (unit, group) in view.group_of.iter().enumerate() {
+        for (unit, group) in view.group_of.enumerate() {
             flow.units_of_group[*group].push(unit);
         }
-        for (actor, place) in base.iter().enumerate() {
+        for (actor, place) in base.enumerate() {
             if let Some(unit) = *place
                 && view.weight[actor] > 0
             {
@@ -87,7 +90,7 @@ impl<'a> Flow<'a> {
         flow
     }
 
-    fn add(&mut self, actor: usize, unit: usize, amount: i64) {
+    fn add(&mut self, actor: ActorIx, unit: UnitIx, amount: i64) {
         let on = self.on[unit].entry(actor).or_default();
         *on += amount;
         if *on == 0 {
@@ -97,24 +100,24 @@ impl<'a> Flow<'a> {
         self.group_used[self.view.group_of[unit]] += amount;
     }
 
-    fn spare(&self, unit: usize) -> i64 {
+    fn spare(&self, unit: UnitIx) -> i64 {
         self.view.unit_room[unit] - self.unit_used[unit]
     }
 
     /// Finds a way for some more of the actor's weight, and takes it; `None` if there is none.
     fn augment<'d>(
         &mut self,
-        actor: usize,
+        actor: ActorIx,
         left: i64,
-        domain: &dyn Fn(usize) -> &'d [usize],
-        class: &[usize],
+        domain: &dyn Fn(ActorIx) -> &'d [UnitIx],
+        class: &IxVec<ActorIx, usize>,
     ) -> Option<i64> {
-        let mut unit_from: Vec<Option<From>> = vec![None; self.on.len()];
-        let mut group_from: Vec<Option<usize>> = vec![None; self.group_used.len()];
+        let mut unit_from: IxVec<UnitIx, Option<From>> = IxVec::of(None, self.on.len());
+        let mut group_from: Vec<Option<UnitIx>> = vec![None; self.group_used.len()];
         let mut expanded = vec![false; class.iter().max().map_or(0, |last| last + 1)];
         let mut queue = VecDeque::new();
         let mut reach =
-            |mover: usize, at: Option<usize>, from: &mut Vec<Option<From>>, queue: &mut VecDeque<usize>| {
+            |mover: ActorIx, at: Option<UnitIx>, from: &mut IxVec<UnitIx, Option<From>>, queue: &mut VecDeque<UnitIx>| {
                 // All of a class may be on the same units: the first of them has reached what the others could.
                 if std::mem::replace(&mut expanded[class[mover]], true) {
                     return;
@@ -152,9 +155,9 @@ impl<'a> Flow<'a> {
     fn take(
         &mut self,
         left: i64,
-        last: usize,
-        unit_from: &[Option<From>],
-        group_from: &[Option<usize>],
+        last: UnitIx,
+        unit_from: &IxVec<UnitIx, Option<From>>,
+        group_from: &[Option<UnitIx>],
     ) -> i64 {
         let group = self.view.group_of[last];
         let mut amount = left.min(self.view.group_room[group] - self.group_used[group]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ruled::{Kept, Seats};
 use crate::view::{UNLIMITED, View};
 use placement::file::Scope;
-use placement::ix::{ActorIx, RelationIx, ResourceIx};
+use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Implementation, Snapshot};
 
 /// How many thresholds of one resource are tried.
@@ -13,7 +13,7 @@ const MOST_THRESHOLDS: usize = 6;
 
 /// What actors of one class have in common, as far as having a place goes.
 type Alike<'a> = (
-    usize,
+    SetIx,
     Vec<Option<&'a [(ResourceIx, i64)]>>,
     Vec<Option<&'a [(ResourceIx, i64)]>>,
     Vec<i64>,
@@ -26,39 +26,39 @@ pub(crate) struct Views<'a> {
     pub world: &'a Snapshot,
     pub kept: &'a Kept<'a>,
     /// Who has no place.
-    pub actor: usize,
+    pub actor: ActorIx,
     /// Where the others are, feasibly.
     pub base: &'a Assignment,
     /// By actor; fixed actors have one too, which means nothing.
-    pub class: Vec<usize>,
+    pub class: IxVec<ActorIx, usize>,
     /// By class: the units that take one of it beside the fixed actors.
-    pub domain: Vec<Vec<usize>>,
+    pub domain: Vec<Vec<UnitIx>>,
     /// By unit, beside the fixed actors.
-    pub slots_left: Vec<i64>,
-    pub unit_left: Vec<Vec<i64>>,
+    pub slots_left: IxVec<UnitIx, i64>,
+    pub unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node, beside the fixed actors.
-    pub node_left: Vec<Vec<i64>>,
+    pub node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
     /// By class: how many actors that are not fixed.
     count: Vec<usize>,
     /// By unit: the classes that it may take.
-    classes_on: Vec<Vec<usize>>,
+    classes_on: IxVec<UnitIx, Vec<usize>>,
 }
 
 /// A resource of units, or of nodes.
 #[derive(Clone, Copy)]
 enum Resource {
-    OfUnit(usize),
-    OfNode(usize),
+    OfUnit(ResourceIx),
+    OfNode(ResourceIx),
 }
 
 impl<'a> Views<'a> {
-    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, actor: usize, base: &'a Assignment) -> Self {
+    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, actor: ActorIx, base: &'a Assignment) -> Self {
         let mut free = Seats::new(world, kept);
         let (class, first) = classes(world, kept);
-        let domain: Vec<Vec<usize>> = first
+        let domain: Vec<Vec<UnitIx>> = first
             .iter()
             .map(|&actor| {
-                let admitted = |unit: &usize| world.is_fixed(actor) || free.admits(actor, *unit);
+                let admitted = |unit: &UnitIx| world.is_fixed(actor) || free.admits(actor, *unit);
                 world.candidates(actor).iter().copied().filter(admitted).collect()
             })
             .collect();
@@ -68,14 +68,14 @@ impl<'a> Views<'a> {
             actor,
             base,
             class,
-            slots_left: (0..world.units()).map(|unit| slots(world, unit)).collect(),
-            unit_left: (0..world.units()).map(|unit| world.unit_provides(unit).to_vec()).collect(),
-            node_left: (0..world.nodes().len()).map(|node| world.node_provides(node).to_vec()).collect(),
+            slots_left: UnitIx::first(world.units()).map(|unit| slots(world, unit)).collect(),
+            unit_left: UnitIx::first(world.units()).map(|unit| world.unit_provides(unit).clone()).collect(),
+            node_left: world.nodes().positions().map(|node| world.node_provides(node).clone()).collect(),
             count: vec![0; domain.len()],
-            classes_on: vec![Vec::new(); world.units()],
+            classes_on: IxVec::of(Vec::new(), world.units()),
             domain,
         };
-        for actor in 0..world.actors() {
+        for actor in ActorIx::first(world.actors()) {
             if world.is_fixed(actor) {
                 views.take_off(actor);
             } else {
@@ -90,22 +90,22 @@ impl<'a> Views<'a> {
         views
     }
 
-    fn take_off(&mut self, actor: usize) {
+    fn take_off(&mut self, actor: ActorIx) {
         let Some(unit) = self.world.current(actor) else { return };
         if self.slots_left[unit] < UNLIMITED {
             self.slots_left[unit] -= 1;
         }
         let Some(needs) = self.world.implementation(actor, unit) else { return };
         for &(resource, quantity) in &needs.requires {
-            self.unit_left[unit][resource.at()] -= quantity;
+            self.unit_left[unit][resource] -= quantity;
         }
         for &(resource, quantity) in &needs.node_requires {
-            self.node_left[self.world.node_of(unit)][resource.at()] -= quantity;
+            self.node_left[self.world.node_of(unit)][resource] -= quantity;
         }
     }
 
     /// Where the actor may be beside the fixed ones.
-    pub fn domain_of(&self, actor: usize) -> &[usize] {
+    pub fn domain_of(&self, actor: ActorIx) -> &[UnitIx] {
         &self.domain[self.class[actor]]
     }
 
@@ -116,9 +116,9 @@ impl<'a> Views<'a> {
         }
         let mut resources = BTreeSet::new();
         let problem = self.world.problem();
-        for needs in problem.implementations[ActorIx::new(self.actor)].iter().flatten() {
-            resources.extend(needs.requires.iter().map(|(resource, _)| (false, resource.at())));
-            resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, resource.at())));
+        for needs in problem.implementations[self.actor].iter().flatten() {
+            resources.extend(needs.requires.iter().map(|(resource, _)| (false, *resource)));
+            resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, *resource)));
         }
         let resources: Vec<Resource> = resources
             .into_iter()
@@ -127,7 +127,7 @@ impl<'a> Views<'a> {
         self.refutes(&self.counting(&|_| true))
             || resources.iter().any(|&resource| self.refutes(&self.summing(resource)))
             || resources.iter().any(|&resource| self.refuted_by_size(resource))
-            || problem.relations_of[ActorIx::new(self.actor)]
+            || problem.relations_of[self.actor]
                 .iter()
                 .any(|&relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
     }
@@ -139,24 +139,24 @@ impl<'a> Views<'a> {
     }
 
     /// The least that an actor of the class takes of the resource, wherever it is.
-    fn least(&self, class: usize, resource: Resource, first: usize) -> i64 {
-        let needs = |unit: &usize| self.needs(first, *unit, resource);
+    fn least(&self, class: usize, resource: Resource, first: ActorIx) -> i64 {
+        let needs = |unit: &UnitIx| self.needs(first, *unit, resource);
         self.domain[class].iter().map(needs).min().unwrap_or(0)
     }
 
-    fn needs(&self, actor: usize, unit: usize, resource: Resource) -> i64 {
+    fn needs(&self, actor: ActorIx, unit: UnitIx, resource: Resource) -> i64 {
         let Some(needs) = self.world.implementation(actor, unit) else { return 0 };
         let (list, wanted) = match resource {
             Resource::OfUnit(wanted) => (&needs.requires, wanted),
             Resource::OfNode(wanted) => (&needs.node_requires, wanted),
         };
-        list.iter().find(|(resource, _)| resource.at() == wanted).map_or(0, |(_, quantity)| *quantity)
+        list.iter().find(|(resource, _)| *resource == wanted).map_or(0, |(_, quantity)| *quantity)
     }
 
     /// By actor: the least of the resource that it takes wherever it is; 0 of fixed ones.
-    fn least_of_all(&self, resource: Resource) -> Vec<i64> {
+    fn least_of_all(&self, resource: Resource) -> IxVec<ActorIx, i64> {
         let mut by_class = vec![None; self.domain.len()];
-        (0..self.world.actors())
+        ActorIx::first(self.world.actors())
             .map(|actor| {
                 let class = self.class[actor];
                 if self.world.is_fixed(actor) {
@@ -170,20 +170,20 @@ impl<'a> Views<'a> {
     /// Quantities of one resource that flow as if they could be split.
     fn summing(&self, resource: Resource) -> View {
         let units = self.world.units();
-        let node_of = |unit: usize| self.world.node_of(unit);
+        let node_of = |unit: UnitIx| self.world.node_of(unit).at();
         let weight = self.least_of_all(resource);
         let clamp = |left: i64| left.max(0);
         match resource {
             Resource::OfUnit(r) => View {
                 weight,
                 unit_room: self.unit_left.iter().map(|left| clamp(left[r])).collect(),
-                group_of: (0..units).map(node_of).collect(),
+                group_of: UnitIx::first(units).map(node_of).collect(),
                 group_room: vec![UNLIMITED; self.node_left.len()],
             },
             Resource::OfNode(r) => View {
                 weight,
-                unit_room: vec![UNLIMITED; units],
-                group_of: (0..units).map(node_of).collect(),
+                unit_room: IxVec::of(UNLIMITED, units),
+                group_of: UnitIx::first(units).map(node_of).collect(),
                 group_room: self.node_left.iter().map(|left| clamp(left[r])).collect(),
             },
         }
@@ -205,13 +205,13 @@ impl<'a> Views<'a> {
     /// Members of an `apart`, one to a place.
     fn apart(&self, relation: RelationIx) -> View {
         let relation = &self.world.problem().relations[relation];
-        let mut view = self.counting(&|actor| relation.actors.contains(&ActorIx::new(actor)));
+        let mut view = self.counting(&|actor| relation.actors.contains(&actor));
         if relation.scope == Scope::Unit {
             view.unit_room.iter_mut().for_each(|room| *room = (*room).min(1));
             return view;
         }
         let mut places = BTreeMap::new();
-        view.group_of = (0..self.world.units())
+        view.group_of = UnitIx::first(self.world.units())
             .map(|unit| {
                 let next = places.len();
                 *places.entry(self.world.place(relation.scope, unit)).or_insert(next)
@@ -222,22 +222,22 @@ impl<'a> Views<'a> {
     }
 
     /// Actors as one each, and how many of them a unit and a node can take at most.
-    pub fn counting(&self, counts: &dyn Fn(usize) -> bool) -> View {
+    pub fn counting(&self, counts: &dyn Fn(ActorIx) -> bool) -> View {
         let world = self.world;
-        let mut weight = vec![0; world.actors()];
+        let mut weight = IxVec::of(0, world.actors());
         let mut members = vec![0i64; self.domain.len()];
-        let mut first = vec![0; self.domain.len()];
-        for actor in (0..world.actors()).rev().filter(|&actor| !world.is_fixed(actor) && counts(actor)) {
+        let mut first = vec![ActorIx::NONE; self.domain.len()];
+        for actor in ActorIx::first(world.actors()).rev().filter(|&actor| !world.is_fixed(actor) && counts(actor)) {
             weight[actor] = 1;
             members[self.class[actor]] += 1;
             first[self.class[actor]] = actor;
         }
-        let mut on_node: Vec<BTreeMap<usize, BTreeMap<usize, i64>>> =
-            vec![BTreeMap::new(); self.node_left.len()];
-        let mut unit_room = Vec::with_capacity(world.units());
-        for unit in 0..world.units() {
+        let mut on_node: IxVec<NodeIx, BTreeMap<usize, BTreeMap<ResourceIx, i64>>> =
+            IxVec::of(BTreeMap::new(), self.node_left.len());
+        let mut unit_room = IxVec::new();
+        for unit in UnitIx::first(world.units()) {
             let node = &mut on_node[world.node_of(unit)];
-            let mut needs: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            let mut needs: BTreeMap<ResourceIx, Vec<(i64, i64)>> = BTreeMap::new();
             let mut all = 0;
             for &class in self.classes_on[unit].iter().filter(|class| members[**class] > 0) {
                 all += members[class];
@@ -247,24 +247,24 @@ impl<'a> Views<'a> {
                     continue;
                 };
                 for &(resource, quantity) in requires {
-                    needs.entry(resource.at()).or_default().push((quantity, members[class]));
+                    needs.entry(resource).or_default().push((quantity, members[class]));
                 }
                 let least = node.entry(class).or_insert_with(|| {
-                    node_requires.iter().map(|(resource, quantity)| (resource.at(), *quantity)).collect()
+                    node_requires.iter().map(|(resource, quantity)| (*resource, *quantity)).collect()
                 });
                 // On another unit of the node it may take less.
-                least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted.at() == *resource));
+                least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted == resource));
                 for (resource, quantity) in node_requires {
-                    least.entry(resource.at()).and_modify(|least| *least = (*least).min(*quantity));
+                    least.entry(*resource).and_modify(|least| *least = (*least).min(*quantity));
                 }
             }
             let by_resource =
                 needs.into_iter().map(|(resource, needs)| fits(needs, all, self.unit_left[unit][resource]));
             unit_room.push(by_resource.fold(self.slots_left[unit].max(0).min(all), i64::min));
         }
-        let group_room = on_node.iter().enumerate().map(|(node, classes)| {
+        let group_room = on_node.enumerate().map(|(node, classes)| {
             let all = classes.keys().map(|class| members[*class]).sum();
-            let mut needs: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            let mut needs: BTreeMap<ResourceIx, Vec<(i64, i64)>> = BTreeMap::new();
             for (class, least) in classes {
                 for (resource, quantity) in least {
                     needs.entry(*resource).or_default().push((*quantity, members[*class]));
@@ -275,7 +275,7 @@ impl<'a> Views<'a> {
         });
         View {
             weight,
-            group_of: (0..world.units()).map(|unit| world.node_of(unit)).collect(),
+            group_of: UnitIx::first(world.units()).map(|unit| world.node_of(unit).at()).collect(),
             group_room: group_room.collect(),
             unit_room,
         }
@@ -298,21 +298,21 @@ fn fits(mut needs: Vec<(i64, i64)>, all: i64, left: i64) -> i64 {
     fitting
 }
 
-fn slots(world: &Snapshot, unit: usize) -> i64 {
-    let given = world.file().units[unit].slots;
+fn slots(world: &Snapshot, unit: UnitIx) -> i64 {
+    let given = world.file().units[unit.at()].slots;
     given.map_or(UNLIMITED, |slots| i64::try_from(slots).unwrap_or(UNLIMITED))
 }
 
 /// By actor its class, and the first actor of each class.
-fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
+fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx>) {
     let problem = world.problem();
     let ruled = kept.classes(world.actors());
     // How much an actor works matters where power is capped, and nowhere else.
     let work_counts = has_power_caps(world);
     let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
     let mut first = Vec::new();
-    let class = (0..world.actors()).map(|actor| {
-        let kinds = &problem.implementations[ActorIx::new(actor)];
+    let class = ActorIx::first(world.actors()).map(|actor| {
+        let kinds = &problem.implementations[actor];
         let alike: Alike = (
             world.candidate_set(actor),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
@@ -322,7 +322,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
             } else {
                 Vec::new()
             },
-            problem.relations_of[ActorIx::new(actor)].as_slice(),
+            problem.relations_of[actor].as_slice(),
             ruled[actor],
         );
         // A fixed actor shares its class with nobody: its candidates are no domain.
@@ -336,7 +336,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
             next
         })
     });
-    (class.collect::<Vec<_>>(), first)
+    (class.collect(), first)
 }
 
 /// Whether any place's power is capped.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::core::Core;
 use crate::limit::{Element, Limit, actors_of, pool_of};
 use placement::file::Constraint;
-use placement::ix::{NodeIx, ResourceIx, UnitIx};
+use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 use placement::{Assignment, Rules, Snapshot, State};
 
 /// How many names are listed before the rest is counted.
@@ -16,7 +16,7 @@ impl Core {
     pub fn lines(&self, snapshot: &Snapshot, assignment: &Assignment) -> Vec<String> {
         if self.elements.is_empty() {
             let kinds: Vec<&str> =
-                snapshot.file().actors[self.actor].runs_on.keys().map(String::as_str).collect();
+                snapshot.file().actors[self.actor.at()].runs_on.keys().map(String::as_str).collect();
             return vec![match kinds.as_slice() {
                 [] => "it has no implementation, and there is no unit of any kind".to_owned(),
                 kinds => format!("it runs on {}, and there is no unit of any kind", kinds.join(" and ")),
@@ -32,7 +32,7 @@ impl Core {
 pub(crate) struct Teller<'a> {
     pub snapshot: &'a Snapshot,
     pub state: &'a State<'a>,
-    pub actor: usize,
+    pub actor: ActorIx,
 }
 
 impl Teller<'_> {
@@ -49,8 +49,8 @@ impl Teller<'_> {
     }
 
     /// The same of some units, ascending, alone: limits of other units, and of nodes that these are not on, are left out.
-    pub fn tell_of(&self, element: &Element, units: &[usize]) -> String {
-        let nodes: BTreeSet<usize> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
+    pub fn tell_of(&self, element: &Element, units: &[UnitIx]) -> String {
+        let nodes: BTreeSet<NodeIx> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
         let concerns = |limit: &Limit| {
             limit.unit().is_none_or(|unit| units.binary_search(&unit).is_ok())
                 && limit.node().is_none_or(|n| nodes.contains(&n))
@@ -59,9 +59,9 @@ impl Teller<'_> {
         if limits.is_empty() { self.tell(element) } else { self.tell(&Element { limits }) }
     }
 
-    fn kinds(&self, actor: usize) -> String {
+    fn kinds(&self, actor: ActorIx) -> String {
         let kinds: Vec<&str> =
-            self.snapshot.file().actors[actor].runs_on.keys().map(String::as_str).collect();
+            self.snapshot.file().actors[actor.at()].runs_on.keys().map(String::as_str).collect();
         let there_is = |kind: &&str| self.snapshot.file().units.iter().any(|unit| unit.kind == **kind);
         match kinds.as_slice() {
             [] => "it has no implementation".to_owned(),
@@ -78,7 +78,7 @@ impl Teller<'_> {
         let all = element.limits.iter().filter_map(Limit::case).map(|demand| cases[demand].says.as_str());
         let says: BTreeSet<&str> = all.collect();
         let (own, others): (BTreeSet<&str>, BTreeSet<&str>) =
-            match self.snapshot.file().actors.get(self.actor) {
+            match self.snapshot.file().actors.get(self.actor.at()) {
                 Some(actor) => {
                     says.iter().partition(|says| says.split([' ', ',']).any(|name| name == actor.id))
                 }
@@ -94,7 +94,7 @@ impl Teller<'_> {
             return self.reserved(resource, &positions);
         }
         let says: Vec<String> = positions.iter().map(|&position| self.snapshot.says(position)).collect();
-        let others: BTreeSet<usize> =
+        let others: BTreeSet<ActorIx> =
             positions.iter().flat_map(|&p| actors_of(self.snapshot, &file.constraints[p])).collect();
         let says: BTreeSet<&str> = says.iter().map(String::as_str).collect();
         let said = more_like_it(says.into_iter());
@@ -116,40 +116,40 @@ impl Teller<'_> {
         let constraints = &self.snapshot.file().constraints;
         let reserves = positions.iter().filter_map(|&position| match &constraints[position] {
             Constraint::Reserve { unit, quantity, .. } => {
-                Some((self.snapshot.problem().unit_by_id[unit].at(), quantity))
+                Some((self.snapshot.problem().unit_by_id[unit], quantity))
             }
             _ => None,
         });
-        let (units, quantities): (BTreeSet<usize>, Vec<u64>) = reserves.unzip();
+        let (units, quantities): (BTreeSet<UnitIx>, Vec<u64>) = reserves.unzip();
         let sum: u64 = quantities.iter().sum();
         format!("{sum} {resource} of {} kept free", self.units(&units))
     }
 
     fn slots(&self, element: &Element) -> String {
-        let units: BTreeSet<usize> = element.limits.iter().filter_map(Limit::unit).collect();
-        let slots = units.iter().filter_map(|&unit| self.snapshot.file().units[unit].slots).map(u128::from);
-        let taken: usize = units.iter().map(|&unit| self.state.hosted_on(UnitIx::new(unit))).sum();
+        let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
+        let slots = units.iter().filter_map(|&unit| self.snapshot.file().units[unit.at()].slots).map(u128::from);
+        let taken: usize = units.iter().map(|&unit| self.state.hosted_on(unit)).sum();
         format!("{}: {taken} of {} slots taken", self.units(&units), slots.sum::<u128>())
     }
 
-    fn resource(&self, element: &Element, resource: usize) -> String {
+    fn resource(&self, element: &Element, resource: ResourceIx) -> String {
         let name = &self.snapshot.resources()[resource];
         let mut sum: (i128, i128, i64) = (0, 0, 0);
         let mut add = |provided: i64, left: i64| {
             sum = (sum.0 + i128::from(provided.max(0)), sum.1 + i128::from(left.max(0)), sum.2.max(left));
         };
-        let units: BTreeSet<usize> = element.limits.iter().filter_map(Limit::unit).collect();
-        let nodes: BTreeSet<usize> = element.limits.iter().filter_map(Limit::node).collect();
+        let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
+        let nodes: BTreeSet<NodeIx> = element.limits.iter().filter_map(Limit::node).collect();
         for &unit in &units {
             add(
                 self.snapshot.unit_provides(unit)[resource],
-                self.state.left_on(UnitIx::new(unit), ResourceIx::new(resource)),
+                self.state.left_on(unit, resource),
             );
         }
         for &node in &nodes {
             add(
                 self.snapshot.node_provides(node)[resource],
-                self.state.left_at(NodeIx::new(node), ResourceIx::new(resource)),
+                self.state.left_at(node, resource),
             );
         }
         let places = if nodes.is_empty() { self.units(&units) } else { self.nodes(&nodes) };
@@ -171,15 +171,15 @@ impl Teller<'_> {
     /// The least and the most that the actor needs of the resource there; `None` where it needs nothing.
     fn needed(
         &self,
-        resource: usize,
-        units: &BTreeSet<usize>,
-        nodes: &BTreeSet<usize>,
+        resource: ResourceIx,
+        units: &BTreeSet<UnitIx>,
+        nodes: &BTreeSet<NodeIx>,
     ) -> Option<(i64, i64)> {
         let quantity =
-            |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| r.at() == resource).map(|(_, q)| *q);
+            |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| *r == resource).map(|(_, q)| *q);
         // Where a limit is told by itself, nobody in particular needs anything.
-        let units_of_anybody = if self.actor < self.snapshot.actors() { self.snapshot.units() } else { 0 };
-        let wanted: Vec<i64> = (0..units_of_anybody)
+        let units_of_anybody = if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
+        let wanted: Vec<i64> = UnitIx::first(units_of_anybody)
             .filter_map(|unit| {
                 let needs = self.snapshot.implementation(self.actor, unit)?;
                 if units.contains(&unit) {
@@ -194,7 +194,7 @@ impl Teller<'_> {
         Some((*wanted.iter().min()?, *wanted.iter().max()?))
     }
 
-    fn units(&self, units: &BTreeSet<usize>) -> String {
+    fn units(&self, units: &BTreeSet<UnitIx>) -> String {
         let ids: Vec<&str> = units.iter().map(|&unit| self.snapshot.unit_id(unit)).collect();
         if ids.len() <= 1 {
             return few(&ids);
@@ -204,12 +204,12 @@ impl Teller<'_> {
         format!("{} units of {pool}", ids.len())
     }
 
-    fn nodes(&self, nodes: &BTreeSet<usize>) -> String {
+    fn nodes(&self, nodes: &BTreeSet<NodeIx>) -> String {
         let ids: Vec<&str> = nodes.iter().map(|&node| self.snapshot.nodes()[node].as_str()).collect();
         if ids.len() <= MOST_NAMES {
             return and(&ids);
         }
-        let pools: BTreeSet<String> = (0..self.snapshot.units())
+        let pools: BTreeSet<String> = UnitIx::first(self.snapshot.units())
             .filter(|&unit| nodes.contains(&self.snapshot.node_of(unit)))
             .map(|unit| pool_of(self.snapshot, unit))
             .collect();
@@ -227,14 +227,14 @@ impl Limit {
         if let Limit::Case { demand } = self { Some(*demand) } else { None }
     }
 
-    fn unit(&self) -> Option<usize> {
+    fn unit(&self) -> Option<UnitIx> {
         match self {
             Limit::Slots { unit } | Limit::OfUnit { unit, .. } => Some(*unit),
             _ => None,
         }
     }
 
-    fn node(&self) -> Option<usize> {
+    fn node(&self) -> Option<NodeIx> {
         if let Limit::OfNode { node, .. } = self { Some(*node) } else { None }
     }
 }

@@ -113,7 +113,7 @@ positions! {
 }
 
 /// A list that positions of one kind index.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct IxVec<I, T> {
     raw: Vec<T>,
     by: PhantomData<fn() -> I>,

@@ -105,8 +105,8 @@ pub(crate) fn says(program: &Program, snapshot: &Snapshot, (statement, values): 
 
 fn shown(snapshot: &Snapshot, value: &Argument) -> String {
     match value {
-        Argument::Actor(actor) => snapshot.actor_id(actor.at()).to_owned(),
-        Argument::Unit(unit) => snapshot.unit_id(unit.at()).to_owned(),
+        Argument::Actor(actor) => snapshot.actor_id(*actor).to_owned(),
+        Argument::Unit(unit) => snapshot.unit_id(*unit).to_owned(),
         Argument::Text(text) | Argument::Other(text) => text.clone(),
         Argument::Number(number) => number.to_string(),
     }
@@ -148,7 +148,7 @@ impl<'a> Constraints<'a> {
             }
             ("pin", [actor, unit]) => {
                 let name = match self.unit(word, unit)? {
-                    Some(unit) => self.snapshot.unit_id(unit.at()).to_owned(),
+                    Some(unit) => self.snapshot.unit_id(unit).to_owned(),
                     None => shown(self.snapshot, unit),
                 };
                 if let Some(actor) = self.actor(word, actor)? {
@@ -173,7 +173,7 @@ impl<'a> Constraints<'a> {
             ("reserve", [unit, Argument::Text(resource), quantity]) => {
                 let quantity = self.quantity(word, "quantity", quantity)?;
                 if let Some(unit) = self.unit(word, unit)? {
-                    let (unit, resource) = (self.snapshot.unit_id(unit.at()).to_owned(), resource.clone());
+                    let (unit, resource) = (self.snapshot.unit_id(unit).to_owned(), resource.clone());
                     self.reserved.push(Constraint::Reserve { unit, resource, quantity });
                 }
             }
@@ -243,8 +243,8 @@ impl<'a> Constraints<'a> {
 
     fn finish(self, place: &dyn Fn(usize) -> String) -> Vec<Constraint> {
         let snapshot = self.snapshot;
-        let actor = |actor: ActorIx| snapshot.actor_id(actor.at()).to_owned();
-        let unit = |unit: UnitIx| snapshot.unit_id(unit.at()).to_owned();
+        let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
+        let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
         let mut constraints = Vec::new();
         let mut alike: BTreeMap<(usize, BTreeSet<UnitIx>), Vec<String>> = BTreeMap::new();
         for ((statement, of), units) in self.forbidden {

@@ -43,8 +43,8 @@ struct Written<'a>(&'a Snapshot, &'a Fact);
 impl Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Fact::Actor(position) => f.write_str(&actor(self.0.actor_id(position.at()))),
-            Fact::Unit(position) => f.write_str(&string(self.0.unit_id(position.at()))),
+            Fact::Actor(position) => f.write_str(&actor(self.0.actor_id(*position))),
+            Fact::Unit(position) => f.write_str(&string(self.0.unit_id(*position))),
             Fact::Text(text) => f.write_str(&string(text)),
             Fact::Number(number) => write!(f, "{number}"),
         }
@@ -110,7 +110,7 @@ impl<'a> Facts<'a> {
         }
         for (actor, place) in self.problem.current.positions().zip(assignment) {
             if let Some(unit) = *place {
-                line("p_run_on", &[Fact::Actor(actor), Fact::Unit(UnitIx::new(unit))]);
+                line("p_run_on", &[Fact::Actor(actor), Fact::Unit(unit)]);
             }
             if !self.problem.fixed[actor] {
                 line("movable", &[Fact::Actor(actor)]);

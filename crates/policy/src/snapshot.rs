@@ -107,8 +107,8 @@ impl<'a> Policy<'a> {
         Ok(Question {
             program: self.program.text(),
             facts: self.facts()?.text(assignment),
-            actors: (0..snapshot.actors()).map(|at| actor(snapshot.actor_id(at))).collect(),
-            units: (0..snapshot.units()).map(|at| string(snapshot.unit_id(at))).collect(),
+            actors: ActorIx::first(snapshot.actors()).map(|at| actor(snapshot.actor_id(at))).collect(),
+            units: UnitIx::first(snapshot.units()).map(|at| string(snapshot.unit_id(at))).collect(),
         })
     }
 

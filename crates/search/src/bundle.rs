@@ -51,7 +51,7 @@ impl<'a> Bundles<'a> {
             widest.insert(first, scope);
         }
         let mut members: BTreeMap<ActorIx, Vec<ActorIx>> = BTreeMap::new();
-        for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
             members.entry(head[actor]).or_default().push(actor);
         }
         let mut found = Self { snapshot, list: Vec::new(), bundle_of: IxVec::of(None, snapshot.actors()) };
@@ -162,7 +162,7 @@ impl<'a> Build<'a> {
         let Some(unit) = place else {
             self.missing += 1;
             if current.is_some() {
-                self.add(Criterion::Migration, self.snapshot.move_cost(actor.at()));
+                self.add(Criterion::Migration, self.snapshot.move_cost(actor));
             }
             return;
         };

@@ -77,7 +77,7 @@ impl<'m> Figures<'m> {
     fn counts(&self, actor: ActorIx) -> bool {
         let in_a_term = self.terms.iter().any(|(_, figure)| figure.concerns(self.snapshot, actor));
         let in_a_limit = self.limits.iter().any(|excess| excess.concerns(self.snapshot, actor));
-        let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor.at()).is_empty());
+        let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor).is_empty());
         in_a_term || in_a_limit || in_a_rule
     }
 
@@ -171,7 +171,6 @@ impl<'m> Figures<'m> {
         self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
         self.limits.iter_mut().for_each(|excess| excess.count(snapshot, &step));
         if let Some((_, ruling)) = &mut self.ruling {
-            let (actor, unit) = (actor.at(), unit.at());
             if sign > 0 { ruling.put(actor, unit) } else { ruling.take(actor, unit) }
         }
     }

@@ -76,7 +76,7 @@ impl Work<'_> {
 
 /// Those that are not fixed.
 fn movable(snapshot: &Snapshot) -> impl Iterator<Item = ActorIx> {
-    ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at()))
+    ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor))
 }
 
 fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {

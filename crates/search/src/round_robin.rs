@@ -35,7 +35,7 @@ impl Strategy for RoundRobin {
 /// Places actors in the order of the file, each on the feasible unit that `choose` picks; never asks without any.
 pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[UnitIx]) -> UnitIx) -> Answer {
     let mut state = State::new(snapshot);
-    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(actor.at())) {
+    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
         let candidates = snapshot.problem().candidates(actor).iter().copied();
         let feasible: Vec<UnitIx> = candidates.filter(|&unit| state.admits(actor, unit)).collect();
         if !feasible.is_empty() {

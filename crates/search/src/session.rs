@@ -11,7 +11,7 @@ use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
 use crate::tempering::Tempering;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
-use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 use placement::{Assignment, Cost, Ruling, Snapshot};
 
@@ -253,8 +253,8 @@ fn without_what_breaks_rules(snapshot: &Snapshot, mut assignment: Assignment) ->
     let Some(rules) = snapshot.rules() else { return assignment };
     let mut ruling = Ruling::of(rules, &assignment);
     while ruling.degree() > 0 {
-        let mut best: Option<(i64, usize, usize)> = None;
-        for actor in (0..snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
+        let mut best: Option<(i64, ActorIx, UnitIx)> = None;
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
             let Some(unit) = assignment[actor] else { continue };
             ruling.take(actor, unit);
             let degree = ruling.degree();

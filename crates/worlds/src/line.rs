@@ -8,6 +8,7 @@ use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
     SnapshotFile, Unit, VERSION,
 };
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, GroundConstraint, GroundRule, Rules, Snapshot};
 use proptest::prelude::*;
 use strum::IntoEnumIterator as _;
@@ -189,8 +190,8 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
 
 /// `cam=gpu0 log=cpu0` as an assignment; who is not named has no place, fixed actors are at home.
 pub fn assignment(snapshot: &Snapshot, text: &str) -> Assignment {
-    let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-    let mut assignment: Assignment = (0..snapshot.actors()).map(home).collect();
+    let home = |actor: ActorIx| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+    let mut assignment: Assignment = ActorIx::first(snapshot.actors()).map(home).collect();
     for pair in text.split_whitespace() {
         let (actor, unit) = pair.split_once('=').unwrap();
         assignment[snapshot.actor(actor).unwrap()] = Some(snapshot.unit(unit).unwrap());
@@ -319,8 +320,9 @@ pub fn on(actor: usize, unit: usize) -> u32 {
 }
 
 /// Every actor on every unit.
-pub fn inputs() -> Vec<(usize, usize, u32)> {
-    (0..RULED_ACTORS).flat_map(|a| (0..RULED_UNITS).map(move |u| (a, u, on(a, u)))).collect()
+pub fn inputs() -> Vec<(ActorIx, UnitIx, u32)> {
+    let of = |a, u| (ActorIx::new(a), UnitIx::new(u), on(a, u));
+    (0..RULED_ACTORS).flat_map(|a| (0..RULED_UNITS).map(move |u| of(a, u))).collect()
 }
 
 /// More than two of the actors on unit 0: counted by atom 20, said by 21.

@@ -200,7 +200,7 @@ impl Model {
     /// The one number of an assignment of the whole world.
     fn value(&self, problem: &Problem, assignment: &Assignment) -> i64 {
         let unit = |item: usize| {
-            UnitIx::new(assignment[self.items[item].actor.at()].expect("all actors are placed"))
+            assignment[self.items[item].actor].expect("all actors are placed")
         };
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));

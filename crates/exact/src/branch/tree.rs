@@ -154,7 +154,7 @@ impl Tree<'_> {
         self.best = sum;
         let mut assignment = self.start.clone();
         for (item, place) in model.items.iter().zip(places) {
-            assignment[item.actor.at()] = Some(place.at());
+            assignment[item.actor] = Some(place);
         }
         if (self.found)(assignment) { Ok(()) } else { Err(Halt::Stopped) }
     }
