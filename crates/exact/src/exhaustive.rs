@@ -33,7 +33,7 @@ impl Strategy for Exhaustive {
         if many > MOST {
             return Err(SolveError::TooLarge { most: MOST });
         }
-        let home = |actor: ActorIx| problem.fixed_at(actor).map(UnitIx::at);
+        let home = |actor: ActorIx| problem.fixed_at(actor);
         let alone: Assignment = problem.current.positions().map(home).collect();
         let mut search = Search {
             snapshot,

@@ -53,9 +53,7 @@ pub(crate) fn derived(
     }
     let ground =
         grounding.rules.into_iter().map(|(head, lower, body)| GroundRule { head, lower, body }).collect();
-    let inputs: Vec<(usize, usize, u32)> =
-        grounding.inputs.iter().map(|(actor, unit, atom)| (actor.at(), unit.at(), *atom)).collect();
-    let rules = Rules::new(snapshot.actors(), ground, &inputs, demands, penalties)
+    let rules = Rules::new(snapshot.actors(), ground, &grounding.inputs, demands, penalties)
         .map_err(|problem| format!("policy {name}: {problem}"))?;
     Ok(Derived { constraints, rules: Some(rules) })
 }

@@ -1,6 +1,6 @@
 //! The policy that a snapshot carries: what it derives from the snapshot, and what is asked about an assignment.
 
-use placement::ix::ActorIx;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
 use crate::choices::{Choices, choices, open_choices};
