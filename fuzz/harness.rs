@@ -40,7 +40,7 @@ pub fn plan(data: &[u8]) {
     let plan = plan.expect("greedy always has a feasible answer");
     assert_eq!(snapshot.violations(&plan.assignment), []);
     assert_eq!(plan.cost.unplaced, snapshot.cost(&plan.assignment).unplaced);
-    let everybody: Vec<usize> = (0..snapshot.actors()).collect();
+    let everybody: Vec<_> = plan.assignment.positions().collect();
     let explained = explain::explain(&snapshot, &plan.assignment, &everybody);
     assert_eq!(explained.placed.len(), plan.assignment.iter().flatten().count());
     let reasons = explain::reasons(&snapshot, &plan.assignment, EFFORT);

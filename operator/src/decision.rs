@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::{ActorApplication, Assignment, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
+use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};
 
@@ -22,9 +23,9 @@ pub fn spec(
 ) -> PlacementSpec {
     let snapshot = &world.snapshot;
     let key = ApplicationKey::of(application);
-    let short = |actor: usize| short_name(snapshot.actor_id(actor));
-    let own = |actor: &usize| !snapshot.is_fixed(*actor);
-    let assignments = (0..snapshot.actors()).filter(own).filter_map(|actor| {
+    let short = |actor: ActorIx| short_name(snapshot.actor_id(actor));
+    let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);
+    let assignments = ActorIx::first(snapshot.actors()).filter(own).filter_map(|actor| {
         let unit = &world.units[snapshot.unit_id(plan.assignment[actor]?)];
         Some(Assignment {
             actor: short(actor),

@@ -11,6 +11,7 @@ use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
+use placement::ix::ActorIx;
 use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Index, Policy, World};
@@ -476,7 +477,7 @@ async fn commit(
 
 /// What a paused application would do.
 fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
-    let starts = (0..snapshot.actors())
+    let starts = ActorIx::first(snapshot.actors())
         .filter(|&a| snapshot.current(a).is_none() && plan.assignment[a].is_some())
         .count();
     match (starts, plan.moves.len()) {

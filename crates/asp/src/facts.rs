@@ -72,7 +72,7 @@ impl<'a> Encoded<'a> {
         }
         let mut assignment = alone(self.snapshot);
         for (actor, &place) in self.snapshot.problem().movable.iter().zip(places) {
-            assignment[actor.at()] = place;
+            assignment[*actor] = place.map(UnitIx::new);
         }
         Some(assignment)
     }
@@ -99,7 +99,7 @@ pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 /// Fixed actors where they are, nobody else anywhere.
 fn alone(snapshot: &Snapshot) -> Assignment {
     let problem = snapshot.problem();
-    problem.current.positions().map(|actor| problem.fixed_at(actor).map(UnitIx::at)).collect()
+    problem.current.positions().map(|actor| problem.fixed_at(actor)).collect()
 }
 
 /// What of each level the program leaves out: it is so whoever comes.
@@ -177,7 +177,7 @@ impl Writer<'_> {
 
     fn start(&mut self, start: &Assignment) {
         for &actor in &self.problem.movable {
-            match start[actor.at()].map(UnitIx::new) {
+            match start[actor] {
                 Some(unit) => self.say("start", &[actor.into(), unit.into()]),
                 None => self.say("start_nowhere", &[actor.into()]),
             }
@@ -393,7 +393,8 @@ mod tests {
             let snapshot = world(str::to_owned);
             let answer = Greedy.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
             let encoded = Encoded::new(&snapshot, &answer);
-            let places: Vec<Option<usize>> = snapshot.problem().movable.iter().map(|actor| answer[actor.at()]).collect();
+            let movable = snapshot.problem().movable.iter();
+            let places: Vec<Option<usize>> = movable.map(|actor| answer[*actor].map(UnitIx::at)).collect();
             prop_assert_eq!(encoded.assignment(&places), Some(answer));
             prop_assert_eq!(encoded.assignment(&[Some(9), None]), None);
             prop_assert_eq!(encoded.assignment(&[None]), None);

@@ -62,10 +62,13 @@ impl Judge for ClingoJudge {
         self.examine(snapshot).map(|(derived, _)| derived)
     }
 
-    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[usize]) -> Result<Option<Rules>, JudgeError> {
+    fn rules_everywhere(
+        &self,
+        snapshot: &Snapshot,
+        anywhere: &[ActorIx],
+    ) -> Result<Option<Rules>, JudgeError> {
         let Some(policy) = Policy::of(snapshot)? else { return Ok(None) };
-        let anywhere: Vec<ActorIx> = anywhere.iter().map(|&actor| ActorIx::new(actor)).collect();
-        policy.rules_everywhere(&anywhere, self.budget)
+        policy.rules_everywhere(anywhere, self.budget)
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {

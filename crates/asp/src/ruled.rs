@@ -18,12 +18,12 @@ pub(crate) fn text(
     let mut text = String::new();
     let mut inputs: BTreeMap<u32, String> = BTreeMap::new();
     for (actor, symbol) in actors.enumerate() {
-        for &(unit, atom) in rules.inputs(actor.at()) {
+        for &(unit, atom) in rules.inputs(actor) {
             if snapshot.problem().fixed[actor] {
                 // It stays there.
                 writeln!(text, "ruled({atom}).").expect(WRITES);
             } else {
-                inputs.insert(atom, format!("run_on({},{})", symbol, units[UnitIx::new(unit)]));
+                inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
             }
         }
     }

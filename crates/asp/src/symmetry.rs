@@ -45,10 +45,10 @@ impl Symmetry {
         for class in &self.classes {
             let mut names = BTreeMap::new();
             for actor in &self.movable {
-                let unit = assignment[actor.at()].map(UnitIx::new);
+                let unit = assignment[*actor];
                 if let Some(unit) = unit.filter(|unit| class.binary_search(unit).is_ok()) {
                     let next = names.len();
-                    ordered[actor.at()] = Some(class[*names.entry(unit).or_insert(next)].at());
+                    ordered[*actor] = Some(class[*names.entry(unit).or_insert(next)]);
                 }
             }
         }
@@ -68,8 +68,9 @@ mod tests {
     #[test]
     fn an_assignment_is_ordered_and_no_worse() {
         let symmetry = of_one_class(4);
-        let ordered = symmetry.ordered(&vec![Some(4), Some(0), Some(1), Some(4)]);
-        assert_eq!(ordered, [Some(1), Some(0), Some(3), Some(1)]);
+        let at =
+            |units: [usize; 4]| -> Assignment { units.map(|unit| Some(UnitIx::new(unit))).to_vec().into() };
+        assert_eq!(symmetry.ordered(&at([4, 0, 1, 4])), at([1, 0, 3, 1]));
         let pairs: Vec<(usize, usize)> = symmetry.in_order().map(|(a, b)| (a.at(), b.at())).collect();
         assert_eq!(pairs, [(1, 3), (3, 4)]);
         assert!(symmetry.spare().is_empty());

@@ -22,8 +22,12 @@ impl<'a> Writer<'a> {
         Self {
             snapshot,
             problem: snapshot.problem(),
-            actors: (0..snapshot.actors()).map(|position| actor(snapshot.actor_id(position))).collect(),
-            units: (0..snapshot.units()).map(|position| string(snapshot.unit_id(position))).collect(),
+            actors: ActorIx::first(snapshot.actors())
+                .map(|position| actor(snapshot.actor_id(position)))
+                .collect(),
+            units: UnitIx::first(snapshot.units())
+                .map(|position| string(snapshot.unit_id(position)))
+                .collect(),
             lines: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Plan, Snapshot};
 use policy::{Fault, GroundBudget, Program, Size};
 use portfolio::Use;
@@ -154,8 +155,9 @@ fn figures(
     took: Duration,
 ) -> Figures {
     let unit =
-        |place: Option<usize>| place.map_or("no place".to_owned(), |unit| plain.unit_id(unit).to_owned());
-    let places = without_it.assignment.iter().zip(&with_it.assignment).enumerate();
+        |place: Option<UnitIx>| place.map_or("no place".to_owned(), |unit| plain.unit_id(unit).to_owned());
+    let both = without_it.assignment.iter().zip(&with_it.assignment);
+    let places = ActorIx::first(plain.actors()).zip(both);
     let changes = places.filter(|(_, (before, after))| before != after);
     Figures {
         snapshot,

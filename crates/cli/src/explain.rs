@@ -1,6 +1,7 @@
 //! `explain`: why the actors of an application are where they are, and why some have no place.
 
 use explain::REASONS_EFFORT;
+use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Snapshot, Unplaced};
 use serde::Serialize;
 use world::ApplicationKey;
@@ -108,11 +109,12 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
 
 /// Whether any actor of the application has a place.
 fn is_decided(snapshot: &Snapshot) -> bool {
-    (0..snapshot.actors()).any(|actor| !snapshot.is_fixed(actor) && snapshot.current(actor).is_some())
+    ActorIx::first(snapshot.actors())
+        .any(|actor| !snapshot.is_fixed(actor) && snapshot.current(actor).is_some())
 }
 
-fn find(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<usize, CliError> {
-    let own = || (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
+fn find(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<ActorIx, CliError> {
+    let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     own().find(|&actor| snapshot.short_name(actor) == name || snapshot.actor_id(actor) == name).ok_or_else(
         || {
             let known: Vec<&str> = own().map(|actor| snapshot.short_name(actor)).collect();
@@ -137,7 +139,9 @@ fn render(subject: &Subject, style: Style) -> String {
     let about = style.paint(Tone::Faint, &format!("policy {}", subject.policy));
     let mut sections = vec![format!("{title}  {about}\n")];
     sections.extend(subject.explained.render(style));
-    let placed = (0..snapshot.actors()).filter(|&a| !snapshot.is_fixed(a) && assignment[a].is_some()).count();
+    let placed = ActorIx::first(snapshot.actors())
+        .filter(|&a| !snapshot.is_fixed(a) && assignment[a].is_some())
+        .count();
     let all = placed + unplaced.len();
     let tone = if placed == all { Tone::Good } else { Tone::Bad };
     let count = style.paint(tone, &format!("{placed}/{all} actors placed"));

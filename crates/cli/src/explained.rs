@@ -1,6 +1,7 @@
 //! An explanation for people and for programs: what it would cost to be elsewhere, and what binds.
 
 use explain::{Alternative, Explanation, Outcome, Relief, Whereabouts};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
 
@@ -30,9 +31,9 @@ pub struct Explained {
 
 impl Explained {
     /// Explains the places of actors: of one that is asked about, else of all that belong to the application.
-    pub fn new(world: Snapshot, assignment: &Assignment, only: Option<usize>) -> Self {
-        let own = (0..world.actors()).filter(|&actor| !world.is_fixed(actor));
-        let whom: Vec<usize> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
+    pub fn new(world: Snapshot, assignment: &Assignment, only: Option<ActorIx>) -> Self {
+        let own = ActorIx::first(world.actors()).filter(|&actor| !world.is_fixed(actor));
+        let whom: Vec<ActorIx> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
         let explanation = explain::explain(&world, assignment, &whom);
         Self { world, explanation }
     }
@@ -95,8 +96,8 @@ impl ExplanationReport {
     pub fn new(Explained { world: snapshot, explanation }: &Explained) -> Self {
         let change =
             |change: &[i64]| InOrder(levels(snapshot).into_iter().zip(change.iter().copied()).collect());
-        let unit = |unit: usize| snapshot.unit_id(unit).to_owned();
-        let actor = |actor: usize| snapshot.actor_id(actor).to_owned();
+        let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
+        let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
         let alternative = |other: &Alternative| AlternativeReport {
             units: other.units.len(),
             names: other.units.iter().take(MOST_NAMES).map(|&u| unit(u)).collect(),

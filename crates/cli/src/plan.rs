@@ -248,7 +248,7 @@ fn remember(objects: &mut Objects, key: &ApplicationKey, decision: &Decision) {
     let prefix = format!("{key}/");
     let file = decision.snapshot.file();
     let assignments = decision.plan.assignment.iter().enumerate().filter_map(|(actor, place)| {
-        let (actor, unit) = (file.actors[actor].id.strip_prefix(&prefix)?, &file.units[(*place)?]);
+        let (actor, unit) = (file.actors[actor].id.strip_prefix(&prefix)?, &file.units[(*place)?.at()]);
         Some(Assignment {
             actor: actor.to_owned(),
             unit: unit.id.clone(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use placement::file::Levels;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
 use serde::{Serialize, Serializer};
 
@@ -80,9 +81,9 @@ impl Report {
         explained: Option<&Explained>,
         notes: &[String],
     ) -> Self {
-        let actor = |actor: usize| snapshot.actor_id(actor).to_owned();
-        let unit = |unit: usize| snapshot.unit_id(unit).to_owned();
-        let places = plan.assignment.iter().enumerate();
+        let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
+        let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
+        let places = plan.assignment.enumerate();
         let moves = plan.moves.iter();
         Self {
             assignments: places.filter_map(|(a, place)| Some((actor(a), unit((*place)?)))).collect(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use placement::ix::ActorIx;
 use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 
 use crate::explained::Explained;
@@ -82,7 +83,7 @@ impl Page<'_> {
 
     fn places(&self) -> String {
         let mut table = Table::new(&["ACTOR", "UNIT", "NODE", "KIND", "POOL", "CHANGE"]);
-        for actor in (0..self.snapshot.actors()).filter(|actor| !self.snapshot.is_fixed(*actor)) {
+        for actor in ActorIx::first(self.snapshot.actors()).filter(|actor| !self.snapshot.is_fixed(*actor)) {
             let name = (self.snapshot.short_name(actor).to_owned(), Tone::Plain);
             let Some(unit) = self.plan.assignment[actor] else {
                 let stops = match self.snapshot.current(actor) {
@@ -93,7 +94,7 @@ impl Page<'_> {
                 table.row([name, ("-".to_owned(), Tone::Bad), empty(), empty(), empty(), (stops, Tone::Bad)]);
                 continue;
             };
-            let given = &self.snapshot.file().units[unit];
+            let given = &self.snapshot.file().units[unit.at()];
             let change = match self.snapshot.current(actor) {
                 None => ("starts".to_owned(), Tone::Good),
                 Some(from) if from == unit => ("stays".to_owned(), Tone::Faint),
@@ -114,7 +115,8 @@ impl Page<'_> {
     }
 
     fn verdict(&self) -> String {
-        let fixed = (0..self.snapshot.actors()).filter(|actor| self.snapshot.is_fixed(*actor)).count();
+        let fixed =
+            ActorIx::first(self.snapshot.actors()).filter(|actor| self.snapshot.is_fixed(*actor)).count();
         let wanted = self.snapshot.actors() - fixed;
         let placed = wanted - self.plan.unplaced.len();
         let tone = if placed == wanted { Tone::Good } else { Tone::Bad };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Plan, Snapshot, Unplaced};
 
 use crate::nouns::{Decision, Seen};
@@ -30,7 +31,7 @@ pub enum Verdict {
 pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
-    let lost = |actor: &usize| {
+    let lost = |actor: &ActorIx| {
         let before = planned.actor(newest.actor_id(*actor));
         places[*actor].is_none() && before.is_none_or(|before| plan.assignment[before].is_some())
     };
@@ -49,8 +50,9 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
         return Verdict::Overtaken;
     }
     // Whoever has a place keeps it, and of the others come in whom there is room for.
-    let comers = ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
-    let comers: Vec<(usize, usize)> = comers.collect();
+    let comers =
+        ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
+    let comers: Vec<(ActorIx, UnitIx)> = comers.collect();
     let (assignment, _) = insert(newest, runs.clone(), &comers);
     if assignment == runs {
         return Verdict::Overtaken;
@@ -64,18 +66,18 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
 /// unit exists.
 pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTreeSet<String> {
     let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
-    let name = |actor: usize| short(snapshot.actor_id(actor));
-    let decided = |actor: usize| decision.places.get(name(actor));
+    let name = |actor: ActorIx| short(snapshot.actor_id(actor));
+    let decided = |actor: ActorIx| decision.places.get(name(actor));
     let runs = snapshot.incumbent();
-    let is_at = |actor: usize| runs[actor].map(|unit| snapshot.unit_id(unit));
+    let is_at = |actor: ActorIx| runs[actor].map(|unit| snapshot.unit_id(unit));
     let nowhere = own().filter(|&actor| decided(actor).is_some_and(|unit| is_at(actor) != Some(unit)));
     let mut found: BTreeSet<String> = nowhere.map(|actor| name(actor).to_owned()).collect();
-    let is_there = |actor: usize| {
+    let is_there = |actor: ActorIx| {
         let pod = seen.instances.get(name(actor)).and_then(|instance| instance.pod.as_ref());
         pod.is_some_and(|pod| pod.unit.as_ref() == decided(actor))
     };
-    let is_new = |actor: &usize| runs[*actor].is_some() && !is_there(*actor);
-    let comers: Vec<(usize, usize)> =
+    let is_new = |actor: &ActorIx| runs[*actor].is_some() && !is_there(*actor);
+    let comers: Vec<(ActorIx, UnitIx)> =
         own().filter(is_new).filter_map(|actor| Some((actor, runs[actor]?))).collect();
     let mut start = runs.clone();
     for &(actor, _) in &comers {
@@ -97,8 +99,8 @@ fn short(id: &str) -> &str {
 pub(crate) fn insert(
     snapshot: &Snapshot,
     start: Assignment,
-    comers: &[(usize, usize)],
-) -> (Assignment, Vec<usize>) {
+    comers: &[(ActorIx, UnitIx)],
+) -> (Assignment, Vec<ActorIx>) {
     let excused: BTreeSet<String> = broken(snapshot, &start);
     let (mut assignment, mut refused) = (start, Vec::new());
     let mut parts = vec![comers];
@@ -129,20 +131,20 @@ pub(crate) fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
 
 /// The same places by name in another snapshot; nothing where the unit is not there any more.
 pub(crate) fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
-    let place = |actor: usize| {
+    let place = |actor: ActorIx| {
         if to.is_fixed(actor) {
             return to.current(actor);
         }
         let unit = plan.assignment[from.actor(to.actor_id(actor))?]?;
         to.unit(from.unit_id(unit))
     };
-    (0..to.actors()).map(place).collect()
+    ActorIx::first(to.actors()).map(place).collect()
 }
 
 /// The plan in the newest snapshot's positions, with this assignment.
 pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignment: Assignment) -> Plan {
     let same = planned.write() == newest.write();
-    let reasons = |actor: usize| {
+    let reasons = |actor: ActorIx| {
         let before = planned.actor(newest.actor_id(actor));
         plan.unplaced.iter().find(|unplaced| Some(unplaced.actor) == before)
     };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use placement::ix::ResourceIx;
+use placement::ix::{ActorIx, GroupIx, IxVec, NodeIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot};
 
 use crate::nouns::{Decision, Moment, Refusal, Wanted};
@@ -65,7 +65,7 @@ pub struct Strain {
 ///
 /// Overload counts where a level names a criterion of load.
 pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
-    let own = |actor: &usize| !snapshot.is_fixed(*actor);
+    let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);
     let mut without = assignment.clone();
     ActorIx::first(snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
     let broken = |assignment: &Assignment| -> BTreeSet<String> {
@@ -88,10 +88,11 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
     if !counts(Criterion::Overload) && !counts(Criterion::Bottleneck) {
         return BTreeMap::new();
     }
-    let own = |actor: &usize| !snapshot.is_fixed(*actor);
-    let hosting: BTreeSet<usize> = ActorIx::first(snapshot.actors()).filter(own).filter_map(|a| assignment[a]).collect();
-    let mut loads: BTreeMap<usize, i64> = BTreeMap::new();
-    for (actor, unit) in assignment.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?))) {
+    let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);
+    let hosting: BTreeSet<UnitIx> =
+        ActorIx::first(snapshot.actors()).filter(own).filter_map(|a| assignment[a]).collect();
+    let mut loads: BTreeMap<UnitIx, i64> = BTreeMap::new();
+    for (actor, unit) in assignment.enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?))) {
         if hosting.contains(&unit)
             && let Some(implementation) = snapshot.implementation(actor, unit)
         {
@@ -99,7 +100,7 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
         }
     }
     let named =
-        |(unit, load): (usize, i64)| (snapshot.unit_id(unit).to_owned(), u64::try_from(load).unwrap_or(0));
+        |(unit, load): (UnitIx, i64)| (snapshot.unit_id(unit).to_owned(), u64::try_from(load).unwrap_or(0));
     loads.into_iter().map(named).collect()
 }
 
@@ -235,10 +236,10 @@ pub fn turns<K: Ord>(
 /// Necessary, not sufficient: rules between actors are not looked at.
 pub fn openings(snapshot: &Snapshot) -> Openings {
     let incumbent = snapshot.incumbent();
-    let waits = |&actor: &usize| !snapshot.is_fixed(actor) && incumbent[actor].is_none();
+    let waits = |&actor: &ActorIx| !snapshot.is_fixed(actor) && incumbent[actor].is_none();
     // One actor for all of a group that may be at the same places.
-    let mut kinds: BTreeMap<(Option<usize>, usize), usize> = BTreeMap::new();
-    for actor in (0..snapshot.actors()).filter(waits) {
+    let mut kinds: BTreeMap<(Option<GroupIx>, SetIx), ActorIx> = BTreeMap::new();
+    for actor in ActorIx::first(snapshot.actors()).filter(waits) {
         kinds.entry((snapshot.group(actor), snapshot.candidate_set(actor))).or_insert(actor);
     }
     if kinds.is_empty() {
@@ -248,7 +249,7 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
     let mut openings = Openings::new();
     for &actor in kinds.values() {
         let units = snapshot.candidates(actor).iter().filter(|&&unit| left.has_room(snapshot, actor, unit));
-        let named = |unit: &usize| (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(*unit).to_owned());
+        let named = |unit: &UnitIx| (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(*unit).to_owned());
         openings.extend(units.map(named));
     }
     openings
@@ -256,37 +257,38 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
 
 /// What is taken of slots and resources by what has a place.
 struct Resources {
-    hosted: Vec<u64>,
-    units: Vec<Vec<i64>>,
-    nodes: Vec<Vec<i64>>,
+    hosted: IxVec<UnitIx, u64>,
+    units: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
+    nodes: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
 }
 
 impl Resources {
     fn of(snapshot: &Snapshot) -> Self {
         let mut taken = Self {
-            hosted: vec![0; snapshot.units()],
-            units: UnitIx::first(snapshot.units()).map(|unit| snapshot.unit_provides(unit).to_vec()).collect(),
-            nodes: (0..snapshot.nodes().len()).map(|node| snapshot.node_provides(node).to_vec()).collect(),
+            hosted: IxVec::of(0, snapshot.units()),
+            units: snapshot.problem().unit_provides.clone(),
+            nodes: snapshot.problem().node_provides.clone(),
         };
-        for (actor, place) in snapshot.incumbent().iter().enumerate() {
+        for (actor, place) in snapshot.incumbent().enumerate() {
             let Some(unit) = *place else { continue };
             taken.hosted[unit] += 1;
             let Some(implementation) = snapshot.implementation(actor, unit) else { continue };
             for &(resource, amount) in &implementation.requires {
-                taken.units[unit][resource.at()] -= amount;
+                taken.units[unit][resource] -= amount;
             }
             for &(resource, amount) in &implementation.node_requires {
-                taken.nodes[snapshot.node_of(unit)][resource.at()] -= amount;
+                taken.nodes[snapshot.node_of(unit)][resource] -= amount;
             }
         }
         taken
     }
 
-    fn has_room(&self, snapshot: &Snapshot, actor: usize, unit: usize) -> bool {
+    fn has_room(&self, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> bool {
         let Some(implementation) = snapshot.implementation(actor, unit) else { return false };
-        let fits =
-            |left: &[i64], asks: &[(ResourceIx, i64)]| asks.iter().all(|&(r, amount)| left[r.at()] >= amount);
-        snapshot.file().units[unit].slots.is_none_or(|slots| self.hosted[unit] < slots)
+        let fits = |left: &IxVec<ResourceIx, i64>, asks: &[(ResourceIx, i64)]| {
+            asks.iter().all(|&(resource, amount)| left[resource] >= amount)
+        };
+        snapshot.file().units[unit.at()].slots.is_none_or(|slots| self.hosted[unit] < slots)
             && fits(&self.units[unit], &implementation.requires)
             && fits(&self.nodes[snapshot.node_of(unit)], &implementation.node_requires)
     }

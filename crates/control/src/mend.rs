@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Criterion, Plan, Snapshot, Strategy};
 
 use crate::commit::{insert, price, told, transfer};
@@ -19,10 +20,12 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
     let differs =
-        |&actor: &usize| !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != runs[actor];
-    let all: Vec<(usize, usize)> =
-        ActorIx::first(newest.actors()).filter(differs).filter_map(|actor| Some((actor, places[actor]?))).collect();
-    let comers: Vec<(usize, usize)> =
+        |&actor: &ActorIx| !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != runs[actor];
+    let all: Vec<(ActorIx, UnitIx)> = ActorIx::first(newest.actors())
+        .filter(differs)
+        .filter_map(|actor| Some((actor, places[actor]?)))
+        .collect();
+    let comers: Vec<(ActorIx, UnitIx)> =
         all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
     let kept = [all.as_slice(), comers.as_slice()].map(|some| insert(newest, runs.clone(), some).0);
     let [with_moves, without] = kept.map(|kept| again(planned, plan, newest, quick, &kept, &comers));
@@ -41,24 +44,25 @@ fn again(
     newest: &Snapshot,
     quick: &dyn Strategy,
     kept: &Assignment,
-    comers: &[(usize, usize)],
+    comers: &[(ActorIx, UnitIx)],
 ) -> Assignment {
     let before = strain(planned, &plan.assignment).overload;
     let now = strain(newest, kept).overload;
-    let crowded: BTreeSet<usize> = now
+    let crowded: BTreeSet<UnitIx> = now
         .iter()
         .filter(|(unit, amount)| before.get(*unit).is_none_or(|before| before < *amount))
         .filter_map(|(unit, _)| newest.unit(unit))
         .collect();
-    let is_new = |actor: usize| comers.iter().any(|(comer, _)| *comer == actor);
-    let is_free = |actor: usize| {
+    let is_new = |actor: ActorIx| comers.iter().any(|(comer, _)| *comer == actor);
+    let is_free = |actor: ActorIx| {
         !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
     };
-    if !(0..newest.actors()).any(is_free) {
+    if !ActorIx::first(newest.actors()).any(is_free) {
         return kept.clone();
     }
     let mut file = newest.file().clone();
-    for (position, actor) in file.actors.iter_mut().enumerate().filter(|(_, actor)| !actor.fixed) {
+    let actors = ActorIx::first(newest.actors()).zip(&mut file.actors);
+    for (position, actor) in actors.filter(|(_, actor)| !actor.fixed) {
         actor.fixed = !is_free(position);
         actor.current = kept[position].filter(|_| actor.fixed).map(|unit| newest.unit_id(unit).to_owned());
     }

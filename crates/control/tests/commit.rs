@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, mend, still_stands};
+use placement::ix::ActorIx;
 use placement::{Plan, Snapshot};
 use proptest::prelude::*;
 use search::Greedy;
 use worlds::{planned, snapshot};
 
 fn places(snapshot: &Snapshot, plan: &Plan) -> String {
-    let place = |actor: usize| {
+    let place = |actor: ActorIx| {
         let name = snapshot.actor_id(actor).rsplit('/').next().unwrap();
         let unit = plan.assignment[actor].map_or("-", |unit| snapshot.unit_id(unit));
         (!snapshot.is_fixed(actor)).then(|| format!("{name}@{unit}"))
     };
-    (0..snapshot.actors()).filter_map(place).collect::<Vec<_>>().join(" ")
+    ActorIx::first(snapshot.actors()).filter_map(place).collect::<Vec<_>>().join(" ")
 }
 
 /// What becomes of the plan for `before` in `after`.
@@ -169,9 +170,9 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(after.violations(&told.assignment), vec![]);
-            let without: Vec<usize> = told.unplaced.iter().map(|unplaced| unplaced.actor).collect();
-            let expected: Vec<usize> =
-                (0..after.actors()).filter(|&a| !after.is_fixed(a) && told.assignment[a].is_none()).collect();
+            let without: Vec<ActorIx> = told.unplaced.iter().map(|unplaced| unplaced.actor).collect();
+            let expected: Vec<ActorIx> =
+                ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && told.assignment[a].is_none()).collect();
             prop_assert_eq!(without, expected);
         }
     }
@@ -224,11 +225,11 @@ proptest! {
         let plan = planned(&before);
         let told = mend(&before, &plan, &after, &Greedy).unwrap();
         prop_assert_eq!(after.violations(&told.assignment), vec![]);
-        for actor in (0..after.actors()).filter(|&actor| after.is_fixed(actor)) {
+        for actor in ActorIx::first(after.actors()).filter(|&actor| after.is_fixed(actor)) {
             prop_assert_eq!(told.assignment[actor], after.current(actor));
         }
         let without = |assignment: &placement::Assignment| {
-            (0..after.actors()).filter(|&a| !after.is_fixed(a) && assignment[a].is_none()).count()
+            ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && assignment[a].is_none()).count()
         };
         if let control::Verdict::Partly(kept) = still_stands(&before, &plan, &after, true) {
             prop_assert!(without(&told.assignment) <= without(&kept.assignment));

@@ -42,7 +42,8 @@ fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<ActorIx>), Vec<Cap>
         let least = parts.iter().map(|(_, _, gain)| *gain).min().unwrap_or(1);
         let most = (policy.rules.ground()[body as usize].lower - 1).max(0) / least;
         let units: BTreeSet<UnitIx> = parts.iter().map(|(_, unit, _)| *unit).collect();
-        let there: BTreeSet<(ActorIx, UnitIx)> = parts.iter().map(|(actor, unit, _)| (*actor, *unit)).collect();
+        let there: BTreeSet<(ActorIx, UnitIx)> =
+            parts.iter().map(|(actor, unit, _)| (*actor, *unit)).collect();
         let (mut members, mut settled) = (BTreeSet::new(), 0);
         for actor in parts.iter().map(|(actor, _, _)| *actor) {
             if !views.world.is_fixed(actor) {

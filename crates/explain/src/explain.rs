@@ -164,7 +164,9 @@ fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
     for actor in ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
         let Some(here) = moves.take(actor) else { continue };
         let stay = moves.price(actor, here);
-        for unit in UnitIx::first(snapshot.units()).filter(|&unit| snapshot.implementation(actor, unit).is_some()) {
+        for unit in
+            UnitIx::first(snapshot.units()).filter(|&unit| snapshot.implementation(actor, unit).is_some())
+        {
             let go = moves.price(actor, unit);
             if go >= stay {
                 continue;

@@ -129,7 +129,10 @@ pub(crate) fn numbered(elements: &[Element]) -> BTreeMap<Limit, usize> {
 }
 
 /// The resources of units and of nodes that somebody asks for.
-fn wanted(snapshot: &Snapshot, actors: impl Iterator<Item = ActorIx>) -> (BTreeSet<ResourceIx>, BTreeSet<ResourceIx>) {
+fn wanted(
+    snapshot: &Snapshot,
+    actors: impl Iterator<Item = ActorIx>,
+) -> (BTreeSet<ResourceIx>, BTreeSet<ResourceIx>) {
     let (mut of_units, mut of_nodes) = (BTreeSet::new(), BTreeSet::new());
     for actor in actors {
         for needs in snapshot.problem().implementations[actor].iter().flatten() {
@@ -159,7 +162,8 @@ struct Naming<'a> {
 
 impl<'a> Naming<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        let mut node_pools: IxVec<NodeIx, BTreeSet<String>> = IxVec::of(BTreeSet::new(), snapshot.nodes().len());
+        let mut node_pools: IxVec<NodeIx, BTreeSet<String>> =
+            IxVec::of(BTreeSet::new(), snapshot.nodes().len());
         for unit in UnitIx::first(snapshot.units()) {
             node_pools[snapshot.node_of(unit)].insert(pool_of(snapshot, unit));
         }

@@ -51,9 +51,7 @@ struct Homeless {
 /// made homeless once. The state is left as it was.
 fn chain(world: &Snapshot, actor: ActorIx, seats: &mut Seats, effort: &mut Effort) -> Option<Assignment> {
     let mut hosted: IxVec<UnitIx, Vec<ActorIx>> = IxVec::of(Vec::new(), world.units());
-    for (other, place) in
-        seats.state.assignment.enumerate().filter(|(other, _)| !world.is_fixed(*other))
-    {
+    for (other, place) in seats.state.assignment.enumerate().filter(|(other, _)| !world.is_fixed(*other)) {
         if let Some(unit) = *place {
             hosted[unit].push(other);
         }

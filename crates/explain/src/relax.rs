@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::limit::Limit;
 use crate::ruled::{Kept, Policy};
-use placement::ix::{ActorIx, IxVec};
 use placement::file::{Constraint, Levels, Node, SnapshotFile};
+use placement::ix::{ActorIx, IxVec};
 use placement::{Criterion, LARGEST, Snapshot};
 
 /// A world reduced to the question who can have a place: only some of its actors, and nothing that only costs.
@@ -20,7 +20,8 @@ pub(crate) struct Question<'a> {
 impl<'a> Question<'a> {
     /// The question whether `actor` and all of `placed` can have a place at once.
     pub fn new(snapshot: &'a Snapshot, actor: ActorIx, placed: &IxVec<ActorIx, bool>) -> Self {
-        let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
+        let actors: Vec<ActorIx> =
+            ActorIx::first(snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
         let file = snapshot.file();
         let bare = SnapshotFile {
             version: file.version,

@@ -55,7 +55,8 @@ impl<'a> Policy<'a> {
 fn owners(rules: &Rules) -> Vec<Option<ActorIx>> {
     let ground = rules.ground();
     let atoms = ground.iter().map(|rule| rule.head).chain(rules.cases().iter().map(|case| case.atom));
-    let inputs = (0..).map(ActorIx::new).map_while(|actor| rules.inputs_of(actor).map(|inputs| (actor, inputs)));
+    let inputs =
+        (0..).map(ActorIx::new).map_while(|actor| rules.inputs_of(actor).map(|inputs| (actor, inputs)));
     let inputs: Vec<(ActorIx, u32)> =
         inputs.flat_map(|(actor, inputs)| inputs.iter().map(move |(_, atom)| (actor, *atom))).collect();
     let most = atoms.chain(inputs.iter().map(|(_, atom)| *atom)).max().unwrap_or(0) as usize;
@@ -188,7 +189,9 @@ impl<'a> Kept<'a> {
                 }
             }
         }
-        ActorIx::first(actors).map(|actor| inputs(actor).first().map(|atom| find(&mut leader, *atom))).collect()
+        ActorIx::first(actors)
+            .map(|actor| inputs(actor).first().map(|atom| find(&mut leader, *atom)))
+            .collect()
     }
 
     /// Bodies that break a demand that is kept, each with its demand.

@@ -283,11 +283,9 @@ fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
     let mut classes = BTreeSet::new();
     let mut nodes = BTreeSet::new();
     while let Some(actor) = queue.pop() {
-        let bound = problem.relations_of[actor]
-            .iter()
-            .flat_map(|&relation| &problem.relations[relation].actors);
-        let mut found: Vec<ActorIx> =
-            bound.copied().filter(|other| !world.is_fixed(*other)).collect();
+        let bound =
+            problem.relations_of[actor].iter().flat_map(|&relation| &problem.relations[relation].actors);
+        let mut found: Vec<ActorIx> = bound.copied().filter(|other| !world.is_fixed(*other)).collect();
         found.extend(ties[actor].and_then(|tie| bound_by.remove(&tie)).into_iter().flatten());
         if classes.insert(views.class[actor]) {
             for &unit in views.domain_of(actor) {

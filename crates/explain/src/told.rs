@@ -40,7 +40,8 @@ pub fn open_to_questions(
     judge: &dyn Judge,
     assignment: &Assignment,
 ) -> Snapshot {
-    let homeless: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let homeless: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     match snapshot.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
         Some(Ok(rules)) => snapshot.clone().with_rules(rules),
         _ => snapshot.clone(),
@@ -49,7 +50,8 @@ pub fn open_to_questions(
 
 /// Why each actor that has no place in a feasible assignment has none. Actors that are alike are asked about once.
 pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
-    let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let actors: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     let alike = alike(snapshot, &actors);
     let different = alike.iter().collect::<BTreeSet<_>>().len();
     let share = effort / (different.max(1) as u64);
@@ -76,7 +78,8 @@ fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<Alike> {
         let given = &snapshot.file().actors[actor.at()];
         let needs = serde_json::to_string(&(&given.runs_on, &given.requires))
             .expect("plain data with text keys always serializes");
-        let effects = policy.as_ref().map(|policy| policy.effects(ActorIx::new(at)).to_vec()).unwrap_or_default();
+        let effects =
+            policy.as_ref().map(|policy| policy.effects(ActorIx::new(at)).to_vec()).unwrap_or_default();
         (needs, std::mem::take(&mut rules[actor]), snapshot.current(actor), effects)
     };
     actors.iter().enumerate().map(alike).collect()

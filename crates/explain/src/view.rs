@@ -116,19 +116,21 @@ impl<'a> Flow<'a> {
         let mut group_from: Vec<Option<UnitIx>> = vec![None; self.group_used.len()];
         let mut expanded = vec![false; class.iter().max().map_or(0, |last| last + 1)];
         let mut queue = VecDeque::new();
-        let mut reach =
-            |mover: ActorIx, at: Option<UnitIx>, from: &mut IxVec<UnitIx, Option<From>>, queue: &mut VecDeque<UnitIx>| {
-                // All of a class may be on the same units: the first of them has reached what the others could.
-                if std::mem::replace(&mut expanded[class[mover]], true) {
-                    return;
+        let mut reach = |mover: ActorIx,
+                         at: Option<UnitIx>,
+                         from: &mut IxVec<UnitIx, Option<From>>,
+                         queue: &mut VecDeque<UnitIx>| {
+            // All of a class may be on the same units: the first of them has reached what the others could.
+            if std::mem::replace(&mut expanded[class[mover]], true) {
+                return;
+            }
+            for &unit in domain(mover) {
+                if from[unit].is_none() {
+                    from[unit] = Some(From::Actor(mover, at));
+                    queue.push_back(unit);
                 }
-                for &unit in domain(mover) {
-                    if from[unit].is_none() {
-                        from[unit] = Some(From::Actor(mover, at));
-                        queue.push_back(unit);
-                    }
-                }
-            };
+            }
+        };
         reach(actor, None, &mut unit_from, &mut queue);
         while let Some(unit) = queue.pop_front() {
             let group = self.view.group_of[unit];

@@ -227,7 +227,9 @@ impl<'a> Views<'a> {
         let mut weight = IxVec::of(0, world.actors());
         let mut members = vec![0i64; self.domain.len()];
         let mut first = vec![ActorIx::NONE; self.domain.len()];
-        for actor in ActorIx::first(world.actors()).rev().filter(|&actor| !world.is_fixed(actor) && counts(actor)) {
+        for actor in
+            ActorIx::first(world.actors()).rev().filter(|&actor| !world.is_fixed(actor) && counts(actor))
+        {
             weight[actor] = 1;
             members[self.class[actor]] += 1;
             first[self.class[actor]] = actor;

@@ -127,7 +127,8 @@ impl Teller<'_> {
 
     fn slots(&self, element: &Element) -> String {
         let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
-        let slots = units.iter().filter_map(|&unit| self.snapshot.file().units[unit.at()].slots).map(u128::from);
+        let slots =
+            units.iter().filter_map(|&unit| self.snapshot.file().units[unit.at()].slots).map(u128::from);
         let taken: usize = units.iter().map(|&unit| self.state.hosted_on(unit)).sum();
         format!("{}: {taken} of {} slots taken", self.units(&units), slots.sum::<u128>())
     }
@@ -141,16 +142,10 @@ impl Teller<'_> {
         let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
         let nodes: BTreeSet<NodeIx> = element.limits.iter().filter_map(Limit::node).collect();
         for &unit in &units {
-            add(
-                self.snapshot.unit_provides(unit)[resource],
-                self.state.left_on(unit, resource),
-            );
+            add(self.snapshot.unit_provides(unit)[resource], self.state.left_on(unit, resource));
         }
         for &node in &nodes {
-            add(
-                self.snapshot.node_provides(node)[resource],
-                self.state.left_at(node, resource),
-            );
+            add(self.snapshot.node_provides(node)[resource], self.state.left_at(node, resource));
         }
         let places = if nodes.is_empty() { self.units(&units) } else { self.nodes(&nodes) };
         let of =
@@ -178,7 +173,8 @@ impl Teller<'_> {
         let quantity =
             |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| *r == resource).map(|(_, q)| *q);
         // Where a limit is told by itself, nobody in particular needs anything.
-        let units_of_anybody = if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
+        let units_of_anybody =
+            if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
         let wanted: Vec<i64> = UnitIx::first(units_of_anybody)
             .filter_map(|unit| {
                 let needs = self.snapshot.implementation(self.actor, unit)?;

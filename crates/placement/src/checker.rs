@@ -69,13 +69,13 @@ mod tests {
     fn everywhere(snapshot: &Snapshot) -> Vec<Assignment> {
         let choices = snapshot.units() + 1;
         let all = 0..choices.pow(u32::try_from(snapshot.actors()).unwrap_or(u32::MAX));
-        let digit =
-            |number: usize, actor: ActorIx| number / choices.pow(actor.raw()) % choices;
+        let digit = |number: usize, actor: ActorIx| number / choices.pow(actor.raw()) % choices;
         let place = |number, actor| {
             let home = snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
             home.or_else(|| digit(number, actor).checked_sub(1).map(UnitIx::new))
         };
-        all.map(|number| ActorIx::first(snapshot.actors()).map(|actor| place(number, actor)).collect()).collect()
+        all.map(|number| ActorIx::first(snapshot.actors()).map(|actor| place(number, actor)).collect())
+            .collect()
     }
 
     /// Whether the bookkeeping that strategies share lets everybody be there, one after the other.

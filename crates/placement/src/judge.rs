@@ -17,7 +17,11 @@ pub trait Judge: Send + Sync {
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
-    fn rules_everywhere(&self, snapshot: &Snapshot, anywhere: &[ActorIx]) -> Result<Option<Rules>, JudgeError> {
+    fn rules_everywhere(
+        &self,
+        snapshot: &Snapshot,
+        anywhere: &[ActorIx],
+    ) -> Result<Option<Rules>, JudgeError> {
         let _ = anywhere;
         Ok(self.derive(snapshot)?.rules)
     }

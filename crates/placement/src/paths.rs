@@ -72,17 +72,15 @@ impl Paths {
 }
 
 /// One cycle among the actors that still wait for a sender: each has a sender that waits as well.
-fn cycle(
-    next: &IxVec<ActorIx, Vec<ActorIx>>,
-    waiting_for: &IxVec<ActorIx, usize>,
-) -> Vec<ActorIx> {
+fn cycle(next: &IxVec<ActorIx, Vec<ActorIx>>, waiting_for: &IxVec<ActorIx, usize>) -> Vec<ActorIx> {
     let mut sender: IxVec<ActorIx, Option<ActorIx>> = IxVec::of(None, next.len());
     for (from, targets) in next.enumerate().filter(|(from, _)| waiting_for[*from] > 0) {
         for &to in targets {
             sender[to] = sender[to].or(Some(from));
         }
     }
-    let mut walked: Vec<ActorIx> = next.positions().find(|&actor| waiting_for[actor] > 0).into_iter().collect();
+    let mut walked: Vec<ActorIx> =
+        next.positions().find(|&actor| waiting_for[actor] > 0).into_iter().collect();
     while let Some(before) = walked.last().and_then(|&last| sender[last]) {
         if let Some(met) = walked.iter().position(|&actor| actor == before) {
             walked.drain(..met);

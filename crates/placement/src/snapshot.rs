@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::file::{Scope, SnapshotFile};
-use crate::ix::{ActorIx, GroupIx, NodeIx, IxVec, PlaceIx, ResourceIx, SetIx, UnitIx};
+use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
 use crate::reading::Reading;
@@ -119,7 +119,8 @@ impl Snapshot {
 
     /// The price of moving the actor once.
     pub fn move_cost(&self, actor: ActorIx) -> i64 {
-        i64::try_from(self.file.actors[actor.at()].move_cost).expect("numbers above 2^53 are refused on input")
+        i64::try_from(self.file.actors[actor.at()].move_cost)
+            .expect("numbers above 2^53 are refused on input")
     }
 
     /// Units that the actor may be on as far as the actor alone decides, ascending.

@@ -3,11 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{GroundConstraint, GroundRule, Problem, Rules, Snapshot};
-
-/// Where each actor is.
-pub(crate) type Places = IxVec<ActorIx, Option<UnitIx>>;
+use placement::ix::{ActorIx, UnitIx};
+use placement::{Assignment, GroundConstraint, GroundRule, Problem, Rules, Snapshot};
 
 /// The rules of a world in the order in which they follow from one another.
 pub(crate) struct Circuit<'a> {
@@ -32,8 +29,8 @@ impl<'a> Circuit<'a> {
         let rules = snapshot.rules()?;
         let heads = rules.ground().iter().map(|rule| rule.head);
         let literals = rules.ground().iter().flat_map(|rule| rule.body.iter().map(|(l, _)| l.unsigned_abs()));
-        let inputs =
-            (0..snapshot.actors()).flat_map(|actor| rules.inputs(actor).iter().map(|(_, atom)| *atom));
+        let inputs = ActorIx::first(snapshot.actors())
+            .flat_map(|actor| rules.inputs(actor).iter().map(|(_, atom)| *atom));
         let asked =
             rules.demands().map(|demand| demand.atom).chain(rules.penalties().iter().map(|(atom, _)| *atom));
         let atoms =
@@ -79,7 +76,7 @@ impl<'a> Circuit<'a> {
     /// As [`Rules::new`].
     pub fn sliced(
         &self,
-        places: &Places,
+        places: &Assignment,
         freed: &[ActorIx],
         units: &[UnitIx],
         actors: usize,
@@ -117,24 +114,24 @@ impl<'a> Circuit<'a> {
     /// What is known before any rule, and the inputs of the freed.
     fn inputs(
         &self,
-        places: &Places,
+        places: &Assignment,
         freed: &[ActorIx],
         units: &[UnitIx],
-    ) -> (Vec<Value>, Vec<(usize, usize, u32)>) {
+    ) -> (Vec<Value>, Vec<(ActorIx, UnitIx, u32)>) {
         let mut values = vec![Value::Fails; self.concluded_by.len()];
         let mut inputs = Vec::new();
         for (actor, place) in places.enumerate() {
-            let known = self.rules.inputs(actor.at());
+            let known = self.rules.inputs(actor);
             let Ok(position) = freed.binary_search(&actor) else {
-                for (_, atom) in known.iter().filter(|(unit, _)| Some(UnitIx::new(*unit)) == *place) {
+                for (_, atom) in known.iter().filter(|(unit, _)| Some(*unit) == *place) {
                     values[*atom as usize] = Value::Holds;
                 }
                 continue;
             };
             for (unit, atom) in known {
-                if let Ok(unit) = units.binary_search(&UnitIx::new(*unit)) {
+                if let Ok(unit) = units.binary_search(unit) {
                     values[*atom as usize] = Value::Open;
-                    inputs.push((position, unit, *atom));
+                    inputs.push((ActorIx::new(position), UnitIx::new(unit), *atom));
                 }
             }
         }
@@ -142,7 +139,7 @@ impl<'a> Circuit<'a> {
     }
 
     /// Actors that can move and that a broken demand rests on, ascending.
-    pub fn culprits(&self, problem: &Problem, places: &Places) -> Vec<ActorIx> {
+    pub fn culprits(&self, problem: &Problem, places: &Assignment) -> Vec<ActorIx> {
         let (mut values, _) = self.inputs(places, &[], &[]);
         for &position in &self.order {
             let rule = &self.rules.ground()[position];
@@ -162,9 +159,9 @@ impl<'a> Circuit<'a> {
             }
         }
         let is_culprit = |actor: &ActorIx| {
-            let place = places[*actor].map(UnitIx::at);
-            let here = |(unit, atom): &(usize, u32)| Some(*unit) == place && blamed.contains(atom);
-            self.rules.inputs(actor.at()).iter().any(here)
+            let place = places[*actor];
+            let here = |(unit, atom): &(UnitIx, u32)| Some(*unit) == place && blamed.contains(atom);
+            self.rules.inputs(*actor).iter().any(here)
         };
         problem.movable.iter().copied().filter(is_culprit).collect()
     }
@@ -204,9 +201,9 @@ mod tests {
     /// Random rules, each resting on atoms before its own.
     fn rules(rng: &mut fastrand::Rng) -> Rules {
         let atom = |actor: usize, unit: usize| u32::try_from(1 + actor * UNITS + unit).unwrap();
-        let inputs: Vec<(usize, usize, u32)> = (0..ACTORS)
-            .flat_map(|actor| (0..UNITS).map(move |unit| (actor, unit, atom(actor, unit))))
-            .collect();
+        let of = |actor, unit| (ActorIx::new(actor), UnitIx::new(unit), atom(actor, unit));
+        let inputs: Vec<(ActorIx, UnitIx, u32)> =
+            (0..ACTORS).flat_map(|actor| (0..UNITS).map(move |unit| of(actor, unit))).collect();
         let first = i32::try_from(ACTORS * UNITS + 1).unwrap();
         let mut ground = Vec::new();
         for head in first..first + 20 {
@@ -260,18 +257,19 @@ mod tests {
             let snapshot = world().with_rules(Some(rules(rng)));
             let whole = snapshot.rules().unwrap();
             let circuit = Circuit::new(&snapshot).unwrap();
-            let place = |rng: &mut fastrand::Rng| Some(rng.usize(..UNITS)).filter(|_| rng.usize(..5) > 0);
+            let place = |rng: &mut fastrand::Rng| {
+                Some(UnitIx::new(rng.usize(..UNITS))).filter(|_| rng.usize(..5) > 0)
+            };
             let assignment: Assignment = (0..ACTORS).map(|_| place(rng)).collect();
-            let places: Places = assignment.iter().map(|place| place.map(UnitIx::new)).collect();
             let freed: BTreeSet<ActorIx> = (0..2).map(|_| ActorIx::new(rng.usize(..ACTORS))).collect();
             let freed: Vec<ActorIx> = freed.into_iter().collect();
             let units: Vec<UnitIx> = UnitIx::first(UNITS).collect();
-            let sliced = circuit.sliced(&places, &freed, &units, freed.len()).unwrap();
+            let sliced = circuit.sliced(&assignment, &freed, &units, freed.len()).unwrap();
             let mut constant = None;
             for _ in 0..20 {
                 let small: Assignment = freed.iter().map(|_| place(rng)).collect();
                 let mut wide = assignment.clone();
-                freed.iter().zip(&small).for_each(|(actor, &place)| wide[actor.at()] = place);
+                freed.iter().zip(&small).for_each(|(actor, &place)| wide[*actor] = place);
                 let mut broken = whole.violations(&wide);
                 for says in sliced.violations(&small) {
                     let at = broken.iter().position(|known| *known == says);
@@ -280,7 +278,7 @@ mod tests {
                 let rest = (broken, whole.penalty(&wide) - sliced.penalty(&small));
                 assert_eq!(*constant.get_or_insert(rest.clone()), rest, "seed {seed}");
             }
-            let culprits = circuit.culprits(snapshot.problem(), &places);
+            let culprits = circuit.culprits(snapshot.problem(), &assignment);
             assert!(culprits.is_empty() || !whole.violations(&assignment).is_empty());
             blamed += usize::from(!culprits.is_empty());
         }

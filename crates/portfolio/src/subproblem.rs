@@ -17,7 +17,7 @@ use crate::partial::{self, Circuit};
 pub(crate) struct Solution<'a> {
     snapshot: &'a Snapshot,
     problem: &'a Problem,
-    assignment: partial::Places,
+    assignment: Assignment,
     /// By actor: units that it prefers, and what each is worth.
     preferred: IxVec<ActorIx, Vec<(UnitIx, u64)>>,
     circuit: Option<Circuit<'a>>,
@@ -45,7 +45,7 @@ pub(crate) struct Subproblem {
     pub start: Assignment,
     /// By position in the small world, the position in the whole.
     freed: Vec<ActorIx>,
-    units: Vec<UnitIx>,
+    units: IxVec<UnitIx, UnitIx>,
 }
 
 impl<'a> Solution<'a> {
@@ -74,7 +74,7 @@ impl<'a> Solution<'a> {
     /// Takes over where everything is.
     pub fn settle(&mut self, assignment: &Assignment) {
         let (snapshot, problem) = (self.snapshot, self.problem);
-        self.assignment = assignment.iter().map(|place| place.map(UnitIx::new)).collect();
+        self.assignment.clone_from(assignment);
         self.culprits = self
             .circuit
             .as_ref()
@@ -141,7 +141,7 @@ impl Subproblem {
     pub fn widen(&self, whole: &Assignment, small: &Assignment) -> Assignment {
         let mut wide = whole.clone();
         for (&actor, &place) in self.freed.iter().zip(small) {
-            wide[actor.at()] = place.map(|unit| self.units[unit].at());
+            wide[actor] = place.map(|unit| self.units[unit]);
         }
         wide
     }
@@ -174,7 +174,8 @@ impl Cut<'_> {
         self.ties();
         self.relations();
         self.residents();
-        let start_of = |actor: &ActorIx| units.binary_search(&self.solution.assignment[*actor]?).ok();
+        let start_of =
+            |actor: &ActorIx| units.binary_search(&self.solution.assignment[*actor]?).ok().map(UnitIx::new);
         let mut start: Assignment = freed.iter().map(start_of).collect();
         self.file.exchange_cost = snapshot.file().exchange_cost.clone();
         let problem = self.solution.problem;
@@ -199,8 +200,8 @@ impl Cut<'_> {
             world = world.with_rules(Some(rules));
         }
         let rest = world.problem().current.iter().skip(freed.len());
-        start.extend(rest.map(|unit| unit.map(UnitIx::at)));
-        Ok(Subproblem { world, start, freed, units })
+        start.extend(rest.copied());
+        Ok(Subproblem { world, start, freed, units: units.into() })
     }
 
     fn stands(&self, actor: ActorIx) -> bool {
@@ -298,7 +299,7 @@ impl Cut<'_> {
         let is_target = |unit: &UnitIx| self.targets.contains(unit);
         // Whatever it left long ago, leaving it again costs nothing more.
         given.current = given.current.filter(|_| problem.current[actor].is_some_and(|unit| is_target(&unit)));
-        let id = |unit: UnitIx| snapshot.unit_id(unit.at()).to_owned();
+        let id = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
         let places = problem.candidates(actor).iter().copied().filter(is_target).map(id).collect();
         let (actors, places) = (vec![given.id.clone()], Places::Units(places));
         self.file.constraints.push(Constraint::Only { actors, places, reason: None });
@@ -316,7 +317,7 @@ impl Cut<'_> {
         for &actor in self.freed {
             for edge in &self.solution.problem.edges[actor] {
                 let peer = match (self.stands(edge.peer), self.solution.assignment[edge.peer]) {
-                    (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer.at()).to_owned(),
+                    (false, _) if edge.peer > actor => snapshot.actor_id(edge.peer).to_owned(),
                     (true, Some(unit)) => rest_of(&snapshot.file().units[unit.at()]),
                     _ => continue,
                 };
@@ -327,7 +328,7 @@ impl Cut<'_> {
             }
         }
         for ((actor, peer), [rate, annoyance, interference]) in sums {
-            let id = || snapshot.actor_id(actor.at()).to_owned();
+            let id = || snapshot.actor_id(actor).to_owned();
             if rate > 0 {
                 self.file.messages.push(Message { from: id(), to: peer.clone(), count: rate.unsigned_abs() });
             }
@@ -348,7 +349,7 @@ impl Cut<'_> {
             let mut members = BTreeSet::new();
             for &member in &relation.actors {
                 if !self.stands(member) {
-                    members.insert(snapshot.actor_id(member.at()).to_owned());
+                    members.insert(snapshot.actor_id(member).to_owned());
                     continue;
                 }
                 let Some(unit) = solution.assignment[member] else { continue };
@@ -431,12 +432,11 @@ mod tests {
         let solution = Solution::new(snapshot, &whole);
         let (mut feasible, mut infeasible) = (0, 0);
         for _ in 0..40 {
-            let first = rng.usize(..snapshot.actors());
-            let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer.at()).take(3);
+            let first = ActorIx::new(rng.usize(..snapshot.actors()));
+            let neighbours = snapshot.edges(first).iter().map(|edge| edge.peer).take(3);
             let freed: BTreeSet<ActorIx> = neighbours
-                .chain([first, rng.usize(..snapshot.actors())])
+                .chain([first, ActorIx::new(rng.usize(..snapshot.actors()))])
                 .filter(|&a| !snapshot.is_fixed(a))
-                .map(ActorIx::new)
                 .collect();
             let targets: BTreeSet<UnitIx> =
                 (0..4).map(|_| UnitIx::new(rng.usize(..snapshot.units()))).collect();
@@ -445,9 +445,9 @@ mod tests {
             assert_eq!(subproblem.widen(&whole, &subproblem.start), whole);
             for _ in 0..40 {
                 let mut small = subproblem.start.clone();
-                for (actor, place) in small.iter_mut().enumerate().take(freed.len()) {
+                for actor in ActorIx::first(freed.len()) {
                     if rng.bool() {
-                        *place = rng.choice(subproblem.world.candidates(actor)).copied();
+                        small[actor] = rng.choice(subproblem.world.candidates(actor)).copied();
                     }
                 }
                 let wide = subproblem.widen(&whole, &small);

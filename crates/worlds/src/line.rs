@@ -337,3 +337,8 @@ pub fn at_most_two() -> Rules {
     }];
     Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
 }
+
+/// An assignment by plain positions, as tests write them down.
+pub fn places(units: impl IntoIterator<Item = Option<usize>>) -> Assignment {
+    units.into_iter().map(|unit| unit.map(UnitIx::new)).collect()
+}

@@ -3,11 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use placement::Criterion;
 use placement::file::{Actor, CapScope, Constraint, Levels, Places, Scope, SnapshotFile, Unit};
+use placement::ix::UnitIx;
+use placement::{Assignment, Criterion};
 
 /// Where each actor of the file is, by position.
 pub type Assigned = Vec<Option<usize>>;
+
+/// An assignment in plain positions.
+pub fn plain(assignment: &Assignment) -> Assigned {
+    assignment.iter().map(|place| place.map(UnitIx::at)).collect()
+}
 
 /// The feasible assignment with the smallest vector, and that vector; the vector leads with the unplaced.
 pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {

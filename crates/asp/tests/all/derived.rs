@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use asp::{ClingoJudge, Limits};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, Judge, JudgeError, Snapshot};
 
 fn judge() -> ClingoJudge {
@@ -67,7 +68,7 @@ fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
     let mut broken = 0;
     for _ in 0..30 {
         let place = |dice: &mut fastrand::Rng| (dice.u8(..5) > 0).then(|| dice.usize(..8));
-        let assignment: Assignment = (0..6).map(|_| place(dice)).collect();
+        let assignment: Assignment = (0..6).map(|_| place(dice).map(UnitIx::new)).collect();
         let judgement = judge().judge(&snapshot, &assignment).unwrap();
         let mut of_rules: Vec<String> =
             snapshot.violations(&assignment).iter().map(ToString::to_string).collect();
@@ -109,9 +110,9 @@ fn arithmetic_and_order_are_clingos() {
         writeln!(program, ":- n(A), n(B), X = A{operator}B, run_on(_,\"n0/cpu\").").unwrap();
     }
     program.push_str(":- t(A), t(B), A < B, run_on(_,\"n0/cpu\").");
-    let mut assignment: Assignment = vec![None; 6];
+    let mut assignment = Assignment::of(None, 6);
     assert_eq!(said(&program, &assignment), [vec![], vec![]] as [Vec<String>; 2]);
-    assignment[0] = Some(0);
+    assignment[ActorIx::new(0)] = Some(UnitIx::new(0));
     let [of_rules, of_clingo] = said(&program, &assignment);
     assert_eq!(of_rules, of_clingo);
     // Division by 0 has no value; of 13 terms each pair is in one order.

@@ -2,6 +2,7 @@
 
 use asp::{ClingoJudge, Limits};
 use explain::WhyNot;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Judge as _, Snapshot};
 use serde_json::{Value, json};
 
@@ -29,18 +30,18 @@ fn world(program: &str, constraints: &Value) -> Snapshot {
 fn tell(program: &str, constraints: &Value, nodes: &[usize]) -> String {
     let bare = world(program, constraints);
     let ruled = bare.with_derived(judge().derive(&bare).unwrap()).unwrap();
-    let mut assignment: Assignment = nodes.iter().map(|node| Some(*node)).collect();
-    assignment.resize(4, None);
+    let placed = nodes.iter().map(|node| Some(UnitIx::new(*node)));
+    let assignment: Assignment = placed.chain(std::iter::repeat(None)).take(4).collect();
     assert_eq!(ruled.violations(&assignment), []);
     let asked = explain::open_to_questions(&ruled, &bare, &judge(), &assignment);
     assert_eq!(asked.violations(&assignment), []);
-    match explain::why_not(&asked, 3, &assignment, 10_000_000) {
+    match explain::why_not(&asked, ActorIx::new(3), &assignment, 10_000_000) {
         WhyNot::Blocked(core) => {
             assert!(core.irreducible);
             format!("{}: {}", core.holds, core.lines(&asked, &assignment).join("; "))
         }
         WhyNot::Room(moves) => {
-            let place = |(actor, unit): &(usize, usize)| {
+            let place = |(actor, unit): &(ActorIx, UnitIx)| {
                 format!("{} on {}", asked.short_name(*actor), asked.unit_id(*unit))
             };
             format!("room: {}", moves.iter().map(place).collect::<Vec<_>>().join(", "))

@@ -7,6 +7,7 @@ use exact::Exhaustive;
 use explain::{Core, Limit, REASONS_EFFORT, WhyNot};
 use fastrand::Rng;
 use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, LARGEST, NoPolicy, Snapshot, Strategy as _, plan};
 use portfolio::{Asp, Limits};
 use search::Greedy;
@@ -55,7 +56,8 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
 fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let snapshot = Snapshot::new(full_cluster(NODES))?;
     let assignment = Greedy.solve(&snapshot, &Budget::effort(None, 1))?.assignment;
-    let unplaced: Vec<usize> = (0..snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
+    let unplaced: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     let started = Instant::now();
     let reasons = explain::reasons(&snapshot, &assignment, REASONS_EFFORT);
     let took = started.elapsed();
@@ -94,12 +96,12 @@ fn is_irreducible(snapshot: &Snapshot, core: &Core, assignment: &Assignment) -> 
 
 fn have_places(
     snapshot: &Snapshot,
-    actor: usize,
+    actor: ActorIx,
     assignment: &Assignment,
     kept: &BTreeSet<Limit>,
 ) -> Result<bool, Problem> {
     let mut file = with_limits(snapshot, actor, kept);
-    let takes_part: BTreeSet<String> = (0..snapshot.actors())
+    let takes_part: BTreeSet<String> = ActorIx::first(snapshot.actors())
         .filter(|other| *other == actor || assignment[*other].is_some())
         .map(|other| snapshot.actor_id(other).to_owned())
         .collect();
@@ -114,11 +116,11 @@ fn have_places(
 }
 
 /// The world with these limits alone, by the definitions of docs/why.md. The worlds of this file hold no others.
-fn with_limits(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFile {
+fn with_limits(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> SnapshotFile {
     let mut file = snapshot.file().clone();
     if !kept.contains(&Limit::Kinds { actor }) {
         for unit in &snapshot.file().units {
-            file.actors[actor].runs_on.entry(unit.kind.clone()).or_default();
+            file.actors[actor.at()].runs_on.entry(unit.kind.clone()).or_default();
         }
     }
     for (position, constraint) in file.constraints.iter_mut().enumerate() {
@@ -127,18 +129,18 @@ fn with_limits(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> Sna
             actors.clear();
         }
     }
-    for (unit, given) in file.units.iter_mut().enumerate() {
+    for (unit, given) in UnitIx::first(snapshot.units()).zip(&mut file.units) {
         if !kept.contains(&Limit::Slots { unit }) {
             given.slots = None;
         }
-        for (resource, name) in snapshot.resources().iter().enumerate() {
+        for (resource, name) in snapshot.resources().enumerate() {
             if !kept.contains(&Limit::OfUnit { unit, resource }) {
                 given.provides.insert(name.clone(), LARGEST);
             }
         }
     }
-    for (node, id) in snapshot.nodes().iter().enumerate() {
-        for (resource, name) in snapshot.resources().iter().enumerate() {
+    for (node, id) in snapshot.nodes().enumerate() {
+        for (resource, name) in snapshot.resources().enumerate() {
             if let (false, Some(given)) = (
                 kept.contains(&Limit::OfNode { node, resource }),
                 file.nodes.iter_mut().find(|given| given.id == *id),

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
+use placement::ix::ActorIx;
 use placement::{Budget, Objectives, Plan, Strategy};
 use portfolio::{ClingoJudge, Limits};
 
@@ -100,7 +101,7 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     record.effort = plan.effort;
     record.stage = plan.stage.to_string();
     record.stopped_by = plan.stopped_by.to_string();
-    let running = (0..snapshot.actors()).filter(|&actor| snapshot.current(actor).is_some());
+    let running = ActorIx::first(snapshot.actors()).filter(|&actor| snapshot.current(actor).is_some());
     let (stays, runs) = running.fold((0, 0), |(stays, runs), actor| {
         (stays + usize::from(plan.assignment[actor] == snapshot.current(actor)), runs + 1)
     });

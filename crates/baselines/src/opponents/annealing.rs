@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::repair::repair;
@@ -43,7 +44,7 @@ struct Scale {
 
 impl Scale {
     /// Relative to the largest that each level is at the start and on some random assignments.
-    fn new(snapshot: &Snapshot, movable: &[usize], start: &Assignment, rng: &mut Rng) -> Self {
+    fn new(snapshot: &Snapshot, movable: &[ActorIx], start: &Assignment, rng: &mut Rng) -> Self {
         const SAMPLES: usize = 8;
         let mut largest = snapshot.cost(start).vector(snapshot);
         let mut sample = start.clone();
@@ -104,7 +105,7 @@ impl Strategy for Annealing {
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let mut rng = Rng::with_seed(budget.seed);
-        let movable: Vec<usize> = (0..snapshot.actors())
+        let movable: Vec<ActorIx> = ActorIx::first(snapshot.actors())
             .filter(|&actor| !snapshot.is_fixed(actor) && !snapshot.candidates(actor).is_empty())
             .collect();
         let mut left = Left { budget, spent: 0 };
@@ -134,9 +135,9 @@ impl Strategy for Annealing {
 }
 
 /// Everybody on one random unit, or anywhere where that cannot be.
-fn start(snapshot: &Snapshot, movable: &[usize], rng: &mut Rng) -> Assignment {
-    let one = if snapshot.units() == 0 { 0 } else { rng.usize(..snapshot.units()) };
-    let mut assignment: Assignment = (0..snapshot.actors())
+fn start(snapshot: &Snapshot, movable: &[ActorIx], rng: &mut Rng) -> Assignment {
+    let one = UnitIx::new(if snapshot.units() == 0 { 0 } else { rng.usize(..snapshot.units()) });
+    let mut assignment: Assignment = ActorIx::first(snapshot.actors())
         .map(|actor| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor)))
         .collect();
     for &actor in movable {
@@ -151,7 +152,7 @@ impl Annealing {
     fn anneal(
         self,
         snapshot: &Snapshot,
-        movable: &[usize],
+        movable: &[ActorIx],
         start: Assignment,
         scale: &Scale,
         left: &mut Left,
@@ -185,7 +186,7 @@ impl Annealing {
     fn candidate(
         self,
         snapshot: &Snapshot,
-        movable: &[usize],
+        movable: &[ActorIx],
         current: &Assignment,
         temperature: f64,
         rng: &mut Rng,
@@ -212,7 +213,7 @@ impl Annealing {
 }
 
 /// Single moves, each to the best unit of its actor, until none pays.
-fn descend(snapshot: &Snapshot, movable: &[usize], best: &mut Assignment, scale: &Scale, left: &mut Left) {
+fn descend(snapshot: &Snapshot, movable: &[ActorIx], best: &mut Assignment, scale: &Scale, left: &mut Left) {
     let mut least = scale.of(snapshot, best);
     let mut pays = true;
     while pays {

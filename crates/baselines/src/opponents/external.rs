@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use serde::Deserialize;
 
 /// Asks another program for a placement.
@@ -73,7 +73,7 @@ impl Strategy for External {
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let printed = self.ask(snapshot, budget.seed).map_err(SolveError::Solver)?;
-        let mut assignment = vec![None; snapshot.actors()];
+        let mut assignment = Assignment::of(None, snapshot.actors());
         for (actor, unit) in &printed.assignments {
             let place = snapshot.actor(actor).zip(snapshot.unit(unit));
             let (actor, unit) =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use placement::file::{Constraint, Scope};
+use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
@@ -90,11 +91,11 @@ fn plan_of(snapshot: &Snapshot, number: u64, seed: u64) -> (Way, Method, u64) {
 struct Bundled<'a> {
     snapshot: &'a Snapshot,
     /// By vertex, ascending.
-    actors: Vec<Vec<usize>>,
+    actors: Vec<Vec<ActorIx>>,
     /// By vertex: the other and the messages between them.
     edges: Vec<Vec<(usize, i64)>>,
     /// By unit.
-    kind: Vec<usize>,
+    kind: IxVec<UnitIx, usize>,
     kinds: usize,
     /// By vertex and kind: work there, `None` where it cannot run.
     work: Vec<Vec<Option<i64>>>,
@@ -104,19 +105,19 @@ struct Bundled<'a> {
 
 impl<'a> Bundled<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        let mut leader: Vec<usize> = (0..snapshot.actors()).collect();
+        let mut leader: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
         for constraint in &snapshot.file().constraints {
             if let Constraint::Together { on: Scope::Unit, actors, .. } = constraint {
-                let at: Vec<usize> = actors.iter().filter_map(|actor| snapshot.actor(actor)).collect();
+                let at: Vec<ActorIx> = actors.iter().filter_map(|actor| snapshot.actor(actor)).collect();
                 for pair in at.windows(2) {
                     let (a, b) = (root(&leader, pair[0]), root(&leader, pair[1]));
                     leader[a.max(b)] = a.min(b);
                 }
             }
         }
-        let mut vertex_of = vec![0; snapshot.actors()];
-        let mut actors: Vec<Vec<usize>> = Vec::new();
-        for actor in 0..snapshot.actors() {
+        let mut vertex_of: IxVec<ActorIx, usize> = IxVec::of(0, snapshot.actors());
+        let mut actors: Vec<Vec<ActorIx>> = Vec::new();
+        for actor in ActorIx::first(snapshot.actors()) {
             let first = root(&leader, actor);
             if first == actor {
                 vertex_of[actor] = actors.len();
@@ -129,7 +130,7 @@ impl<'a> Bundled<'a> {
         names.sort_unstable();
         names.dedup();
         let units = snapshot.file().units.iter();
-        let kind: Vec<usize> = units
+        let kind: IxVec<UnitIx, usize> = units
             .map(|unit| names.binary_search(&unit.kind.as_str()).expect("the kinds are the units'"))
             .collect();
         let mut bundled = Self {
@@ -149,17 +150,17 @@ impl<'a> Bundled<'a> {
         bundled
     }
 
-    fn ties(&self, actors: &[usize], vertex_of: &[usize]) -> Vec<(usize, i64)> {
+    fn ties(&self, actors: &[ActorIx], vertex_of: &IxVec<ActorIx, usize>) -> Vec<(usize, i64)> {
         let mut ties: BTreeMap<usize, i64> = BTreeMap::new();
         for edge in actors.iter().flat_map(|&actor| self.snapshot.edges(actor)) {
-            if edge.rate > 0 && vertex_of[edge.peer.at()] != vertex_of[actors[0]] {
-                *ties.entry(vertex_of[edge.peer.at()]).or_default() += edge.rate;
+            if edge.rate > 0 && vertex_of[edge.peer] != vertex_of[actors[0]] {
+                *ties.entry(vertex_of[edge.peer]).or_default() += edge.rate;
             }
         }
         ties.into_iter().collect()
     }
 
-    fn works(&self, actors: &[usize]) -> Vec<Option<i64>> {
+    fn works(&self, actors: &[ActorIx]) -> Vec<Option<i64>> {
         let on = |kind: usize| {
             let works = actors.iter().map(|&actor| {
                 let mut candidates = self.snapshot.candidates(actor).iter();
@@ -173,18 +174,18 @@ impl<'a> Bundled<'a> {
 
     /// Where METIS and the best assignment put everybody; nobody is asked whether that is feasible.
     fn places(&self, way: Way, method: Method, seed: u64) -> Result<Assignment, String> {
-        let (vertices, units): (Vec<usize>, Vec<usize>) =
-            ((0..self.actors.len()).collect(), (0..self.snapshot.units()).collect());
-        let mut places = vec![None; self.snapshot.actors()];
+        let vertices: Vec<usize> = (0..self.actors.len()).collect();
+        let units: Vec<UnitIx> = UnitIx::first(self.snapshot.units()).collect();
+        let mut places = Assignment::of(None, self.snapshot.actors());
         match way {
             Way::Units => self.onto_units(&vertices, &units, method, seed, &mut places)?,
             Way::Kinds => self.by_kinds(&vertices, &units, method, seed, &mut places)?,
             Way::Nodes => {
-                let mut nodes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+                let mut nodes: BTreeMap<NodeIx, Vec<UnitIx>> = BTreeMap::new();
                 for unit in units {
                     nodes.entry(self.snapshot.node_of(unit)).or_default().push(unit);
                 }
-                let groups: Vec<Vec<usize>> = nodes.into_values().collect();
+                let groups: Vec<Vec<UnitIx>> = nodes.into_values().collect();
                 for (group, here) in self.onto(&vertices, &groups, method, seed)?.into_iter().enumerate() {
                     self.by_kinds(&here, &groups[group], method, seed, &mut places)?;
                 }
@@ -196,7 +197,7 @@ impl<'a> Bundled<'a> {
     fn by_kinds(
         &self,
         vertices: &[usize],
-        units: &[usize],
+        units: &[UnitIx],
         method: Method,
         seed: u64,
         places: &mut Assignment,
@@ -205,7 +206,8 @@ impl<'a> Bundled<'a> {
         for kind in 0..self.kinds {
             let here: Vec<usize> =
                 vertices.iter().zip(&chosen).filter(|(_, of)| **of == Some(kind)).map(|(v, _)| *v).collect();
-            let of_kind: Vec<usize> = units.iter().copied().filter(|unit| self.kind[*unit] == kind).collect();
+            let of_kind: Vec<UnitIx> =
+                units.iter().copied().filter(|unit| self.kind[*unit] == kind).collect();
             self.onto_units(&here, &of_kind, method, seed, places)?;
         }
         Ok(())
@@ -214,12 +216,12 @@ impl<'a> Bundled<'a> {
     fn onto_units(
         &self,
         vertices: &[usize],
-        units: &[usize],
+        units: &[UnitIx],
         method: Method,
         seed: u64,
         places: &mut Assignment,
     ) -> Result<(), String> {
-        let groups: Vec<Vec<usize>> = units.iter().map(|unit| vec![*unit]).collect();
+        let groups: Vec<Vec<UnitIx>> = units.iter().map(|unit| vec![*unit]).collect();
         for (group, here) in self.onto(vertices, &groups, method, seed)?.into_iter().enumerate() {
             for &actor in here.iter().flat_map(|vertex| &self.actors[*vertex]) {
                 places[actor] = Some(units[group]);
@@ -232,7 +234,7 @@ impl<'a> Bundled<'a> {
     fn onto(
         &self,
         vertices: &[usize],
-        groups: &[Vec<usize>],
+        groups: &[Vec<UnitIx>],
         method: Method,
         seed: u64,
     ) -> Result<Vec<Vec<usize>>, String> {
@@ -245,7 +247,7 @@ impl<'a> Bundled<'a> {
         let inside = |edges: &Vec<(usize, i64)>| {
             edges.iter().filter_map(|(other, rate)| Some((*at.get(other)?, *rate))).collect()
         };
-        let room = |group: &Vec<usize>, kind: Option<usize>| -> i64 {
+        let room = |group: &Vec<UnitIx>, kind: Option<usize>| -> i64 {
             let counts = group.iter().filter(|unit| kind.is_none_or(|kind| self.kind[**unit] == kind));
             counts.map(|unit| self.snapshot.capacity(*unit)).sum()
         };
@@ -291,14 +293,14 @@ impl<'a> Bundled<'a> {
     }
 
     /// By part and group of units: what of the part cannot be there, and what does not fit.
-    fn misfits(&self, parts: &[Vec<usize>], groups: &[Vec<usize>]) -> Vec<Vec<i64>> {
+    fn misfits(&self, parts: &[Vec<usize>], groups: &[Vec<UnitIx>]) -> Vec<Vec<i64>> {
         let room: Vec<i64> =
             groups.iter().map(|group| group.iter().map(|unit| self.snapshot.capacity(*unit)).sum()).collect();
         let mean = room.iter().sum::<i64>() / i64::try_from(room.len().max(1)).unwrap_or(1) + 1;
         let of = |part: &Vec<usize>| {
             let works = part.iter().map(|vertex| self.work[*vertex].iter().flatten().min().unwrap_or(&0));
             let load: i64 = works.sum();
-            let column = |(group, room): (&Vec<usize>, &i64)| {
+            let column = |(group, room): (&Vec<UnitIx>, &i64)| {
                 let actors = part.iter().flat_map(|vertex| &self.actors[*vertex]);
                 let out = actors.filter(|actor| {
                     let candidates = self.snapshot.candidates(**actor);
@@ -313,7 +315,7 @@ impl<'a> Bundled<'a> {
     }
 
     /// A kind for each vertex: where it costs least beside its neighbours, among kinds that have room.
-    fn choose_kinds(&self, vertices: &[usize], units: &[usize]) -> Vec<Option<usize>> {
+    fn choose_kinds(&self, vertices: &[usize], units: &[UnitIx]) -> Vec<Option<usize>> {
         let mut left = vec![0i64; self.kinds];
         for &unit in units {
             left[self.kind[unit]] += self.snapshot.capacity(unit);
@@ -356,7 +358,7 @@ impl<'a> Bundled<'a> {
 const PASSES: usize = 4;
 
 /// The smallest of those that an actor is bundled with.
-fn root(leader: &[usize], mut actor: usize) -> usize {
+fn root(leader: &IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
     while leader[actor] != actor {
         actor = leader[actor];
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
@@ -51,11 +52,11 @@ impl Strategy for MetisApolike {
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let graphs = Graphs::new(snapshot);
         let places = if snapshot.units() == 0 || graphs.actors.is_empty() {
-            vec![None; snapshot.actors()]
+            Assignment::of(None, snapshot.actors())
         } else {
             self.places(&graphs, budget.seed).map_err(SolveError::Solver)?
         };
-        let feasible = snapshot.violations(&places).is_empty() && !places.contains(&None);
+        let feasible = snapshot.violations(&places).is_empty() && places.iter().all(Option::is_some);
         let assignment = if feasible && *self != Self::Fair {
             places
         } else {
@@ -77,7 +78,7 @@ impl Strategy for MetisApolike {
 /// What the cuts are about: the actors that can be placed.
 struct Graphs<'a> {
     snapshot: &'a Snapshot,
-    actors: Vec<usize>,
+    actors: Vec<ActorIx>,
     /// By vertex: work, the mean over the units that the actor may be on.
     work: Vec<i64>,
     /// By vertex: others and messages.
@@ -88,10 +89,10 @@ struct Graphs<'a> {
 
 impl<'a> Graphs<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        let actors: Vec<usize> = (0..snapshot.actors())
+        let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors())
             .filter(|&actor| !snapshot.is_fixed(actor) && !snapshot.candidates(actor).is_empty())
             .collect();
-        let vertex_of = |actor: usize| actors.binary_search(&actor).ok();
+        let vertex_of = |actor: ActorIx| actors.binary_search(&actor).ok();
         let work = actors.iter().map(|&actor| {
             let candidates = snapshot.candidates(actor);
             let works =
@@ -102,7 +103,7 @@ impl<'a> Graphs<'a> {
         let mut annoyance = vec![Vec::new(); actors.len()];
         for (vertex, &actor) in actors.iter().enumerate() {
             for edge in snapshot.edges(actor) {
-                let Some(peer) = vertex_of(edge.peer.at()) else { continue };
+                let Some(peer) = vertex_of(edge.peer) else { continue };
                 if edge.rate > 0 {
                     messages[vertex].push((peer, edge.rate));
                 }
@@ -115,7 +116,7 @@ impl<'a> Graphs<'a> {
     }
 
     fn capacities(&self) -> Vec<i64> {
-        (0..self.snapshot.units()).map(|unit| self.snapshot.capacity(unit)).collect()
+        UnitIx::first(self.snapshot.units()).map(|unit| self.snapshot.capacity(unit)).collect()
     }
 
     /// Cuts the actors; edges within a part of the cut before weigh more.
@@ -153,8 +154,8 @@ impl<'a> Graphs<'a> {
             first.push(pairs.len());
             pairs.extend(snapshot.candidates(actor).iter().map(|unit| (vertex, *unit)));
         }
-        let largest = (0..snapshot.units())
-            .flat_map(|a| (0..a).map(move |b| snapshot.exchange_cost(a, b)))
+        let largest = UnitIx::first(snapshot.units())
+            .flat_map(|a| UnitIx::first(a.at()).map(move |b| snapshot.exchange_cost(a, b)))
             .max()
             .unwrap_or(0);
         let mut web = Web { weights: Vec::with_capacity(pairs.len()), edges: vec![Vec::new(); pairs.len()] };
@@ -181,9 +182,9 @@ impl<'a> Graphs<'a> {
     }
 
     /// Places every vertex of a part on the part's unit.
-    fn placed(&self, part: &[usize], unit_of: &[usize]) -> Assignment {
+    fn placed(&self, part: &[usize], unit_of: &[UnitIx]) -> Assignment {
         let snapshot = self.snapshot;
-        let mut places: Assignment = (0..snapshot.actors())
+        let mut places: Assignment = ActorIx::first(snapshot.actors())
             .map(|actor| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor)))
             .collect();
         for (vertex, &actor) in self.actors.iter().enumerate() {
@@ -194,28 +195,29 @@ impl<'a> Graphs<'a> {
     }
 
     /// The unit of each part: that of the least sum of excess, of places where nothing can run, and of messages.
-    fn matched(&self, part: &[usize]) -> Vec<usize> {
+    fn matched(&self, part: &[usize]) -> Vec<UnitIx> {
         const CANNOT_RUN: i64 = 1 << 40;
         let units = self.snapshot.units();
-        let mut costs = vec![vec![0i64; units]; units];
+        let mut costs: Vec<IxVec<UnitIx, i64>> = vec![IxVec::of(0, units); units];
         for (vertex, &actor) in self.actors.iter().enumerate() {
-            for (unit, cost) in costs[part[vertex]].iter_mut().enumerate() {
+            for (unit, cost) in UnitIx::first(units).zip(&mut costs[part[vertex]]) {
                 *cost += self.snapshot.implementation(actor, unit).map_or(CANNOT_RUN, |needs| needs.work);
             }
         }
         for row in &mut costs {
-            for (unit, cost) in row.iter_mut().enumerate() {
+            for (unit, cost) in UnitIx::first(units).zip(row) {
                 *cost = (*cost - self.snapshot.capacity(unit)).max(0);
             }
         }
-        cheapest(&costs)
+        let rows: Vec<Vec<i64>> = costs.iter().map(|row| row.raw().to_vec()).collect();
+        cheapest(&rows).into_iter().map(UnitIx::new).collect()
     }
 }
 
 impl MetisApolike {
     fn places(self, graphs: &Graphs, seed: u64) -> Result<Assignment, String> {
         let capacities = graphs.capacities();
-        let in_order: Vec<usize> = (0..capacities.len()).collect();
+        let in_order: Vec<UnitIx> = UnitIx::first(capacities.len()).collect();
         match self {
             Self::Homogeneous => {
                 let part = graphs.cut(&graphs.messages, None, &vec![1; capacities.len()], seed)?;
@@ -249,7 +251,7 @@ impl MetisApolike {
 }
 
 /// The largest part on the unit of the largest capacity, and so on.
-fn by_size(graphs: &Graphs, part: &[usize], capacities: &[i64]) -> Vec<usize> {
+fn by_size(graphs: &Graphs, part: &[usize], capacities: &[i64]) -> Vec<UnitIx> {
     let mut sizes = vec![0i64; capacities.len()];
     for (vertex, part) in part.iter().enumerate() {
         sizes[*part] += graphs.work[vertex];
@@ -259,9 +261,9 @@ fn by_size(graphs: &Graphs, part: &[usize], capacities: &[i64]) -> Vec<usize> {
         order.sort_by_key(|at| std::cmp::Reverse(by[*at]));
         order
     };
-    let mut unit_of = vec![0; capacities.len()];
+    let mut unit_of = vec![UnitIx::NONE; capacities.len()];
     for (part, unit) in sorted(&sizes).into_iter().zip(sorted(capacities)) {
-        unit_of[part] = unit;
+        unit_of[part] = UnitIx::new(unit);
     }
     unit_of
 }

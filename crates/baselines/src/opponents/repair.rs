@@ -1,5 +1,6 @@
 //! From places that nobody checked to a feasible answer.
 
+use placement::ix::ActorIx;
 use placement::{Assignment, Budget, Snapshot, SolveError, Strategy};
 use search::{Greedy, improve};
 
@@ -22,7 +23,8 @@ pub fn repair(
 /// It is `greedy` on the same world in which everybody runs where `start` says: keeping what runs is what it does first.
 fn steps(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Result<Assignment, SolveError> {
     let mut file = snapshot.file().clone();
-    for (actor, given) in file.actors.iter_mut().enumerate().filter(|(_, given)| !given.fixed) {
+    let actors = ActorIx::first(snapshot.actors()).zip(&mut file.actors);
+    for (actor, given) in actors.filter(|(_, given)| !given.fixed) {
         // What may stay only where it runs now may not where METIS put it.
         let place = start[actor].filter(|unit| snapshot.candidates(actor).binary_search(unit).is_ok());
         given.current = place.map(|unit| snapshot.unit_id(unit).to_owned());

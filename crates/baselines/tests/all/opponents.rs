@@ -6,6 +6,7 @@ use std::time::Duration;
 use baselines::bench::{Instance, Run, measure};
 use baselines::opponents::{Annealing, External, Metis, MetisApolike};
 use exact::Exhaustive;
+use placement::ix::ActorIx;
 use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
 use search::Greedy;
 
@@ -98,11 +99,11 @@ fn metis_takes_worlds_in_which_there_is_nothing_to_cut() {
 fn an_outside_answer_is_priced_here() {
     let snapshot = read("P-8x4-s1.json").snapshot;
     let found = plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(None, 1)).unwrap();
-    let place = |actor: usize| {
+    let place = |actor: ActorIx| {
         let unit = snapshot.unit_id(found.assignment[actor].unwrap());
         format!("\"{}\": \"{unit}\"", snapshot.actor_id(actor))
     };
-    let assignments: Vec<String> = (0..snapshot.actors()).map(place).collect();
+    let assignments: Vec<String> = ActorIx::first(snapshot.actors()).map(place).collect();
     let folder = tempfile::tempdir().unwrap();
     let record = ask(&program(&folder, &format!("{{\"assignments\": {{{}}}}}", assignments.join(", "))));
     assert_eq!(record.problem, None);

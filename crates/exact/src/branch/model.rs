@@ -199,9 +199,7 @@ impl Model {
 
     /// The one number of an assignment of the whole world.
     fn value(&self, problem: &Problem, assignment: &Assignment) -> i64 {
-        let unit = |item: usize| {
-            assignment[self.items[item].actor].expect("all actors are placed")
-        };
+        let unit = |item: usize| assignment[self.items[item].actor].expect("all actors are placed");
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));
             self.classes.iter().position(of).expect("a feasible place is a candidate")

@@ -1,6 +1,7 @@
 //! What it would cost to be elsewhere, and what binds: as exact as `cost()`.
 
 use explain::{Outcome, Relief};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Cost, GroundConstraint, GroundRule, Rules, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
@@ -15,7 +16,7 @@ fn alternatives_and_what_binds_are_told_shortly() {
         "a to b 10; b to c 3; never d nodes m; c annoys d 2; d to c 7",
     );
     let places = assignment(&snapshot, "a=u b=v c=g d=u");
-    let explained = explain::explain(&snapshot, &places, &[0, 1, 2, 3]);
+    let explained = explain::explain(&snapshot, &places, &[0, 1, 2, 3].map(ActorIx::new));
     let mut lines = Vec::new();
     for whereabouts in &explained.placed {
         lines.push(format!(
@@ -48,7 +49,7 @@ fn alternatives_and_what_binds_are_told_shortly() {
       v (pool p): Forbidden("v: 1 of 1 slots taken")
     full: ["v: 1 of 1 slots taken", "g: 1 of 4 mem left"]
     Relief { says: "u: no mem, it needs 3", actors: 1, best: (2, 0), change: [0, -47, -2] }
-    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (0, 1), change: [0, -10, 0] }
+    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx::new(0), UnitIx::new(1)), change: [0, -10, 0] }
     "#);
 }
 
@@ -58,9 +59,9 @@ fn ruled(units: &str) -> Snapshot {
         world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy");
     let (actors, units) = (snapshot.actors(), snapshot.units());
     let on = |actor: usize, unit: usize| i32::try_from(1 + actor * units + unit).unwrap();
-    let inputs: Vec<(usize, usize, u32)> = (0..actors)
-        .flat_map(|actor| (0..units).map(move |unit| (actor, unit, on(actor, unit).unsigned_abs())))
-        .collect();
+    let input = |a, u| (ActorIx::new(a), UnitIx::new(u), on(a, u).unsigned_abs());
+    let inputs: Vec<(ActorIx, UnitIx, u32)> =
+        (0..actors).flat_map(|actor| (0..units).map(move |unit| input(actor, unit))).collect();
     let both = |unit: usize| GroundRule {
         head: on(actors, unit).unsigned_abs(),
         lower: 2,
@@ -80,12 +81,18 @@ fn ruled(units: &str) -> Snapshot {
 #[test]
 fn a_policys_rules_are_in_the_way_too() {
     let snapshot = ruled("u:cpu:9 v:cpu:9");
-    let explained = explain::explain(&snapshot, &assignment(&snapshot, "a=u b=v c=u"), &[0, 2]);
+    let explained =
+        explain::explain(&snapshot, &assignment(&snapshot, "a=u b=v c=u"), &[0, 2].map(ActorIx::new));
     let outcomes: Vec<&Outcome> =
         explained.placed.iter().map(|there| &there.alternatives[0].outcome).collect();
     let says = "policy far line 3: a and b".to_owned();
     assert_eq!(outcomes, [&Outcome::Forbidden(says.clone()), &Outcome::Costs(vec![0, 0, 4])]);
-    let relief = Relief { says: says.clone(), actors: 2, best: (0, 1), change: vec![0, -5, 0] };
+    let relief = Relief {
+        says: says.clone(),
+        actors: 2,
+        best: (ActorIx::new(0), UnitIx::new(1)),
+        change: vec![0, -5, 0],
+    };
     assert_eq!(explained.binding.reliefs, [relief]);
 }
 
@@ -99,11 +106,11 @@ proptest! {
     #[test]
     fn alternatives_cost_what_the_whole_costs_with_them(snapshot in any_world()) {
         let places = Greedy.solve(&snapshot, &Budget::effort(Some(3), 0)).unwrap().assignment;
-        let everybody: Vec<usize> = (0..snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+        let everybody: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
         let explained = explain::explain(&snapshot, &places, &everybody);
         prop_assert_eq!(explained.placed.len(), everybody.iter().filter(|&&a| places[a].is_some()).count());
         let before = vector(&snapshot, &places);
-        let moved = |actor: usize, unit: usize| {
+        let moved = |actor: ActorIx, unit: UnitIx| {
             let mut with = places.clone();
             with[actor] = Some(unit);
             with

@@ -5,6 +5,7 @@
 
 use explain::WhyNot;
 use placement::file::SnapshotFile;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{GroundConstraint, GroundRule, Rules, Snapshot};
 
 use crate::why::{EFFORT, check_core, most_placed, tell_under, tight_file};
@@ -75,12 +76,12 @@ impl Circuit {
         self.ground.push(GroundRule { head, lower, body });
     }
 
-    fn on(&self, actor: usize, unit: usize) -> i32 {
-        i32::try_from(1 + actor * self.units + unit).unwrap()
+    fn on(&self, actor: ActorIx, unit: UnitIx) -> i32 {
+        i32::try_from(1 + actor.at() * self.units + unit.at()).unwrap()
     }
 
     /// An atom that says that the actor is on one of the units.
-    fn among(&mut self, actor: usize, units: &[usize]) -> i32 {
+    fn among(&mut self, actor: ActorIx, units: &[UnitIx]) -> i32 {
         let head = self.atom();
         for &unit in units {
             self.rule(head, 1, &[self.on(actor, unit)]);
@@ -89,7 +90,7 @@ impl Circuit {
     }
 
     fn case(&mut self, case: &Case, snapshot: &Snapshot) -> u32 {
-        let actors: Vec<usize> = case.actors.iter().map(|id| snapshot.actor(id).unwrap()).collect();
+        let actors: Vec<ActorIx> = case.actors.iter().map(|id| snapshot.actor(id).unwrap()).collect();
         let units = |ids: &[String]| ids.iter().map(|id| snapshot.unit(id).unwrap()).collect::<Vec<_>>();
         let (broken, count) = (self.atom(), self.atom());
         let literal = i32::try_from(count).unwrap();
@@ -127,8 +128,8 @@ fn ruled(snapshot: Snapshot, text: &str) -> (Snapshot, Vec<Case>) {
         GroundConstraint { atom, rule: case.line.clone(), says: case.says.clone() }
     };
     let demands = cases.iter().map(demand).collect();
-    let everywhere = (0..actors).flat_map(|actor| (0..units).map(move |unit| (actor, unit)));
-    let inputs: Vec<(usize, usize, u32)> =
+    let everywhere = ActorIx::first(actors).flat_map(|a| UnitIx::first(units).map(move |u| (a, u)));
+    let inputs: Vec<(ActorIx, UnitIx, u32)> =
         everywhere.map(|(a, u)| (a, u, circuit.on(a, u).unsigned_abs())).collect();
     let rules = Rules::new(actors, circuit.ground, &inputs, demands, vec![]).unwrap();
     (snapshot.with_rules(Some(rules)), cases)
@@ -197,7 +198,7 @@ fn every_set_that_is_named_is_enough_and_irreducible_rules_included() {
         let policy = some_rules(&file, seed);
         let (snapshot, cases) = ruled(Snapshot::new(file).unwrap(), &policy);
         let best = most_placed(&snapshot);
-        let unplaced: Vec<usize> = (0..best.len()).filter(|actor| best[*actor].is_none()).collect();
+        let unplaced: Vec<ActorIx> = best.positions().filter(|actor| best[*actor].is_none()).collect();
         instances += usize::from(!unplaced.is_empty());
         for actor in unplaced {
             let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &best, EFFORT) else {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use explain::{Core, Element, Limit, WhyNot};
 use placement::file::{Actor, Constraint, Node, SnapshotFile, Unit};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
@@ -20,7 +21,7 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
     match limit {
         Limit::Kinds { actor } => {
             for unit in &snapshot.file().units {
-                file.actors[actor].runs_on.entry(unit.kind.clone()).or_default();
+                file.actors[actor.at()].runs_on.entry(unit.kind.clone()).or_default();
             }
         }
         Limit::Constraint { position } => match &mut file.constraints[position] {
@@ -37,14 +38,14 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
             }
         },
         Limit::Case { .. } => {}
-        Limit::Slots { unit } => file.units[unit].slots = None,
+        Limit::Slots { unit } => file.units[unit.at()].slots = None,
         Limit::OfUnit { unit, resource } => {
             let name = &snapshot.resources()[resource];
-            file.units[unit].provides.insert(name.clone(), LARGEST);
+            file.units[unit.at()].provides.insert(name.clone(), LARGEST);
             for constraint in &mut file.constraints {
                 match constraint {
                     Constraint::Reserve { unit: of, resource, quantity }
-                        if *of == file.units[unit].id && resource == name =>
+                        if *of == file.units[unit.at()].id && resource == name =>
                     {
                         *quantity = 0;
                     }
@@ -64,12 +65,12 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
 }
 
 /// Every limit that there can be.
-fn all_limits(snapshot: &Snapshot, actor: usize) -> BTreeSet<Limit> {
+fn all_limits(snapshot: &Snapshot, actor: ActorIx) -> BTreeSet<Limit> {
     let constraints = 0..snapshot.file().constraints.len();
     let is_limit =
         |position: &usize| !matches!(snapshot.file().constraints[*position], Constraint::Prefer { .. });
-    let resources = 0..snapshot.resources().len();
-    let (units, nodes) = (0..snapshot.units(), 0..snapshot.nodes().len());
+    let resources = snapshot.resources().positions();
+    let (units, nodes) = (UnitIx::first(snapshot.units()), snapshot.nodes().positions());
     std::iter::once(Limit::Kinds { actor })
         .chain(constraints.filter(is_limit).map(|position| Limit::Constraint { position }))
         .chain(units.clone().map(|unit| Limit::Slots { unit }))
@@ -83,7 +84,7 @@ fn all_limits(snapshot: &Snapshot, actor: usize) -> BTreeSet<Limit> {
 }
 
 /// The file with these limits alone.
-fn only(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFile {
+fn only(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> SnapshotFile {
     let mut file = snapshot.file().clone();
     for limit in all_limits(snapshot, actor).difference(kept) {
         drop_limit(snapshot, &mut file, *limit);
@@ -92,14 +93,14 @@ fn only(snapshot: &Snapshot, actor: usize, kept: &BTreeSet<Limit>) -> SnapshotFi
 }
 
 /// Whether all of `actors` can be placed at once so that no case is broken, by trying every way.
-fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> bool {
-    fn place<'a>(file: &'a SnapshotFile, actors: &[usize], cases: &[&Case], at: &mut Placed<'a>) -> bool {
+fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case]) -> bool {
+    fn place<'a>(file: &'a SnapshotFile, actors: &[ActorIx], cases: &[&Case], at: &mut Placed<'a>) -> bool {
         let Some((&actor, rest)) = actors.split_first() else {
             let place = |actor: &Actor| Some(at.get(actor.id.as_str())?.id.as_str());
             let places: Vec<Option<&str>> = file.actors.iter().map(place).collect();
             return !cases.iter().any(|case| case.is_broken(file, &places));
         };
-        let actor = &file.actors[actor];
+        let actor = &file.actors[actor.at()];
         let at_home = |unit: &&Unit| !actor.fixed || actor.current.as_ref() == Some(&unit.id);
         file.units.iter().filter(at_home).any(|unit| {
             at.insert(&actor.id, unit);
@@ -108,7 +109,8 @@ fn can_all_be_placed(file: &SnapshotFile, actors: &[usize], cases: &[&Case]) -> 
             found
         })
     }
-    let (mut fixed, free): (Vec<usize>, Vec<usize>) = actors.iter().partition(|&&a| file.actors[a].fixed);
+    let (mut fixed, free): (Vec<ActorIx>, Vec<ActorIx>) =
+        actors.iter().partition(|&&a| file.actors[a.at()].fixed);
     fixed.extend(free);
     place(file, &fixed, cases, &mut Placed::new())
 }
@@ -120,34 +122,35 @@ fn feasible_so_far(file: &SnapshotFile, at: &Placed) -> bool {
 
 /// A feasible assignment with the most actors placed; empty if there is none.
 pub fn most_placed(snapshot: &Snapshot) -> Assignment {
-    fn place(snapshot: &Snapshot, actor: usize, now: &mut Assignment, best: &mut (usize, Assignment)) {
+    fn place(snapshot: &Snapshot, actor: ActorIx, now: &mut Assignment, best: &mut (usize, Assignment)) {
         let placed = now.iter().flatten().count();
-        if actor == now.len() {
+        if actor.at() == now.len() {
             if snapshot.violations(now).is_empty() && (best.1.is_empty() || placed > best.0) {
                 *best = (placed, now.clone());
             }
             return;
         }
-        let left = now.len() - actor;
-        if !best.1.is_empty() && now[..actor].iter().flatten().count() + left <= best.0 {
+        let left = now.len() - actor.at();
+        let next = ActorIx::new(actor.at() + 1);
+        if !best.1.is_empty() && now.raw()[..actor.at()].iter().flatten().count() + left <= best.0 {
             return;
         }
         if snapshot.is_fixed(actor) {
-            return place(snapshot, actor + 1, now, best);
+            return place(snapshot, next, now, best);
         }
         for &unit in snapshot.candidates(actor) {
             now[actor] = Some(unit);
             if snapshot.clone().with_rules(None).violations(now).is_empty() {
-                place(snapshot, actor + 1, now, best);
+                place(snapshot, next, now, best);
             }
         }
         now[actor] = None;
-        place(snapshot, actor + 1, now, best);
+        place(snapshot, next, now, best);
     }
-    let home = |actor: usize| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
-    let mut now: Assignment = (0..snapshot.actors()).map(home).collect();
-    let mut best = (0, Vec::new());
-    place(snapshot, 0, &mut now, &mut best);
+    let home = |actor: ActorIx| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
+    let mut now: Assignment = ActorIx::first(snapshot.actors()).map(home).collect();
+    let mut best = (0, Assignment::new());
+    place(snapshot, ActorIx::new(0), &mut now, &mut best);
     best.1
 }
 
@@ -157,8 +160,8 @@ fn limits(elements: &[Element]) -> BTreeSet<Limit> {
 
 /// Checks a core by trying every way: with it alone there is no place, without any one of its elements there is.
 pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: &Assignment) {
-    let actors: Vec<usize> =
-        (0..snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
+    let actors: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
     let has_place = |elements: &[Element]| {
         let kept = limits(elements);
         let file = only(snapshot, core.actor, &kept);
@@ -169,10 +172,10 @@ pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: 
             Holds::Always => can_all_be_placed(&file, &actors, &cases),
             Holds::WhereOthersAre => {
                 let relaxed = Snapshot::new(file).unwrap();
-                (0..snapshot.units()).any(|unit| {
+                UnitIx::first(snapshot.units()).any(|unit| {
                     let mut with = assignment.clone();
                     with[core.actor] = Some(unit);
-                    let place = |unit: &Option<usize>| unit.map(|unit| snapshot.unit_id(unit));
+                    let place = |unit: &Option<UnitIx>| unit.map(|unit| snapshot.unit_id(unit));
                     let places: Vec<Option<&str>> = with.iter().map(place).collect();
                     relaxed.violations(&with).is_empty()
                         && !cases.iter().any(|case| case.is_broken(snapshot.file(), &places))
@@ -295,7 +298,7 @@ fn what_keeps_an_actor_out_is_told_in_the_words_of_the_file() {
 
 /// As many nodes as `nodes`, each a machine with two GPUs of 16 and a CPU; every GPU is taken by something of 9 or
 /// more, and one more such wants a place.
-fn full_cluster(nodes: usize) -> (Snapshot, Assignment, usize) {
+fn full_cluster(nodes: usize) -> (Snapshot, Assignment, ActorIx) {
     let mut units = Vec::new();
     let mut actors = Vec::new();
     let mut places = Vec::new();
@@ -345,7 +348,8 @@ fn every_set_that_is_named_is_enough_and_irreducible() {
     for seed in 0..4_000 {
         let snapshot = Snapshot::new(tight_file(seed)).unwrap();
         let best = most_placed(&snapshot);
-        let unplaced: Vec<usize> = (0..snapshot.actors()).filter(|actor| best[*actor].is_none()).collect();
+        let unplaced: Vec<ActorIx> =
+            ActorIx::first(snapshot.actors()).filter(|actor| best[*actor].is_none()).collect();
         instances += usize::from(!unplaced.is_empty());
         for actor in unplaced {
             let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &best, EFFORT) else {
@@ -382,7 +386,7 @@ proptest! {
     fn room_that_is_told_is_there(seed in any::<u64>()) {
         let snapshot = Snapshot::new(tight_file(seed)).unwrap();
         let found = Greedy.solve(&snapshot, &Budget::effort(None, 0)).unwrap().assignment;
-        for actor in (0..snapshot.actors()).filter(|actor| found[*actor].is_none()) {
+        for actor in ActorIx::first(snapshot.actors()).filter(|actor| found[*actor].is_none()) {
             for effort in [0, 20, 200, 2_000, EFFORT] {
                 match explain::why_not(&snapshot, actor, &found, effort) {
                     WhyNot::Room(moves) => {
@@ -392,7 +396,7 @@ proptest! {
                         }
                         prop_assert_eq!(snapshot.violations(&with), vec![]);
                         prop_assert!(with[actor].is_some());
-                        prop_assert!((0..with.len()).all(|a| found[a].is_none() || with[a].is_some()));
+                        prop_assert!(with.positions().all(|a| found[a].is_none() || with[a].is_some()));
                     }
                     WhyNot::Blocked(core) if core.irreducible => check_core(&snapshot, &[], &core, &found),
                     WhyNot::Blocked(_) => {}

@@ -23,7 +23,8 @@ impl Measure for Bottleneck {
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let snapshot = amounts.snapshot;
-        let full = UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.fullness(unit, amounts.work)));
+        let full =
+            UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.fullness(unit, amounts.work)));
         full.max().unwrap_or(0)
     }
 

@@ -4,7 +4,7 @@ use placement::Snapshot;
 use proptest::prelude::*;
 
 use crate::costs::{anywhere, by_name};
-use worlds::line::{any_world, assignment, world};
+use worlds::line::{self, any_world, assignment, world};
 use worlds::naive;
 
 /// What the checker says of some places, one line each.
@@ -16,9 +16,9 @@ fn says(snapshot: &Snapshot, places: &str) -> String {
 #[test]
 fn an_assignment_of_another_world_is_malformed() {
     let snapshot = world("u:cpu:9", "a:cpu=1", "");
-    let says = |assignment: &Vec<Option<usize>>| snapshot.violations(assignment)[0].to_string();
-    assert_eq!(says(&vec![]), "0 places for 1 actors");
-    assert_eq!(says(&vec![Some(1)]), "there is no unit at position 1");
+    let says = |places: Vec<Option<usize>>| snapshot.violations(&line::places(places))[0].to_string();
+    assert_eq!(says(vec![]), "0 places for 1 actors");
+    assert_eq!(says(vec![Some(1)]), "there is no unit at position 1");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_fixed_actor_stays() {
     assert_eq!(says(&snapshot, ""), "");
     assert_eq!(says(&snapshot, "a=v"), "fixed: a belongs to another application and stays on u");
     assert_eq!(
-        snapshot.violations(&vec![None])[0].to_string(),
+        snapshot.violations(&line::places([None]))[0].to_string(),
         "a belongs to another application and stays on u"
     );
 }

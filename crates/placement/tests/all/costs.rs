@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use placement::file::{PairCost, SnapshotFile};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
 use strum::IntoEnumIterator as _;
 
-use worlds::line::{any_world, assignment, file, world};
+use worlds::line::{self, any_world, assignment, file, world};
 use worlds::naive;
 
 /// Overload, communication, annoyance, interference, migration.
@@ -236,17 +237,16 @@ fn a_level_has_the_names_of_its_criteria() {
 /// Any places at all, feasible or not.
 pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
     let mut dice = fastrand::Rng::with_seed(seed);
-    (0..snapshot.actors())
-        .map(|_| Some(dice.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units()))
-        .collect()
+    let place = |_| Some(dice.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units());
+    line::places((0..snapshot.actors()).map(place))
 }
 
 /// Where everything is, by name.
 pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Placed<'a> {
-    let name = |(actor, place): (usize, &Option<usize>)| {
-        Some((snapshot.actor_id(actor), &snapshot.file().units[(*place)?]))
+    let name = |(actor, place): (ActorIx, &Option<UnitIx>)| {
+        Some((snapshot.actor_id(actor), &snapshot.file().units[(*place)?.at()]))
     };
-    assignment.iter().enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
+    assignment.enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
 }
 
 /// Everything that is told of a cost, and what it does not tell as it is by definition.
@@ -296,7 +296,8 @@ proptest! {
         let assignment = anywhere(&snapshot, seed);
         let turned = Snapshot::new(turned_round(snapshot.file().clone())).unwrap();
         let last = snapshot.units();
-        let same: Assignment = assignment.iter().rev().map(|place| place.map(|unit| last - 1 - unit)).collect();
+        let turn = |unit: UnitIx| last - 1 - unit.at();
+        let same = line::places(assignment.iter().rev().map(|place| place.map(turn)));
         prop_assert_eq!(all(&turned, &same), all(&snapshot, &assignment));
         prop_assert_eq!(turned.violations(&same).is_empty(), snapshot.violations(&assignment).is_empty());
     }

@@ -1,11 +1,12 @@
 //! The snapshot file: what is read, what is written, what is refused and in which words.
 
 use placement::file::{Levels, SnapshotFile};
+use placement::ix::UnitIx;
 use placement::{Criterion, LARGEST, Snapshot};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use worlds::line::any_file;
+use worlds::line::{self, any_file};
 
 /// A file that uses every field.
 const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8},{"type":"powerCap","on":"all","max":300,"reason":"one fuse"}],"policy":{"name":"throughput","program":"forbid(A,U) :- a(A), u(U).\\n"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
@@ -207,7 +208,9 @@ fn either_order_of_a_pair_of_kinds_will_do() {
         json!({"version": 1, "units": [{"id": "c", "kind": "cpu", "node": "n", "capacity": 1}, {"id": "g", "kind": "gpu", "node": "n", "capacity": 1}],
                "exchangeCost": {"kinds": kinds}}).to_string()
     };
-    let cost = |kinds: Value| Snapshot::read(&world(kinds)).map(|snapshot| snapshot.exchange_cost(1, 0));
+    let cost = |kinds: Value| {
+        Snapshot::read(&world(kinds)).map(|snapshot| snapshot.exchange_cost(UnitIx::new(1), UnitIx::new(0)))
+    };
     assert_eq!(cost(json!({"cpu": {"cpu": 1, "gpu": 5}, "gpu": {"gpu": 1}})), Ok(5));
     assert_eq!(cost(json!({"cpu": {"cpu": 1}, "gpu": {"gpu": 1, "cpu": 5}})), Ok(5));
     let missing = cost(json!({"cpu": {"gpu": 5}, "gpu": {"gpu": 1}})).unwrap_err();
@@ -222,7 +225,7 @@ fn an_edge_of_the_range_is_inside_it() {
     let world = json!({"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": LARGEST}],
         "actors": [{"id": "a", "runsOn": {"cpu": LARGEST}}], "exchangeCost": {"otherKind": 1}, "objectives": ["overload"]});
     let snapshot = Snapshot::read(&world.to_string()).unwrap();
-    assert_eq!(snapshot.cost(&vec![Some(0)]).of(Criterion::Overload), 0);
+    assert_eq!(snapshot.cost(&line::places([Some(0)])).of(Criterion::Overload), 0);
 }
 
 proptest! {

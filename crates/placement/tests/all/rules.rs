@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling, Snapshot};
 use proptest::prelude::*;
 
-use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
+use worlds::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
 fn ground(dice: &mut Rng) -> Vec<GroundRule> {
@@ -31,7 +32,7 @@ fn ground(dice: &mut Rng) -> Vec<GroundRule> {
 /// What holds, read off the definition: again and again over all rules, lower atoms first.
 fn holds(rules: &[GroundRule], assignment: &Assignment) -> BTreeSet<u32> {
     let mut true_atoms: BTreeSet<u32> =
-        assignment.iter().enumerate().filter_map(|(actor, place)| Some(on(actor, (*place)?))).collect();
+        assignment.enumerate().filter_map(|(actor, place)| Some(on(actor.at(), (*place)?.at()))).collect();
     let mut sorted: Vec<&GroundRule> = rules.iter().collect();
     sorted.sort_by_key(|rule| rule.head);
     for rule in sorted {
@@ -57,13 +58,13 @@ proptest! {
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
         let mut ruling = Ruling::new(&rules);
-        let mut assignment: Assignment = vec![None; RULED_ACTORS];
+        let mut assignment = Assignment::of(None, RULED_ACTORS);
         for _ in 0..20 {
-            let actor = dice.usize(..RULED_ACTORS);
+            let actor = ActorIx::new(dice.usize(..RULED_ACTORS));
             if let Some(unit) = assignment[actor] {
                 ruling.take(actor, unit);
             }
-            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(dice.usize(..RULED_UNITS)) };
+            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(UnitIx::new(dice.usize(..RULED_UNITS))) };
             if let Some(unit) = assignment[actor] {
                 ruling.put(actor, unit);
             }
@@ -85,9 +86,9 @@ proptest! {
 fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     let rules = at_most_two();
     let mut ruling = Ruling::new(&rules);
-    let degrees: Vec<i64> = (0..RULED_ACTORS)
+    let degrees: Vec<i64> = ActorIx::first(RULED_ACTORS)
         .map(|actor| {
-            ruling.put(actor, 0);
+            ruling.put(actor, UnitIx::new(0));
             ruling.degree()
         })
         .collect();
@@ -103,7 +104,7 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
     let mut ruling = Ruling::new(&rules);
     assert_eq!(ruling.degree(), 3);
-    ruling.put(0, 0);
+    ruling.put(ActorIx::new(0), UnitIx::new(0));
     assert_eq!(ruling.degree(), 2);
 }
 
@@ -136,7 +137,7 @@ fn what_others_break_by_themselves_is_excused() {
         (actor.fixed, actor.current) = (true, Some("u".into()));
     }
     let snapshot = Snapshot::new(file).unwrap().with_rules(Some(at_most_two()));
-    let elsewhere = vec![Some(0), Some(0), Some(0), Some(1)];
+    let elsewhere = line::places([Some(0), Some(0), Some(0), Some(1)]);
     assert!(snapshot.violations(&elsewhere).is_empty());
     assert_eq!(snapshot.rules().unwrap().demands().count(), 0);
     let free = Snapshot::new(world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone());

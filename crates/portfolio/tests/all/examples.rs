@@ -1,5 +1,6 @@
 //! The example policies: each does what its comment says, on a world where it matters.
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, Plan, Snapshot, plan};
 use portfolio::{ClingoJudge, Limits};
 use serde_json::{Value, json};
@@ -58,7 +59,7 @@ fn places(name: &str, units: &[Value], actors: &[Value]) -> [Vec<String>; 2] {
     let of = |program: Option<&str>| {
         let snapshot = world(units, actors, program);
         let plan = decide(&snapshot);
-        let unit = |place: &Option<usize>| {
+        let unit = |place: &Option<UnitIx>| {
             place.map_or("nowhere".to_owned(), |unit| snapshot.unit_id(unit).to_owned())
         };
         plan.assignment.iter().map(unit).collect()
@@ -125,8 +126,9 @@ fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
         file["objectives"] = objectives;
         Snapshot::read(&file.to_string()).unwrap()
     };
-    let node =
-        |snapshot: &Snapshot, plan: &Plan, actor: usize| snapshot.node_of(plan.assignment[actor].unwrap());
+    let node = |snapshot: &Snapshot, plan: &Plan, actor| {
+        snapshot.node_of(plan.assignment[ActorIx::new(actor)].unwrap())
+    };
     // Where communication counts more, the sensitive one joins a talkative neighbour, at its price.
     let costly = snapshot(json!(["overload", "communication", "policy"]));
     let plan = decide(&costly);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use placement::file::{Constraint, Policy};
+use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Answer, Assignment, Budget, Derived, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
     SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
@@ -21,7 +22,7 @@ fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
 /// A decision in words.
 fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut lines = Vec::new();
-    for (actor, place) in plan.assignment.iter().enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
+    for (actor, place) in plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
         if let (Some(unit), None) = (*place, snapshot.current(actor)) {
             lines.push(format!("start {} on {}", snapshot.actor_id(actor), snapshot.unit_id(unit)));
         }
@@ -197,8 +198,11 @@ impl Judge for Strict {
         Ok(Derived::default())
     }
     fn judge(&self, _: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
-        let violations =
-            if assignment.contains(&Some(0)) { vec!["nothing on the first unit".into()] } else { vec![] };
+        let violations = if assignment.iter().any(|place| *place == Some(UnitIx::new(0))) {
+            vec!["nothing on the first unit".into()]
+        } else {
+            vec![]
+        };
         Ok(Judgement { violations, penalty: 7 })
     }
 }
@@ -245,7 +249,7 @@ fn derived_constraints_reach_every_strategy() {
     let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1 b:cpu=1", "");
     for strategy in strategies() {
         let plan = plan(&snapshot, strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
-        assert_eq!(plan.assignment[0], Some(2), "{}", strategy.name());
+        assert_eq!(plan.assignment[ActorIx::new(0)], Some(UnitIx::new(2)), "{}", strategy.name());
     }
     insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not feasible: a not on u: the policy says so; this is a defect, report it with the snapshot");
     insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "x")), @"the policy derived a constraint that does not fit: constraints[0].unit: there is no unit `x`; add it or correct the name");
@@ -255,7 +259,7 @@ fn derived_constraints_reach_every_strategy() {
 fn an_answer_that_breaks_a_rule_gives_way_to_one_near_it_that_does_not() {
     let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
     let heedless = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
-    assert_eq!(heedless.assignment, vec![Some(0); 4], "nobody has told it of a rule");
+    assert_eq!(heedless.assignment, Assignment::of(Some(UnitIx::new(0)), 4), "nobody has told it of a rule");
     let plan = plan(&crowded, &Random, &AtMostTwo::default(), &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.unplaced, 2);
     assert!(at_most_two().violations(&plan.assignment).is_empty());

@@ -1,5 +1,6 @@
 //! What every strategy keeps to, and what each is for.
 
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy, Strategy};
 use proptest::prelude::*;
 use search::{Greedy, Local, Random, RoundRobin, improve};
@@ -13,7 +14,7 @@ fn solve(strategy: &dyn Strategy, snapshot: &Snapshot, effort: Option<u64>, seed
 }
 
 fn places(snapshot: &Snapshot, answer: &Answer) -> String {
-    let name = |place: &Option<usize>| place.map_or("-", |unit| snapshot.unit_id(unit));
+    let name = |place: &Option<UnitIx>| place.map_or("-", |unit| snapshot.unit_id(unit));
     answer.assignment.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
@@ -113,19 +114,19 @@ proptest! {
 }
 
 /// The least communication of any way to give every actor a device of its own.
-fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: usize, best: &mut i64) {
+fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: &mut i64) {
     let cost = snapshot.cost(places).of(Criterion::Communication);
     if cost >= *best {
         return;
     }
-    if actor == snapshot.actors() {
+    if actor.at() == snapshot.actors() {
         *best = cost;
         return;
     }
-    for unit in 0..snapshot.units() {
-        if !places.contains(&Some(unit)) {
+    for unit in UnitIx::first(snapshot.units()) {
+        if places.iter().all(|place| *place != Some(unit)) {
             places[actor] = Some(unit);
-            cheapest(snapshot, places, actor + 1, best);
+            cheapest(snapshot, places, ActorIx::new(actor.at() + 1), best);
             places[actor] = None;
         }
     }
@@ -137,7 +138,8 @@ fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
     for seed in 0..5 {
         let snapshot = worlds::grid(3, 14, seed);
         let mut best = i64::MAX;
-        cheapest(&snapshot, &mut vec![None; snapshot.actors()], 0, &mut best);
+        let mut nobody = Assignment::of(None, snapshot.actors());
+        cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
         let found = solve(&Local, &snapshot, Some(60), seed);
         assert_eq!(snapshot.cost(&found.assignment).vector(&snapshot), [0, 0, best], "seed {seed}");
     }

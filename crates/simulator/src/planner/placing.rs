@@ -1,7 +1,8 @@
 //! The planner that the operator runs, in a simulated world: the same `plan()` on the same snapshot type.
 
 use control::{Verdict, still_stands};
-use placement::{Budget, Judge, NoPolicy, PlanError, Snapshot, Strategy, plan};
+use placement::ix::UnitIx;
+use placement::{Assignment, Budget, Judge, NoPolicy, PlanError, Snapshot, Strategy, plan};
 
 use super::estimate::Estimate;
 use super::facts::Facts;
@@ -80,7 +81,7 @@ impl Placing {
         let answer = self.strategy.solve(snapshot, budget);
         let answer = answer.map_err(|source| PlanError::Solve { strategy, source })?;
         let feasible = snapshot.violations(&answer.assignment).is_empty();
-        let assignment = answer.assignment.into_iter().collect::<Option<Vec<usize>>>().filter(|_| feasible);
+        let assignment = units(&answer.assignment).filter(|_| feasible);
         Ok(assignment.map(|assignment| Proposal { assignment, known: None }))
     }
 
@@ -101,18 +102,16 @@ impl Placing {
         }
         // What the operator asks before it commits: feasible, and not worse than what runs, in the newest world.
         let Verdict::Stands(plan) = still_stands(snapshot, &plan, snapshot, true) else { return Ok(None) };
-        let Some(mut assignment) = plan.assignment.iter().copied().collect::<Option<Vec<usize>>>() else {
-            return Ok(None);
-        };
+        let Some(mut assignment) = units(&plan.assignment) else { return Ok(None) };
         let (stays, estimate) = (snapshot.incumbent(), Estimate::new(observed));
         if self.steps {
             let stepped = estimate.steps(&assignment, observed.allowed);
-            let placed = stepped.iter().copied().map(Some).collect();
+            let placed = places(&stepped);
             if snapshot.violations(&placed).is_empty() {
                 assignment = stepped;
             }
         }
-        let goes = assignment.iter().copied().map(Some).collect();
+        let goes = places(&assignment);
         let known = Known {
             stay: snapshot.cost(&stays).vector(snapshot),
             go: snapshot.cost(&goes).vector(snapshot),
@@ -157,4 +156,14 @@ impl Planner for Placing {
         }
         Ok(best)
     }
+}
+
+/// The units of the simulated world where everybody is; nothing where somebody has no place.
+fn units(assignment: &Assignment) -> Option<Vec<usize>> {
+    assignment.iter().map(|place| place.map(UnitIx::at)).collect()
+}
+
+/// The other way round.
+fn places(units: &[usize]) -> Assignment {
+    units.iter().map(|&unit| Some(UnitIx::new(unit))).collect()
 }
