@@ -64,6 +64,8 @@ pub struct Rpc<'a> {
     answers: BTreeMap<u64, Result<Payload, String>>,
     /// What answers keep published until they are copied, and calls until they are answered.
     topologies: BTreeMap<InstanceId, Topology>,
+    /// Who was lost while another one was waited for, and is told of when this Instance listens.
+    lost: VecDeque<InstanceId>,
     next: u64,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Rpc<'a> {
             calls: VecDeque::new(),
             answers: BTreeMap::new(),
             topologies: BTreeMap::new(),
+            lost: VecDeque::new(),
             next: 1,
         })
     }
@@ -122,12 +125,12 @@ impl<'a> Rpc<'a> {
         Ok(())
     }
 
-    /// Carries out the next call, if there is one.
+    /// Carries out the next call, if there is one. A peer that was lost is told of once, when all that came is done.
     pub fn try_listen(&mut self) -> Result<bool, Error> {
-        while let Some(bytes) = self.inbox.pop()? {
-            self.sort(&bytes)?;
-        }
-        let Some((from, number, name, argument)) = self.calls.pop_front() else { return Ok(false) };
+        self.sort_all(None)?;
+        let Some((from, number, name, argument)) = self.calls.pop_front() else {
+            return self.lost.pop_front().map_or(Ok(false), |id| Err(Error::PeerLost(id)));
+        };
         let result = if self.functions.contains_key(&name) {
             let argument = self.unwrap(argument)?;
             let function = &self.functions[&name];
@@ -164,9 +167,7 @@ impl<'a> Rpc<'a> {
             if let Some(answer) = self.answers.remove(&number) {
                 break answer;
             }
-            while let Some(bytes) = self.inbox.pop()? {
-                self.sort(&bytes)?;
-            }
+            self.sort_all(Some(instance))?;
             if !self.answers.contains_key(&number) {
                 self.receive(deadline)?;
             }
@@ -203,6 +204,18 @@ impl<'a> Rpc<'a> {
     /// Waits until something may have come.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         self.inbox.until_some(deadline)
+    }
+
+    /// Takes in all that came. Who is lost is remembered, but for the one that is waited for, which is told at once.
+    fn sort_all(&mut self, waited_for: Option<InstanceId>) -> Result<(), Error> {
+        loop {
+            match self.inbox.pop() {
+                Ok(Some(bytes)) => self.sort(&bytes)?,
+                Ok(None) => return Ok(()),
+                Err(Error::PeerLost(id)) if waited_for != Some(id) => self.lost.push_back(id),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn sort(&mut self, bytes: &[u8]) -> Result<(), Error> {

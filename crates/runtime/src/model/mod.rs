@@ -4,6 +4,7 @@ mod capability;
 pub(crate) mod communication;
 pub(crate) mod compute;
 mod error;
+pub(crate) mod fence;
 mod id;
 mod instance;
 pub(crate) mod memory;
@@ -13,13 +14,14 @@ pub(crate) mod wait;
 
 pub use capability::{Capability, table};
 pub use communication::{
-    At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag, fence_alone,
+    At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag,
 };
 pub use compute::{
     ComputeManager, Context, Execution, ExecutionState, ExecutionUnit, Format, Kernel, ProcessingUnit,
     Registry, StateCore, Status, Step, UnitBody, UnitStatus, Value,
 };
 pub use error::{Error, Rejected};
+pub use fence::fence_alone;
 pub use id::InstanceId;
 pub use instance::{
     Description, Event, Instance, InstanceManager, InstanceState, InstanceTemplate, Refused, Watch,

@@ -7,6 +7,7 @@ mod communication;
 mod compute;
 mod frontends;
 mod instances;
+mod losses;
 mod memory;
 mod misuses;
 mod programs;

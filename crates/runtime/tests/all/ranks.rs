@@ -127,6 +127,11 @@ pub fn launched(options: &[&str], name: &str) -> Output {
 
 /// The same over a back-end between processes.
 pub fn launched_by(by: &str, options: &[&str], name: &str) -> Output {
+    launched_with(by, options, name, &[])
+}
+
+/// The same with something in its environment.
+pub fn launched_with(by: &str, options: &[&str], name: &str, environment: &[(&str, &str)]) -> Output {
     let this = std::env::current_exe().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-run"));
     command.args((by == "tcp").then_some("--tcp")).args(options).arg(this).args([
@@ -135,7 +140,7 @@ pub fn launched_by(by: &str, options: &[&str], name: &str) -> Output {
         "--nocapture",
         "--test-threads=1",
     ]);
-    command.output().unwrap()
+    command.envs(environment.iter().copied()).output().unwrap()
 }
 
 /// A global slot of an exchange by its key.

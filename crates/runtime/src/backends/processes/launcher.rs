@@ -56,6 +56,9 @@ struct Member {
     state: InstanceState,
     /// Until its process was waited for.
     process: Option<std::os::fd::OwnedFd>,
+    pid: u32,
+    /// Who wants to be told when it has ended, and in answer to what.
+    outlived_by: Vec<(InstanceId, u64)>,
     to: Option<Sender<ToInstance>>,
     /// When it is killed, if it still runs.
     patience: Option<Instant>,
@@ -163,8 +166,10 @@ impl Launcher {
 
     fn add(&mut self, id: InstanceId, topology: crate::hicr::Topology) {
         let description = Description { id, boot: 1, topology, address: String::new() };
-        let state = InstanceState::Requested;
-        self.members.insert(id, Member { description, state, process: None, to: None, patience: None });
+        let (state, outlived_by) = (InstanceState::Requested, Vec::new());
+        let member =
+            Member { description, state, process: None, pid: 0, outlived_by, to: None, patience: None };
+        self.members.insert(id, member);
     }
 
     fn start(&mut self, id: InstanceId) -> Result<(), Error> {
@@ -181,6 +186,7 @@ impl Launcher {
         self.tokens.insert(token, id);
         if let Some(member) = self.members.get_mut(&id) {
             member.process = process;
+            member.pid = child.id();
             member.description.address = format!("process {}", child.id());
         }
         self.becomes(id, InstanceState::Starting);
@@ -307,6 +313,13 @@ impl Launcher {
                 let result = self.terminate(id);
                 self.tell(from, ToInstance::Done { request, result });
             }
+            ToLauncher::Outlive { request, id, process } => {
+                let member = self.members.get_mut(&id).filter(|it| it.pid == process && !it.state.is_over());
+                match member {
+                    Some(member) => member.outlived_by.push((from, request)),
+                    None => self.tell(from, ToInstance::Done { request, result: Ok(()) }),
+                }
+            }
             ToLauncher::Abort { code, reason } => {
                 eprintln!("cairn-run: Instance {from} aborted with code {code}: {reason}");
                 self.code = code;
@@ -392,6 +405,9 @@ impl Launcher {
         self.becomes(id, state);
         if let Some(member) = self.members.get_mut(&id) {
             member.to = None;
+            for (who, request) in std::mem::take(&mut member.outlived_by) {
+                self.tell(who, ToInstance::Done { request, result: Ok(()) });
+            }
         }
         self.launch.hosts.give_back(id);
         let decisions = self.arbiter.lose(id);

@@ -28,7 +28,7 @@ use crate::{
     hicr::{MemorySpace, Topology},
     model::{
         Bytes, Capability, Description, Error, Event, Instance, InstanceId, InstanceManager, InstanceState,
-        InstanceTemplate, Key, Promise, Refused, Tag, TopologyManager, Wait, Watch, communication::Losses,
+        InstanceTemplate, Key, Promise, Refused, Tag, TopologyManager, Wait, Watch, fence::Losses,
         memory::SlotCore, promise, wait::lock,
     },
 };
@@ -290,11 +290,21 @@ impl Control for Link {
         postcard::to_stdvec(&place).map_err(|error| Error::system("exchange", error))
     }
 
-    fn open(&self, _owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error> {
+    fn open(&self, owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error> {
         let gone = |_| Error::Gone("the slot".into());
         let place: Place = postcard::from_bytes(bytes).map_err(|_| Error::Gone("the slot".into()))?;
-        let path = format!("/proc/{}/fd/{}", place.process, place.file);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(gone)?;
+        let files = format!("/proc/{}/fd", place.process);
+        let path = format!("{files}/{}", place.file);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|_| {
+            // A process without files is ending, or has ended: one that lives has its connection to the launcher.
+            // The launcher says so before it answers.
+            let lives = std::fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some());
+            if !lives {
+                let process = place.process;
+                let _ = self.request(|request| ToLauncher::Outlive { request, id: owner, process });
+            }
+            if self.losses.is_lost(owner) { Error::PeerLost(owner) } else { Error::Gone("the slot".into()) }
+        })?;
         let memory = Memory::open(OwnedFd::from(file)).map_err(gone)?;
         let size = memory.size();
         if size as u64 != place.size {

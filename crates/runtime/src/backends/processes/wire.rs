@@ -42,6 +42,8 @@ pub enum ToLauncher {
     Create { request: u64, n: usize, template: InstanceTemplate },
     /// It has one end.
     Terminate { request: u64, id: InstanceId },
+    /// It wants an answer once this one has ended, or at once if that process is none of its.
+    Outlive { request: u64, id: InstanceId, process: u32 },
     /// It ends all.
     Abort { code: i32, reason: String },
 }

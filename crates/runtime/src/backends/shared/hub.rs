@@ -14,7 +14,7 @@ use super::{
 };
 use crate::model::{
     Error, InstanceId, Key, Tag, Wait,
-    communication::Losses,
+    fence::Losses,
     memory::SlotCore,
     wait::{Promise, lock, promise},
 };

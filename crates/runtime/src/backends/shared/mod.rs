@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     At, Capability, CommunicationManager, Error, GlobalSlot, InstanceId, Key, LocalSlot, LockGuard, Slot,
     Tag, Wait,
-    communication::{Fence, GlobalCore, Group, Losses},
+    communication::{GlobalCore, Group},
+    fence::{Fence, Losses},
     memory::{SlotCore, Tally},
     wait::lock,
 };
@@ -395,7 +396,11 @@ impl CommunicationManager for Communication {
         if self.inner.control.losses().is_lost(owner) {
             return Err(Error::PeerLost(owner));
         }
-        let target = self.inner.control.open_promoted(owner, &place, secret).map_err(|_| gone())?;
+        let target =
+            self.inner.control.open_promoted(owner, &place, secret).map_err(|error| match error {
+                Error::PeerLost(_) => error,
+                _ => gone(),
+            })?;
         let group = Arc::new(Group::alone(owner));
         let mut core = self.inner.global(&group, key, owner, target, secret);
         Arc::get_mut(&mut core).expect("it was made in the line before").bytes = Some(bytes.to_vec());

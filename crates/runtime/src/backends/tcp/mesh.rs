@@ -32,11 +32,8 @@ use crate::{
     },
     hicr::MemorySpace,
     model::{
-        Bytes, Error, InstanceId, Key, Promise, Tag, Wait,
-        communication::{GlobalCore, Losses},
-        memory::SlotCore,
-        promise,
-        wait::lock,
+        Bytes, Error, InstanceId, Key, Promise, Tag, Wait, communication::GlobalCore, fence::Losses,
+        memory::SlotCore, promise, wait::lock,
     },
 };
 

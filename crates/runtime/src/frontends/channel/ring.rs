@@ -32,7 +32,14 @@ pub(super) struct Sender<'a> {
     records: VecDeque<usize>,
     used: usize,
     popped: u64,
+    /// How often in a row there was no room.
+    full: u32,
+    /// Whether the consumer is lost.
+    lost: Option<InstanceId>,
 }
+
+/// After how many pushes in vain a producer asks whether the consumer is lost.
+const IN_VAIN: u32 = 64;
 
 impl<'a> Sender<'a> {
     pub(super) fn new(
@@ -45,7 +52,8 @@ impl<'a> Sender<'a> {
         let staging = setup.slot(shape.bytes())?;
         let records = VecDeque::new();
         let communication = setup.communication;
-        Ok(Self { communication, ring, staging, credit, bell, shape, at: 0, records, used: 0, popped: 0 })
+        let (at, used, popped, full, lost) = (0, 0, 0, 0, None);
+        Ok(Self { communication, ring, staging, credit, bell, shape, at, records, used, popped, full, lost })
     }
 
     /// Takes in what was popped meanwhile.
@@ -71,14 +79,27 @@ impl<'a> Sender<'a> {
             self.refresh();
         }
         if self.used + skip + bytes > capacity {
-            return Err(PushError::Full);
+            return Err(self.full());
         }
+        self.full = 0;
         if skip > 0 {
             self.staging.write(self.at, &SKIP.to_le_bytes())?;
             self.communication.memcpy(&self.ring, self.at, &self.staging, self.at, HEAD)?;
             self.pushed(skip);
         }
         Ok(())
+    }
+
+    /// There is no room, and never will be if the consumer is lost, of which a fence that takes nothing tells.
+    fn full(&mut self) -> PushError {
+        self.full += 1;
+        if self.full.is_multiple_of(IN_VAIN) && self.lost.is_none() {
+            let fence = self.communication.fence((&self.credit).into(), 0, u64::MAX / 2);
+            if let Ok(Some(Err(Error::PeerLost(id)))) = fence.map(|mut fence| fence.try_take()) {
+                self.lost = Some(id);
+            }
+        }
+        self.lost.map_or(PushError::Full, |id| PushError::Failed(Error::PeerLost(id)))
     }
 
     fn pushed(&mut self, bytes: usize) {

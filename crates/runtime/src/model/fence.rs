@@ -1,0 +1,241 @@
+//! Fences of slots: waits for copies that are counted, and for the loss of who would have made them.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    task::Waker,
+    time::Instant,
+};
+
+use raw::Header;
+
+use super::{
+    communication::{Counts, GlobalCore, Slot},
+    error::Error,
+    id::InstanceId,
+    memory::{LocalSlot, SlotCore, Tally},
+    wait::{Source, Wait, lock},
+};
+
+/// What counts copies: a local slot, or what this Instance's copies have done to a peer's.
+#[derive(Clone)]
+pub(crate) enum Counted {
+    Local(Arc<SlotCore>),
+    Global(Arc<GlobalCore>),
+}
+
+impl Counted {
+    pub(crate) fn of(slot: Slot<'_>) -> Self {
+        match slot {
+            Slot::Local(slot) => Self::Local(Arc::clone(&slot.core)),
+            Slot::Global(slot) if slot.core.own => Self::Local(Arc::clone(&slot.core.target)),
+            Slot::Global(slot) => Self::Global(Arc::clone(&slot.core)),
+        }
+    }
+
+    fn header(&self) -> &Header {
+        match self {
+            Self::Local(core) => core.header(),
+            Self::Global(core) => &core.header,
+        }
+    }
+
+    fn tally(&self) -> &Tally {
+        match self {
+            Self::Local(core) => &core.tally,
+            Self::Global(core) => &core.tally,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let header = self.header();
+        Counts { sent: header.sent.0.load(SeqCst), received: header.received.load(SeqCst) }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Local(core) => core.to_string(),
+            Self::Global(core) => core.to_string(),
+        }
+    }
+}
+
+/// Who is lost, and what must look again when somebody is.
+#[derive(Default)]
+pub(crate) struct Losses {
+    lost: Mutex<BTreeSet<InstanceId>>,
+    count: AtomicUsize,
+    waiting: Mutex<Vec<Watched>>,
+}
+
+enum Watched {
+    Local(Weak<SlotCore>),
+    Global(Weak<GlobalCore>),
+}
+
+impl Losses {
+    pub(crate) fn is_lost(&self, id: InstanceId) -> bool {
+        self.count.load(SeqCst) != 0 && lock(&self.lost).contains(&id)
+    }
+
+    pub(crate) fn lose(&self, id: InstanceId) {
+        if lock(&self.lost).insert(id) {
+            self.count.fetch_add(1, SeqCst);
+        }
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        for watched in waiting {
+            match watched {
+                Watched::Local(core) => core.upgrade().iter().for_each(|core| core.header().kick()),
+                Watched::Global(core) => core.upgrade().iter().for_each(|core| core.header.kick()),
+            }
+        }
+    }
+
+    /// Has a slot that was exchanged look again when somebody is lost.
+    fn watch(&self, counted: &Counted) {
+        let watched = match counted {
+            // Never a slot that may still be lent: a weak reference would stand in the way.
+            Counted::Local(core) if !core.was_exposed.load(SeqCst) => return,
+            Counted::Local(core) => Watched::Local(Arc::downgrade(core)),
+            Counted::Global(core) => Watched::Global(Arc::downgrade(core)),
+        };
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|watched| match watched {
+            Watched::Local(core) => core.strong_count() > 0,
+            Watched::Global(core) => core.strong_count() > 0,
+        });
+        waiting.push(watched);
+    }
+
+    /// The first peer of the slot that is lost and of which no fence has told.
+    fn news(&self, tally: &Tally) -> Option<InstanceId> {
+        if self.count.load(SeqCst) == 0 {
+            return None;
+        }
+        let (lost, peers, mut told) = (lock(&self.lost), lock(&tally.peers), lock(&tally.told));
+        let news = peers.iter().find(|peer| lost.contains(peer) && !told.contains(peer)).copied();
+        told.extend(news);
+        news
+    }
+}
+
+/// A fence of one slot.
+pub(crate) struct Fence {
+    counted: Counted,
+    wanted: (u64, u64),
+    losses: Arc<Losses>,
+    watched: bool,
+    /// Whether a thread waits in our stead, to wake who awaits us.
+    helped: Arc<Mutex<Option<Waker>>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Fence {
+    pub(crate) fn begin(
+        slot: Slot<'_>,
+        sent: u64,
+        received: u64,
+        losses: &Arc<Losses>,
+    ) -> Result<Self, Error> {
+        let counted = Counted::of(slot);
+        if counted.tally().waiting.swap(true, SeqCst) {
+            let name = counted.name();
+            return Err(Error::state(name, "fence it", "being fenced by somebody else", "free of fences"));
+        }
+        Ok(Self {
+            counted,
+            wanted: (sent, received),
+            losses: Arc::clone(losses),
+            watched: false,
+            helped: Arc::default(),
+            ended: Arc::default(),
+        })
+    }
+
+    /// Whether the counts are there, without taking them.
+    fn there(counted: &Counted, wanted: (u64, u64)) -> bool {
+        let (counts, consumed) = (counted.counts(), lock(&counted.tally().consumed));
+        counts.sent.wrapping_sub(consumed.0) >= wanted.0
+            && counts.received.wrapping_sub(consumed.1) >= wanted.1
+    }
+
+    fn look(&self) -> Option<Result<(), Error>> {
+        let tally = self.counted.tally();
+        if let Some(failure) = lock(&tally.failure).take() {
+            return Some(Err(failure));
+        }
+        if Self::there(&self.counted, self.wanted) {
+            let mut consumed = lock(&tally.consumed);
+            *consumed = (consumed.0.wrapping_add(self.wanted.0), consumed.1.wrapping_add(self.wanted.1));
+            return Some(Ok(()));
+        }
+        self.losses.news(tally).map(|lost| Err(Error::PeerLost(lost)))
+    }
+
+    fn watch(&mut self) {
+        if !std::mem::replace(&mut self.watched, true) {
+            self.losses.watch(&self.counted);
+        }
+    }
+}
+
+impl Source<()> for Fence {
+    fn try_take(&mut self) -> Option<Result<(), Error>> {
+        self.look()
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Option<Result<(), Error>> {
+        self.watch();
+        self.counted.header().wait(deadline, || self.look())
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Option<Result<(), Error>> {
+        self.watch();
+        let outcome = self.look();
+        if outcome.is_none() {
+            let already = lock(&self.helped).replace(waker.clone()).is_some();
+            if !already {
+                // Counts may come from another process, which can wake a thread and nothing else.
+                let (counted, wanted) = (self.counted.clone(), self.wanted);
+                let (helped, ended) = (Arc::clone(&self.helped), Arc::clone(&self.ended));
+                let losses = Arc::clone(&self.losses);
+                std::thread::spawn(move || {
+                    let lost = losses.count.load(SeqCst);
+                    counted.header().wait(None, || {
+                        let news = ended.load(SeqCst)
+                            || lock(&counted.tally().failure).is_some()
+                            || losses.count.load(SeqCst) != lost
+                            || Self::there(&counted, wanted);
+                        news.then_some(())
+                    });
+                    lock(&helped).take().into_iter().for_each(Waker::wake);
+                });
+            }
+            // What came between the look and the waker's being there.
+            return self.look();
+        }
+        outcome
+    }
+
+    fn what(&self) -> String {
+        format!("the fence of {}", self.counted.name())
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        self.counted.tally().waiting.store(false, SeqCst);
+        self.ended.store(true, SeqCst);
+        if lock(&self.helped).is_some() {
+            self.counted.header().kick();
+        }
+    }
+}
+
+/// For back-ends without peers: a fence of a slot of this Instance.
+pub fn fence_alone(slot: &LocalSlot, sent: u64, received: u64) -> Result<Wait<()>, Error> {
+    Ok(Wait::new(Fence::begin(slot.into(), sent, received, &Arc::default())?))
+}
