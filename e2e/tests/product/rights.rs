@@ -31,7 +31,16 @@ async fn each_right_is_used_and_none_is_missing() {
         let patch =
             json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
         stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
+        let told = stage.seen("app", |seen| {
+            let status = seen.application.status.clone().unwrap_or_default();
+            ensure!(status.observed_generation == seen.application.metadata.generation, "not looked at yet");
+            ensure!(
+                Some(seen.spec().application_generation) == status.observed_generation,
+                "the decision is for an older manifest"
+            );
+            seen.message("Placed", "False").map(drop)
+        });
+        told.await;
     }
     // it is stopped in order, which gives the lease back, and comes again
     stage.product.operator.stop().await.unwrap();
