@@ -98,7 +98,7 @@ impl Cluster {
         let marker = format!("audit-marker-{}", self.number());
         let maps = Api::<ConfigMap>::namespaced(self.client().await?, "default");
         maps.get_opt(&marker).await.context("cannot leave a mark in the audit log")?;
-        let caught_up = wait::until(Duration::from_secs(20), async || {
+        let caught_up = wait::until(Duration::from_mins(3), async || {
             let text = read(before)?;
             if text.contains(&marker) { Ok(()) } else { bail!("{} bytes more, no {marker}", text.len()) }
         });

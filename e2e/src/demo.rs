@@ -35,7 +35,7 @@ const LOST: &str = "cairn-gpu";
 /// How many characters of an event are in one line.
 const EVENT_WIDTH: usize = 100;
 /// How long a decision may take to be made and carried out; two or three seconds are usual.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 
 /// Shows the product, and stops everything whatever happens, also on Ctrl-C.
 ///

@@ -35,7 +35,7 @@ use crate::{Cluster, Namespace, wait};
 /// How long the API server lets the gate think; the longest that it grants.
 const PATIENCE_SECONDS: u32 = 30;
 /// How long the API server may take to ask the gate for the first time.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 /// What is created, as a trial, to see whether the gate is asked.
 const TRIAL: &str = "configmaps";
 

@@ -22,7 +22,7 @@ use agent::Said;
 use smi::Gpu;
 
 /// How long the agent may take to find GPUs: the first question loads the driver's state.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// Everything that was asked at one moment.
 pub struct Moment {

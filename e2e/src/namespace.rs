@@ -29,7 +29,7 @@ impl Cluster {
         let namespace = Namespace { cluster: self, name };
         // without it, a pod is refused; the controller manager makes it a moment later
         let accounts = Api::<ServiceAccount>::namespaced(client, namespace.name());
-        let made = wait::until(Duration::from_secs(30), async || accounts.get("default").await).await;
+        let made = wait::until(Duration::from_mins(3), async || accounts.get("default").await).await;
         made.map_err(|seen| anyhow!("no default ServiceAccount in namespace {namespace}: {seen}"))?;
         Ok(namespace)
     }

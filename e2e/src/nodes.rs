@@ -164,7 +164,7 @@ impl Cluster {
     /// Waits until these nodes are Ready and the taint of a node that is not is gone; at most a minute.
     pub async fn wait_nodes_ready(&self, names: &[impl AsRef<str>]) -> Result<()> {
         let api = Api::<Node>::all(self.client().await?);
-        let ready = wait::until(Duration::from_mins(1), async || {
+        let ready = wait::until(Duration::from_mins(3), async || {
             let nodes = api.list(&ListParams::default()).await?;
             let ready: Vec<_> =
                 nodes.iter().filter(|node| is_ready(node)).map(ResourceExt::name_any).collect();

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How long a process may take until its readiness probe succeeds.
-const READY_LIMIT: Duration = Duration::from_secs(30);
+const READY_LIMIT: Duration = Duration::from_mins(3);
 
 /// How a process is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::{Cluster, Process, binaries, ports, process::Launch, wait};
 /// How often it scrapes here: tests wait for scrapes.
 const INTERVAL: &str = "500ms";
 /// How long a query may take until it has what a test wants.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// A running Prometheus.
 pub struct Prometheus {

@@ -55,7 +55,7 @@ pub const PAUSE_IMAGE: &str = "registry.local/cairn-e2e-pause:e2e";
 const PAUSE_ARCHIVE: &str = "run/pause.tar";
 
 /// How long a new process may take until it has its namespaces.
-const NAMESPACES_LIMIT: Duration = Duration::from_secs(20);
+const NAMESPACES_LIMIT: Duration = Duration::from_mins(3);
 
 /// A node with a kubelet, as `cairn-e2e up` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

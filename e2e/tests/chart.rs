@@ -9,7 +9,7 @@ use e2e::{
     wait_for,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(3);
 
 /// Everything that an uninstall is to take away, of the kinds that the chart has.
 const ALL: &str =

@@ -13,7 +13,7 @@ use e2e::{
     AuditEvent, Cluster, SimulatedNode, control_plane::ControlPlane, keeper, process::Launch, wait_for,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn a_pod_runs_on_a_simulated_node_that_has_what_it_asks_for() {

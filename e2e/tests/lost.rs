@@ -13,7 +13,7 @@ use e2e::{
 };
 use kube::Api;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(3);
 
 /// The second GPU of the stand-in.
 const SECOND: &str = "gpu-0000:18:00.0";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -15,6 +16,7 @@ use world::ApplicationKey;
 use crate::caches::Caches;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
+use crate::pulse::Pulse;
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -25,13 +27,15 @@ pub struct Admin {
     pub default_policy: String,
     /// Set when every cache has been filled once.
     pub warm: Arc<AtomicBool>,
+    /// Whether the loops turn.
+    pub pulse: Pulse,
 }
 
 /// Metrics and probes.
 pub fn public(admin: Admin) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(|| async { "ok" }))
+        .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .with_state(admin)
 }
@@ -39,6 +43,13 @@ pub fn public(admin: Admin) -> Router {
 /// Snapshots of the whole cluster.
 pub fn debug(admin: Admin) -> Router {
     Router::new().route("/debug/snapshot/{namespace}/{name}", get(snapshot)).with_state(admin)
+}
+
+async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
+    match admin.pulse.stuck(Instant::now()) {
+        None => (StatusCode::OK, "ok".to_owned()),
+        Some(stuck) => (StatusCode::SERVICE_UNAVAILABLE, stuck),
+    }
 }
 
 async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {

@@ -130,7 +130,8 @@ impl Caches {
     }
 
     /// Remembers a decision that was just written: it counts as occupied from now on.
-    pub fn wrote(&self, placement: Placement) {
+    pub fn wrote(&self, mut placement: Placement) {
+        slim::metadata(&mut placement);
         let placement = Arc::new(placement);
         let key = key_of(&placement);
         self.written

@@ -64,6 +64,10 @@ pub struct Election {
     #[arg(long, env = "POD_NAME", default_value = "cairn-operator")]
     pub identity: String,
 
+    /// The account that it runs as: a Lease that was deleted is made again and goes with it
+    #[arg(long, env = "POD_SERVICE_ACCOUNT")]
+    pub service_account: Option<String>,
+
     /// How long the Lease is valid without being renewed, in seconds
     #[arg(long, env = "CAIRN_LEASE_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..))]
     pub lease_seconds: u32,
@@ -77,6 +81,11 @@ impl Election {
     /// When writes stop if the Lease could not be renewed: before anybody else can take it.
     pub fn deadline(&self) -> Duration {
         self.duration() * 2 / 3
+    }
+
+    /// The election turns more often than this, or it is stuck.
+    pub fn stuck(&self) -> Duration {
+        self.duration() * 4
     }
 
     pub fn retry(&self) -> Duration {

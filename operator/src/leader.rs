@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use crate::config::Election;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::pulse::Pulse;
 
 /// The name of the Lease.
 const LEASE: &str = "cairn-operator";
@@ -88,21 +90,27 @@ impl Leadership {
 /// The election: [`Campaign::run`] renews the lease until it is lost.
 pub struct Campaign {
     leases: Api<Lease>,
+    accounts: Api<ServiceAccount>,
     election: Election,
     metrics: Metrics,
+    pulse: Pulse,
     valid_until: watch::Sender<Option<Instant>>,
     /// The record of another holder as it was last seen to change, and when that was on our own clock.
     seen: Option<(Option<MicroTime>, Instant)>,
+    /// Since when there is no lease at all, on our own clock.
+    missing: Option<Instant>,
 }
 
 impl Campaign {
     /// A campaign, and the leadership that it grants.
-    pub fn new(client: Client, election: Election, metrics: Metrics) -> (Self, Leadership) {
+    pub fn new(client: Client, election: Election, metrics: Metrics, pulse: Pulse) -> (Self, Leadership) {
         let (valid_until, receiver) = watch::channel(None);
-        let leases = Api::namespaced(client, &election.namespace);
+        let leases = Api::namespaced(client.clone(), &election.namespace);
+        let accounts = Api::namespaced(client, &election.namespace);
         let leadership =
             Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
-        (Self { leases, election, metrics, valid_until, seen: None }, leadership)
+        let (seen, missing) = (None, None);
+        (Self { leases, accounts, election, metrics, pulse, valid_until, seen, missing }, leadership)
     }
 
     /// Takes the lease and renews it; returns when it had it and lost it.
@@ -111,9 +119,13 @@ impl Campaign {
             self.metrics.leading.set(1);
             // A hundred years: without election there is nobody to lose it to.
             let _ = self.valid_until.send(Some(Instant::now() + Duration::from_hours(24 * 36_500)));
-            std::future::pending::<()>().await;
+            loop {
+                self.pulse.election_turned();
+                tokio::time::sleep(self.election.retry()).await;
+            }
         }
         loop {
+            self.pulse.election_turned();
             // Counted from before the request, so that our deadline passes before the lease's.
             let asked = Instant::now();
             let answer = tokio::time::timeout(self.election.deadline(), self.try_hold()).await;
@@ -159,10 +171,20 @@ impl Campaign {
     async fn try_hold(&mut self) -> Result<bool, kube::Error> {
         let now = MicroTime(Timestamp::now());
         let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
-            let lease =
-                self.record(ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() }, now, None);
+            let since = *self.missing.get_or_insert_with(Instant::now);
+            if !may_make(self.valid_until.borrow().is_some(), since.elapsed(), self.election.duration()) {
+                return Ok(false);
+            }
+            let metadata = ObjectMeta {
+                name: Some(LEASE.to_owned()),
+                owner_references: self.owner().await?.map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            };
+            tracing::warn!("the lease was deleted; it is made again");
+            let lease = self.record(metadata, now, None);
             return won(self.leases.create(&PostParams::default(), &lease).await);
         };
+        self.missing = None;
         let held = lease.spec.clone().unwrap_or_default();
         let holder = held.holder_identity.as_deref().unwrap_or_default();
         if holder != self.election.identity && !holder.is_empty() && !self.has_lapsed(&held) {
@@ -170,6 +192,13 @@ impl Campaign {
         }
         lease = self.record(lease.metadata, now, Some(&held));
         won(self.leases.replace(LEASE, &PostParams::default(), &lease).await)
+    }
+
+    /// What the lease goes with when the operator is taken off the cluster: the account that it runs as.
+    async fn owner(&self) -> Result<Option<OwnerReference>, kube::Error> {
+        let Some(name) = &self.election.service_account else { return Ok(None) };
+        let account = self.accounts.get(name).await?;
+        Ok(account.owner_ref(&()))
     }
 
     /// Whether another's record stood still for its whole duration, by our own clock: theirs may be wrong.
@@ -204,11 +233,64 @@ impl Campaign {
     }
 }
 
+/// Whether a lease that is not there may be made: by who leads at once, by others when whoever led before cannot lead any
+/// more, as if it had been there and stood still.
+fn may_make(leads: bool, missing: Duration, duration: Duration) -> bool {
+    leads || missing > duration
+}
+
 /// A conflict means that another was faster: no error, and not ours.
 fn won(written: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
     match written {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leads until then, counted from now.
+    fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
+        let (sender, valid_until) = watch::channel(Some(Instant::now() + left));
+        (sender, Leadership { valid_until, closed: Arc::default(), under_way: Arc::default() })
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
+        let (short, long, duration) =
+            (Duration::from_secs(1), Duration::from_secs(16), Duration::from_secs(15));
+        let cases =
+            [(true, short, true), (false, short, false), (false, duration, false), (false, long, true)];
+        for (leads, missing, expected) in cases {
+            assert_eq!(may_make(leads, missing, duration), expected, "{leads} {missing:?}");
+        }
+    }
+
+    #[test]
+    fn no_write_begins_without_the_lease() {
+        let (sender, leadership) = leading(Duration::from_hours(1));
+        assert!(leadership.begin().is_ok());
+        sender.send_replace(Some(Instant::now()));
+        assert!(leadership.begin().is_err(), "it ran out");
+        sender.send_replace(Some(Instant::now() + Duration::from_hours(1)));
+        assert!(leadership.begin().is_ok());
+        leadership.close();
+        assert!(leadership.begin().is_err(), "the process ends");
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
+        let (_sender, leadership) = leading(Duration::from_millis(50));
+        // On a machine that is slow enough the lease runs out before the write begins.
+        let Ok(turn) = leadership.begin() else { return };
+        let answer = turn.within(std::future::pending::<Result<(), kube::Error>>()).await;
+        assert!(answer.unwrap_err().to_string().contains("no answer while the lease was sure to be held"));
+        drop(turn);
+        leadership.close();
+        leadership.idle().await;
+        assert!(leadership.begin().is_err());
     }
 }

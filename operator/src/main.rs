@@ -19,6 +19,7 @@ mod plan;
 mod pods;
 mod policies;
 mod pools;
+mod pulse;
 mod reconcile;
 mod report;
 mod slim;
@@ -103,20 +104,27 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         tokio::spawn(feed);
     }
     let warm = Arc::new(AtomicBool::new(false));
+    let pulse = pulse::Pulse::new(config.election.stuck());
     let admin = admin::Admin {
         metrics: metrics.clone(),
         caches: caches.clone(),
         policies: policies.clone(),
         default_policy: config.planning.default_policy.clone(),
         warm: warm.clone(),
+        pulse: pulse.clone(),
     };
     let listener = TcpListener::bind(config.serving.listen).await?;
     let debug_listener = TcpListener::bind(config.serving.debug_listen).await?;
     tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
     tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
-    let (campaign, leadership) = Campaign::new(client.clone(), config.election.clone(), metrics.clone());
-    let writer =
-        writes::Writer { client: client.clone(), leadership: leadership.clone(), metrics: metrics.clone() };
+    let (campaign, leadership) =
+        Campaign::new(client.clone(), config.election.clone(), metrics.clone(), pulse.clone());
+    let writer = writes::Writer {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        metrics: metrics.clone(),
+        pulse: pulse.clone(),
+    };
     let context = Arc::new(Context {
         caches: caches.clone(),
         policies,

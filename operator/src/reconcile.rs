@@ -106,7 +106,9 @@ impl Context {
 /// When something could not be written, or the lease is lost; it is tried again.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(&application)))]
 pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let working = ctx.writer.pulse.begin();
     let result = step(&application, &ctx).await;
+    drop(working);
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
 }
@@ -145,10 +147,11 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let refusals = outcome.decision.as_ref().map(world::refusals).unwrap_or_default();
     let mut refusals = active(refusals, moment());
     if !application.spec.paused
-        && let Some(decision) = outcome.decision.clone()
+        && let Some(mut decision) = outcome.decision.clone()
         && Some(decision.spec.application_generation) == application.metadata.generation
     {
-        carry_out(application, &decision, ctx, &mut outcome, &mut refusals).await?;
+        carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
+        outcome.decision = Some(decision);
     }
     ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced(application, outcome.decision.as_ref()));
     report(application, &key, ctx, &outcome, &refusals).await?;
@@ -236,7 +239,7 @@ struct Sight {
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(
     application: &ActorApplication,
-    decision: &Placement,
+    decision: &mut Placement,
     ctx: &Context,
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
@@ -313,7 +316,7 @@ async fn carry_out(
 /// Writes refusals into the decision's status: facts for the next plan.
 async fn remember(
     application: &ActorApplication,
-    decision: &Placement,
+    decision: &mut Placement,
     ctx: &Context,
     refusals: &mut Vec<Refusal>,
     refused: Vec<Refused>,
@@ -324,7 +327,8 @@ async fn remember(
     *refusals = control::remember(std::mem::take(refusals), refused, until);
     let before = decision.status.clone().unwrap_or_default();
     let status = PlacementStatus { refusals: as_told(refusals), ..before };
-    ctx.writer.apply_status(decision, &status).await?;
+    *decision = ctx.writer.apply_status(decision, &status).await?;
+    ctx.caches.wrote(decision.clone());
     ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said.join("; "))).await;
     Ok(())
 }
@@ -345,13 +349,15 @@ async fn report(
     if let Some(decision) = &outcome.decision {
         let placement = placement_status(decision, &status, as_told(refusals), now);
         if decision.status.as_ref() != Some(&placement) {
-            ctx.writer.apply_status(decision, &placement).await?;
+            ctx.caches.wrote(ctx.writer.apply_status(decision, &placement).await?);
         }
     }
     // The newest state, so that what was just written is not written again from an older one.
     let newest = ctx.caches.applications.get(&crate::caches::object_ref(key));
-    if newest.as_deref().and_then(|newest| newest.status.as_ref()) != Some(&status) {
-        ctx.writer.apply_status(application, &status).await?;
+    if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid())
+        && newest.status.as_ref() != Some(&status)
+    {
+        ctx.writer.apply_status(newest.as_ref(), &status).await?;
     }
     Ok(())
 }
@@ -375,11 +381,9 @@ async fn report_instances(application: &ActorApplication, ctx: &Context, own: &O
     let work = changed.map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {
             // It went while its status was written, and may be another one by now.
-            Err(Error::Apply { source: kube::Error::Api(answer), .. })
-                if matches!(answer.code, 404 | 409) =>
-            {
-                Ok(())
-            }
+            Err(Error::Apply { source: kube::Error::Api(answer), .. }) if answer.code == 404 => Ok(()),
+            // What is newer rings when it is seen.
+            Err(Error::Overtaken) => Ok(()),
             other => other.map(|_| ()),
         }
     });

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::leader::{Leadership, Turn};
 use crate::metrics::Metrics;
+use crate::pulse::Pulse;
 
 /// The name under which the operator owns fields.
 pub const FIELD_MANAGER: &str = "cairn";
@@ -22,6 +23,7 @@ pub struct Writer {
     pub client: Client,
     pub leadership: Leadership,
     pub metrics: Metrics,
+    pub pulse: Pulse,
 }
 
 /// What became of a create.
@@ -36,11 +38,13 @@ pub enum Created {
 impl Writer {
     fn begin(&self, kind: &str, verb: &str) -> Result<Turn, Error> {
         let turn = self.leadership.begin()?;
+        self.pulse.went_on();
         self.metrics.writes.with_label_values(&[kind, verb]).inc();
         Ok(turn)
     }
 
-    /// Writes a decision: a new object where it has no uid, else server-side apply of exactly that one.
+    /// Writes a decision: a new object where it has no uid, else server-side apply of exactly that one in exactly the
+    /// version that is known.
     ///
     /// Answers what the API server made of it; another object of its name is never met.
     pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
@@ -64,7 +68,7 @@ impl Writer {
         })
     }
 
-    /// Server-side apply of a status, to exactly the object of this uid.
+    /// Server-side apply of a status, to exactly the object of this uid in the version that is known.
     pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<K, Error>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
@@ -74,7 +78,8 @@ impl Writer {
         let turn = self.begin(&kind, "apply-status")?;
         let name = object.name_any();
         let url = K::url_path(&(), object.namespace().as_deref());
-        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "metadata": {"name": name, "uid": object.uid()}, "status": status});
+        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "status": status,
+            "metadata": {"name": name, "uid": object.uid(), "resourceVersion": object.resource_version()}});
         let request = kube::core::Request::new(url).patch_subresource(
             "status",
             &name,
@@ -83,7 +88,11 @@ impl Writer {
         );
         let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
         let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
-        turn.within(self.client.request::<K>(request)).await.map_err(failed)
+        turn.within(self.client.request::<K>(request)).await.map_err(|source| match source {
+            // It changed meanwhile, or is another one by now: the watch will say.
+            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+            source => failed(source),
+        })
     }
 
     /// Makes an Instance.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How long containerd may take to answer.
-const CONTAINERD_LIMIT: Duration = Duration::from_mins(1);
+const CONTAINERD_LIMIT: Duration = Duration::from_mins(3);
 
 /// Runs the node that the first line of stdin describes until stdin closes.
 ///

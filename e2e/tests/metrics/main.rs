@@ -18,7 +18,7 @@ use e2e::{
 use serde::Deserialize as _;
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(3);
 
 /// A machine with all that a description can have.
 const MACHINE: &str = r#"{"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": "metered"},

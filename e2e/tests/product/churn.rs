@@ -1,7 +1,7 @@
 //! What foreign pods do touches nobody whom it does not hurt.
 
 use anyhow::ensure;
-use e2e::{SimulatedNode, wait_for};
+use e2e::{Cluster, SimulatedNode, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -22,9 +22,15 @@ async fn searches(stage: &Stage) -> f64 {
 #[tokio::test]
 async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
     let stage = Stage::set("churn", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    // One that no clock cuts short, after which it would be taken up again.
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unhurried", "namespace": NAMESPACE,
+        "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
+    Cluster::shared().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
     let names = ["first", "second", "third", "fourth"];
     for name in names {
-        stage.apply(&application(name, &[("a", 2, &[("cpu", "1ms")])])).await;
+        let mut manifest = application(name, &[("a", 2, &[("cpu", "1ms")])]);
+        manifest["spec"]["policy"] = json!("unhurried");
+        stage.apply(&manifest).await;
         stage.settled(name, super::stage::Seen::all_placed).await;
     }
     let history = stage.watch_pods().await;
@@ -52,7 +58,13 @@ async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
     let after = searches(&stage).await;
     assert!((after - before - 1.0).abs() < 0.5, "{} searches", after - before);
     let ours = |pod: &Pod| pod.labels().contains_key(crds::labels::ACTOR);
-    let moved =
-        history.states().iter().filter(|pod| ours(pod) && pod.metadata.deletion_timestamp.is_some()).count();
+    let moved = history
+        .caught_up()
+        .await
+        .states()
+        .iter()
+        .filter(|pod| ours(pod) && pod.metadata.deletion_timestamp.is_some())
+        .count();
     assert_eq!(moved, 0, "nobody moves");
+    Cluster::shared().kubectl(["delete", "configmap", "unhurried", "-n", NAMESPACE]).await.unwrap();
 }

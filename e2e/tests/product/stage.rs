@@ -30,7 +30,10 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// How long the product may take to do what it should; far more than it does, for machines with other things to do.
-pub const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(3);
+
+/// When a watch that could not be begun is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The installed product.
 pub struct Product {
@@ -149,6 +152,17 @@ impl Stage {
         fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
     }
 
+    /// Waits until a pool has so many units that can take an actor, as the operator sees it.
+    pub async fn offered(&self, pool: &str, units: i32) {
+        let pools: Api<DevicePool> = Api::all(self.client.clone());
+        wait_for("the pool's units are offered", SOON, async || {
+            let status = pools.get(pool).await?.status.unwrap_or_default();
+            ensure!(status.healthy == units, "{status:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    }
+
     /// Copies the described machines of the examples.
     pub fn example_machines(&self) {
         for file in fs::read_dir(tree("examples/topologies")).unwrap() {
@@ -250,11 +264,15 @@ impl Stage {
         let api = self.api::<Pod>();
         let states = Arc::new(SyncMutex::new(Vec::new()));
         let kept = Arc::clone(&states);
-        let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        let start = api.list(&ListParams::default()).await.unwrap();
+        states.lock().unwrap().extend(start.items);
+        let (mut version, watched) = (start.metadata.resource_version.unwrap(), api.clone());
         let task = tokio::spawn(async move {
-            let mut version = start;
             loop {
-                let Ok(events) = api.watch(&WatchParams::default(), &version).await else { continue };
+                let Ok(events) = watched.watch(&WatchParams::default(), &version).await else {
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                };
                 let mut events = events.boxed();
                 while let Some(Ok(event)) = events.next().await {
                     if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) =
@@ -266,7 +284,7 @@ impl Stage {
                 }
             }
         });
-        PodHistory { states, task }
+        PodHistory { states, api, task }
     }
 }
 
@@ -401,6 +419,7 @@ impl Seen {
 /// Every state that pods were seen in.
 pub struct PodHistory {
     states: Arc<SyncMutex<Vec<Pod>>>,
+    api: Api<Pod>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -411,6 +430,20 @@ impl Drop for PodHistory {
 }
 
 impl PodHistory {
+    /// Waits until it has everything that there is now: a watch may be late.
+    pub async fn caught_up(&self) -> &Self {
+        wait_for("the watch has caught up", SOON, async || {
+            let there = self.api.list(&ListParams::default()).await?.items;
+            let version = |pod: &Pod| (pod.uid(), pod.resource_version());
+            let known: BTreeSet<_> = self.states().iter().map(version).collect();
+            let missing: Vec<_> = there.iter().filter(|pod| !known.contains(&version(pod))).collect();
+            ensure!(missing.is_empty(), "{} states are missing", missing.len());
+            anyhow::Ok(())
+        })
+        .await;
+        self
+    }
+
     pub fn states(&self) -> Vec<Pod> {
         self.states.lock().unwrap().clone()
     }

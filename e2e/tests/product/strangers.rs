@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use crds::{Instance, Placement};
-use e2e::SimulatedNode;
+use e2e::{SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Resource as _, ResourceExt as _,
@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Seen, Stage, application, cpus, gpus};
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
 /// A pod of somebody else.
 fn foreign(name: &str) -> Value {
@@ -35,6 +35,18 @@ where
     let object = stage.api::<K>().get(name).await.unwrap();
     assert_eq!(object.meta().deletion_timestamp, None, "{name} is going");
     object.uid().unwrap()
+}
+
+/// Waits until the API server refuses this in these words: it begins to ask a new policy a moment after it is there.
+async fn is_refused<const N: usize>(stage: &Stage, arguments: [&str; N], manifest: &Value, words: &str) {
+    wait_for(&format!("it is refused: {words}"), SOON, async || {
+        let said = stage.namespace.kubectl_with(arguments, &manifest.to_string()).await;
+        let Err(said) = said else { bail!("it is taken") };
+        let said = said.to_string();
+        ensure!(said.contains(words), "{said}");
+        anyhow::Ok(())
+    })
+    .await;
 }
 
 /// `server-0` waits and says for what, and `server-1` runs.
@@ -92,12 +104,10 @@ async fn a_forged_annotation_takes_no_unit() {
     forged["metadata"]["annotations"] = json!({"cairn.dev/unit": "one/gpus-0"});
     let refused =
         |claim: &str| format!("Cairn's operator alone sets {claim} cairn.dev/* of pods; leave them out");
-    let said = stage.namespace.apply(&forged.to_string()).await.unwrap_err().to_string();
-    assert!(said.contains(&refused("annotations")), "{said}");
+    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("annotations")).await;
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
-    let said = stage.namespace.apply(&forged.to_string()).await.unwrap_err().to_string();
-    assert!(said.contains(&refused("labels")), "{said}");
+    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("labels")).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
     stage.namespace.kubectl_with(create, &forged.to_string()).await.unwrap();
 
@@ -121,9 +131,8 @@ async fn a_forged_placement_moves_nothing() {
     let forged = json!({"spec": {"assignments": [
         {"actor": "server-0", "unit": places["server-0"], "node": "one", "pool": "gpus"},
         {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
-    let patch = ["patch", "placement", "web", "--type=merge", "-p", &forged.to_string()];
-    let said = stage.namespace.kubectl(patch).await.unwrap_err().to_string();
-    assert!(said.contains("Cairn's operator alone writes Placements"), "{said}");
+    let patch = ["patch", "placement", "web", "--type=merge", "--dry-run=server", "-p", &forged.to_string()];
+    is_refused(&stage, patch, &json!({}), "Cairn's operator alone writes Placements").await;
     // With the operator's name, whose rights are for no more than the patch itself.
     let url = Placement::url_path(&(), Some(stage.namespace.name()));
     let request = Request::new(url).patch("web", &PatchParams::default(), &Patch::Merge(&forged));
@@ -141,6 +150,12 @@ async fn a_forged_placement_moves_nothing() {
     let after: BTreeMap<String, String> =
         seen.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
     assert_eq!(after, places);
-    let going = history.states().iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
+    let going = history
+        .caught_up()
+        .await
+        .states()
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_some())
+        .count();
     assert_eq!(going, 0, "nothing was stopped");
 }

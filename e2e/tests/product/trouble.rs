@@ -20,7 +20,7 @@ async fn bystander(stage: &Stage) -> (Seen, crate::stage::PodHistory) {
 async fn unaffected(stage: &Stage, (before, history): &(Seen, crate::stage::PodHistory)) {
     let now = stage.look("bystander").await.unwrap();
     assert_eq!(now.pods[0].uid(), before.pods[0].uid());
-    assert_eq!(history.lives()["b-0"], 1);
+    assert_eq!(history.caught_up().await.lives()["b-0"], 1);
     now.message("Ready", "True").unwrap();
 }
 
@@ -133,7 +133,7 @@ async fn what_the_scheduler_refuses_is_placed_elsewhere() {
             Ok(())
         })
         .await;
-    assert!(!history.unschedulable().is_empty(), "the scheduler itself said so, to a pod");
+    assert!(!history.caught_up().await.unschedulable().is_empty(), "the scheduler itself said so, to a pod");
     // now there is a node without a noisy pod
     stage.nodes.add(SimulatedNode::new("right")).await.unwrap();
     stage

@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use crate::live::{self, Live};
 
 /// How long anything may take; far more than it does, for machines with other things to do.
-pub const SOON: Duration = Duration::from_mins(2);
+pub const SOON: Duration = Duration::from_mins(5);
 
 /// The image of pods that do nothing.
 pub const ACTOR_IMAGE: &str = "registry.local/actor:e2e";
