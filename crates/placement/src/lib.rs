@@ -10,6 +10,7 @@ mod assignment;
 mod check;
 mod checked;
 mod checker;
+mod common_factor;
 mod constraint;
 pub mod constraints;
 mod cost;

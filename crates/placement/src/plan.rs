@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::common_factor::CommonFactors;
 use crate::ix::{ActorIx, UnitIx};
 use crate::state::State;
 use crate::{
-    Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule, Snapshot,
-    SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
+    Answer, Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule,
+    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -138,7 +139,7 @@ pub fn plan(
     };
     let name = strategy.name();
     let answer =
-        strategy.solve(snapshot, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
+        solve(snapshot, strategy, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
     let (mut assignment, claimed) = match tidied(snapshot, &answer.assignment)? {
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
@@ -178,6 +179,15 @@ pub fn plan(
         stopped_by: answer.stopped_by,
         derived,
     })
+}
+
+/// Asks the strategy for the snapshot in lowest terms, so that answers and proofs do not depend on units of measurement.
+fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Result<Answer, SolveError> {
+    let factors = CommonFactors::of(snapshot);
+    match factors.divided(snapshot) {
+        Some(lowest) => strategy.solve(&lowest, budget).map(|answer| factors.multiplied(answer)),
+        None => strategy.solve(snapshot, budget),
+    }
 }
 
 /// What checker and judge say, and the exact cost with the judge's penalty in it.

@@ -2,12 +2,14 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::compound::CompoundMove;
 use crate::model::Change;
+use crate::refusals::Refusals;
 use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
@@ -38,6 +40,7 @@ pub(crate) struct Chain<'m> {
     rng: fastrand::Rng,
     movable: Vec<ItemIx>,
     compound: CompoundMove,
+    refusals: Refusals,
     draws: &'static [f64; DRAWS],
     /// Σ work above the limits, over all units.
     excess: i64,
@@ -84,6 +87,7 @@ impl<'m> Chain<'m> {
             rng: fastrand::Rng::with_seed(seed),
             movable,
             compound: CompoundMove::new(model.free),
+            refusals: Refusals::default(),
             draws: &LOSSES,
         };
         (chain.scale, chain.fine) = chain.losses();
@@ -218,20 +222,32 @@ impl<'m> Chain<'m> {
         let before = over(left_from) + over(left_to);
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
         let there = &self.solution.on[unit];
-        // What slots, resources or relations refuse can only change places. Where rules and caps are strict, a unit with
-        // room may be as good as full.
+        // Where rules and caps are strict, a unit with room may be as good as full. Where slots, resources or relations
+        // refuse most moves, looking there first is cheaper than weighing what cannot be had.
         let may_be_full = left_to < comes || self.solution.has_limits_of(item) && self.rng.bool();
-        if !there.is_empty() && (self.solution.is_refused(item, unit) || may_be_full && self.rng.bool()) {
+        let is_refused = || self.refusals.are_the_rule() && self.solution.is_refused(item, unit);
+        if !there.is_empty() && (is_refused() || may_be_full && self.rng.bool()) {
             self.try_swap(item, unit, temperature);
             return;
         }
         let more = over(left_from + leaves) + over(left_to - comes) - before;
         let delta = self.solution.delta(item, unit);
-        let admits = |solution: &Solution| solution.admits_overloaded(item, unit);
+        let pleases = Cell::new(false);
+        let admits = |solution: &Solution| {
+            pleases.set(true);
+            solution.admits_overloaded(item, unit)
+        };
         if let Some(delta) = self.judge(&[(item, from, unit)], delta, more, temperature, admits) {
             self.leave(item);
             self.solution.shift(item, unit, delta);
             self.arrive();
+            self.refusals.note(false);
+        } else if pleases.get() && self.solution.is_refused(item, unit) {
+            // It would please, and can be had as an exchange alone.
+            self.refusals.note(true);
+            if !self.solution.on[unit].is_empty() {
+                self.try_swap(item, unit, temperature);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod local;
 mod model;
 mod notes;
 mod random;
+mod refusals;
 mod regions;
 mod repair;
 mod replica;

@@ -7,7 +7,7 @@ use placement::criteria::{Class as Adds, PairSums};
 use placement::file::Scope;
 use placement::ix::{ActorIx, RelationIx, UnitIx};
 use placement::room::Rooms;
-use placement::{Assignment, Criterion, Problem, Snapshot};
+use placement::{Assignment, Criterion, Edge, Problem, Snapshot};
 
 use crate::branch::classes::{Class, MOST, Pool, classes};
 
@@ -255,7 +255,10 @@ impl Weights {
             let measure = criterion.measure();
             match measure.class() {
                 Adds::Pairs => {
-                    let edges = problem.movable.iter().flat_map(|actor| &problem.edges[*actor]);
+                    let edges = problem.movable.iter().flat_map(|actor| {
+                        let once = |edge: &&Edge| edge.peer > *actor || problem.fixed[edge.peer];
+                        problem.edges[*actor].iter().filter(once)
+                    });
                     let sums = edges.map(|edge| PairSums {
                         exchanged: edge.rate.saturating_mul(message),
                         apart: edge.annoyance,

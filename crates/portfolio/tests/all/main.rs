@@ -6,6 +6,7 @@ mod examples;
 mod instances;
 mod process;
 mod scaling;
+mod units;
 
 use std::cell::RefCell;
 use std::io;
