@@ -29,6 +29,15 @@
 //!     state.put(unit, actor);
 //! }
 //! ```
+//!
+//! ```compile_fail
+//! use placement::ix::{ActorIx, UnitIx};
+//! use placement::{Assignment, Snapshot};
+//!
+//! fn work(snapshot: &Snapshot, assignment: &Assignment, unit: UnitIx) -> Option<i64> {
+//!     Some(snapshot.implementation(assignment[unit]?, unit)?.work)
+//! }
+//! ```
 
 use std::fmt;
 use std::marker::PhantomData;
