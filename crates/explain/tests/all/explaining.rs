@@ -48,8 +48,8 @@ fn alternatives_and_what_binds_are_told_shortly() {
       w x (pool p): Forbidden("kept away by constraints[0]")
       v (pool p): Forbidden("v: 1 of 1 slots taken")
     full: ["v: 1 of 1 slots taken", "g: 1 of 4 mem left"]
-    Relief { says: "u: no mem, it needs 3", actors: 1, best: (2, 0), change: [0, -47, -2] }
-    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx::new(0), UnitIx::new(1)), change: [0, -10, 0] }
+    Relief { says: "u: no mem, it needs 3", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
+    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx(0), UnitIx(1)), change: [0, -10, 0] }
     "#);
 }
 
