@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::ix::{ActorIx, UnitIx};
+use placement::ix::ActorIx;
 use placement::{
     Answer, Assignment, Budget, Cost, Objectives, Snapshot, SolveError, Stage, StoppedBy, Strategy,
 };

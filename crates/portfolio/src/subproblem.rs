@@ -11,7 +11,7 @@ use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, 
 use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, UnitIx};
 use placement::{Assignment, Criterion, Problem, Snapshot, SnapshotError};
 
-use crate::partial::{self, Circuit};
+use crate::partial::Circuit;
 
 /// A whole world with an assignment, ready to be cut.
 pub(crate) struct Solution<'a> {
