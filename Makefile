@@ -65,6 +65,8 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 	@$(SHEAR) shear --locked --color never
 	$(call say,fuzz targets)
 	@cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
+	$(call say,the runtime in every order of threads)
+	@cargo test --quiet --locked --manifest-path crates/runtime/orders/Cargo.toml
 	$(call say,building programs and tests)
 	@cargo build --locked --workspace --all-targets
 	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))

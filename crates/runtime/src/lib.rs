@@ -13,6 +13,7 @@
 pub mod backends;
 pub mod frontends;
 pub mod model;
+mod sync;
 
 pub use hicr;
 pub use model::*;

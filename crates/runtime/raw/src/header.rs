@@ -2,14 +2,10 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
-use rustix::{io::Errno, thread::futex};
-
-/// How often a wait looks before it sleeps: some microseconds, in which a peer that is running answers.
-const LOOKS: u32 = 100;
+use crate::sync::{AtomicU32, AtomicU64, LOOKS, Ordering::SeqCst, Word, sequenced, spin_loop};
 
 /// The counters of a slot, and what waits for them. All of it is atomic, so that a peer may write what it likes:
 /// a wrong number makes waits wrong, never memory.
@@ -19,7 +15,7 @@ pub struct Header {
     /// How many copies have brought bytes here.
     pub received: AtomicU64,
     /// Changed, and woken, whenever a waiter must look again.
-    wake: AtomicU32,
+    wake: Word,
     /// How many wait.
     waiters: AtomicU32,
     /// Which Instance holds the slot's lock; 0 when nobody does.
@@ -42,7 +38,7 @@ impl Header {
     pub fn new(size: usize) -> Self {
         Self {
             received: AtomicU64::new(0),
-            wake: AtomicU32::new(0),
+            wake: Word::default(),
             waiters: AtomicU32::new(0),
             lock: AtomicU64::new(0),
             sent: Line::default(),
@@ -65,6 +61,7 @@ impl Header {
 
     /// Makes every waiter look again, if there is one.
     pub fn notify(&self) {
+        sequenced();
         if self.waiters.load(SeqCst) != 0 {
             self.kick();
         }
@@ -72,9 +69,8 @@ impl Header {
 
     /// Makes every waiter look again.
     pub fn kick(&self) {
-        self.wake.fetch_add(1, SeqCst);
-        // Without `PRIVATE`, because waiters may be in other processes. It cannot fail: the address is ours.
-        let _ = futex::wake(&self.wake, futex::Flags::empty(), i32::MAX.unsigned_abs());
+        self.wake.change();
+        self.wake.wake();
     }
 
     /// Waits until `done` says something, or the deadline has passed. A wait that lasts costs no processor time.
@@ -83,9 +79,10 @@ impl Header {
             if let Some(value) = done() {
                 return Some(value);
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         self.waiters.fetch_add(1, SeqCst);
+        sequenced();
         let value = self.sleep(deadline, done);
         self.waiters.fetch_sub(1, SeqCst);
         value
@@ -94,7 +91,7 @@ impl Header {
     fn sleep<T>(&self, deadline: Option<Instant>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             // Read before looking: a change after the look makes the kernel return at once.
-            let seen = self.wake.load(SeqCst);
+            let seen = self.wake.load();
             if let Some(value) = done() {
                 return Some(value);
             }
@@ -102,12 +99,7 @@ impl Header {
             if left == Some(Duration::ZERO) {
                 return None;
             }
-            let left = left.and_then(|left| left.try_into().ok());
-            match futex::wait(&self.wake, futex::Flags::empty(), seen, left.as_ref()) {
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                // The kernel has no futex for this memory, which no kernel says of memory that is mapped.
-                Err(_) => std::thread::yield_now(),
-            }
+            self.wake.wait(seen, left);
         }
     }
 

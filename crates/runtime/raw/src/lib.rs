@@ -8,6 +8,7 @@ mod copy;
 mod header;
 mod memory;
 mod numa;
+mod sync;
 
 pub use header::Header;
 pub use memory::{Memory, OutOfBounds, Plain};

@@ -1,6 +1,6 @@
-//! Starts a program as several Instances on this machine.
+//! Starts a program as several Instances, on this machine or on several.
 //!
-//! `cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]`
+//! `cairn-run -n N [--parts M] [--hosts FILE] [--listen ADDRESS] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]`
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -13,11 +13,15 @@ use runtime::{
 };
 
 const USAGE: &str = "\
-cairn-run -n N [--parts M] [--hosts FILE] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]
+cairn-run -n N [--parts M] [--hosts FILE] [--listen ADDRESS] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]
 
 Starts PROGRAM as N Instances. The machine is shared out in M parts (N unless said otherwise): what N leaves is for
 Instances that the program creates. With --hosts, FILE is a JSON list of topologies, one for each Instance. Nothing
-is given twice unless --oversubscribe is said. With --tcp, Instances speak over TCP, as those of several machines do.";
+is given twice unless --oversubscribe is said. With --tcp, Instances speak over TCP, as those of several machines do.
+
+A host in FILE may have, beside its devices, \"Launch\": the words that start a program there, as [\"ssh\", \"-tt\", \"blue\"],
+and \"Address\": where others reach it. The program has to be there under the same name. Such hosts need --tcp, and
+--listen with an address of this machine that they reach. What is said is not encrypted: keep to a network of your own.";
 
 fn main() -> ExitCode {
     match run(std::env::args_os().skip(1)) {
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
     let wrong = |why: String| Error::misuse("launch", format!("{why}\n\n{USAGE}"));
     let (mut instances, mut parts, mut hosts, mut oversubscribe, mut tcp) = (1, None, None, false, false);
+    let mut listen = None;
     let program = loop {
         let Some(argument) = arguments.next() else { return Err(wrong("no program is named".into())) };
         let mut number = |name: &str| {
@@ -47,6 +52,11 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
                 let file = arguments.next().ok_or_else(|| wrong("--hosts takes a file".into()))?;
                 let what = format!("read {}", file.to_string_lossy());
                 hosts = Some(std::fs::read_to_string(file).map_err(|error| Error::system(&what, error))?);
+            }
+            Some("--listen") => {
+                let address = arguments.next().and_then(|address| address.into_string().ok());
+                listen =
+                    Some(address.ok_or_else(|| wrong("--listen takes an address of this machine".into()))?);
             }
             Some("--oversubscribe") => oversubscribe = true,
             Some("--tcp") => tcp = true,
@@ -68,5 +78,5 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
             oversubscribe,
         )?,
     };
-    launch(Launch { instances, hosts, program, tcp, arguments: arguments.collect() })
+    launch(Launch { instances, hosts, program, tcp, arguments: arguments.collect(), listen })
 }

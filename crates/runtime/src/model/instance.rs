@@ -88,6 +88,11 @@ impl Instance {
         self.description.id
     }
 
+    /// Where it is, in its back-end's words.
+    pub fn address(&self) -> &str {
+        &self.description.address
+    }
+
     /// What it may use.
     pub fn topology(&self) -> &Topology {
         &self.description.topology

@@ -5,6 +5,7 @@ pub(crate) mod communication;
 pub(crate) mod compute;
 mod error;
 pub(crate) mod fence;
+pub(crate) mod function;
 mod id;
 mod instance;
 pub(crate) mod memory;
@@ -17,11 +18,11 @@ pub use communication::{
     At, CommunicationManager, CopyFrom, Counts, GlobalSlot, Key, LockGuard, Memcpy, Slot, Tag,
 };
 pub use compute::{
-    ComputeManager, Context, Execution, ExecutionState, ExecutionUnit, Format, Kernel, ProcessingUnit,
-    Registry, StateCore, Status, Step, UnitBody, UnitStatus, Value,
+    ComputeManager, Execution, ExecutionState, ProcessingUnit, StateCore, Status, Step, UnitBody, UnitStatus,
 };
 pub use error::{Error, Rejected};
 pub use fence::fence_alone;
+pub use function::{Context, ExecutionUnit, Format, Kernel, Registry, Value};
 pub use id::InstanceId;
 pub use instance::{
     Description, Event, Instance, InstanceManager, InstanceState, InstanceTemplate, Refused, Watch,

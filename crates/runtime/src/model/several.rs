@@ -7,8 +7,9 @@ use raw::Memory;
 use super::{
     capability::Capability,
     communication::{At, CommunicationManager, GlobalSlot, Key, LockGuard, Slot, Tag},
-    compute::{ComputeManager, ExecutionState, ExecutionUnit, ProcessingUnit, Status, Value},
+    compute::{ComputeManager, ExecutionState, ProcessingUnit, Status},
     error::{Error, Rejected},
+    function::{ExecutionUnit, Value},
     id::InstanceId,
     memory::{LocalSlot, MemoryManager},
     topology::TopologyManager,

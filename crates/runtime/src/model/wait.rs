@@ -3,12 +3,12 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, PoisonError},
     task::{Context, Poll, Waker},
     time::Instant,
 };
 
 use super::error::Error;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Something that will be there later.
 ///
@@ -78,7 +78,7 @@ impl<T> std::fmt::Debug for Wait<T> {
 }
 
 /// Locks, whoever panicked while holding it: what is kept under the locks of this crate is whole between any two lines.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

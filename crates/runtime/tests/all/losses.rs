@@ -99,7 +99,7 @@ impl Story<'_> {
         let rank = self.rank;
         // While all are there: later the list is one shorter.
         let (ids, group, index) = (rank.ids(), rank.group(), self.index);
-        rank.barrier(1);
+        self.allowed(&ids, rank.communication.exchange(&group, Tag(1), &[]).and_then(soon));
         let (mine, source, space) = (rank.slot(8), rank.slot(8), rank.space());
         self.reaches("before the exchange");
         let wait = rank.communication.exchange(&group, Tag(2), &[(key(index), &mine)]);

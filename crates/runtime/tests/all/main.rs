@@ -6,6 +6,7 @@ mod capabilities;
 mod communication;
 mod compute;
 mod frontends;
+mod hosts;
 mod instances;
 mod losses;
 mod memory;

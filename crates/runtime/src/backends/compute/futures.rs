@@ -8,7 +8,8 @@ use std::{
 use super::caught;
 use crate::model::{
     Capability, Format, Value,
-    compute::{Execution, Pending, StateCore, Step},
+    compute::{Execution, StateCore, Step},
+    function::Pending,
 };
 
 /// Futures.

@@ -15,7 +15,8 @@ use crate::{
     model::{
         Capability, ComputeManager, Context, Error, ExecutionState, ExecutionUnit, Format, ProcessingUnit,
         Status, Value,
-        compute::{Body, Execution, Function},
+        compute::{Body, Execution},
+        function::Function,
     },
 };
 

@@ -9,7 +9,18 @@ use crate::{
 #[derive(Debug)]
 pub struct Hosts {
     parts: Vec<(Topology, Vec<InstanceId>)>,
+    /// How each is reached; as many.
+    ways: Vec<Way>,
     oversubscribe: bool,
+}
+
+/// How a host is reached.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    /// What starts a program there, before the program's own words; nothing on this machine.
+    launch: Vec<String>,
+    /// Where Instances on it are reached by others.
+    address: Option<String>,
 }
 
 impl Hosts {
@@ -42,19 +53,35 @@ impl Hosts {
             });
             (Topology { devices: devices.collect(), ..Topology::default() }, Vec::new())
         };
-        Ok(Self { parts: (0..parts).map(part).collect(), oversubscribe })
+        let ways = vec![Way::default(); parts];
+        Ok(Self { parts: (0..parts).map(part).collect(), ways, oversubscribe })
     }
 
-    /// Described hosts: a JSON list of topologies.
+    /// Described hosts: a JSON list of topologies. Beside its devices, a host may have `Launch`, the words that start
+    /// a program on it, and `Address`, where others reach it.
     pub fn read(text: &str, oversubscribe: bool) -> Result<Self, Error> {
         let wrong = |why: String| Error::misuse("read the hosts", why);
         let list: Vec<serde_json::Value> =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let parts = list.into_iter().enumerate().map(|(index, host)| {
-            let host = Topology::from_json(host).map_err(|error| wrong(format!("host {index}: {error}")))?;
-            Ok::<_, Error>((host, Vec::new()))
-        });
-        Ok(Self { parts: parts.collect::<Result<_, _>>()?, oversubscribe })
+        let (mut parts, mut ways) = (Vec::new(), Vec::new());
+        for (index, mut host) in list.into_iter().enumerate() {
+            let wrong = |why: String| wrong(format!("host {index}: {why}"));
+            ways.push(Way::take(&mut host).map_err(wrong)?);
+            parts.push((Topology::from_json(host).map_err(|error| wrong(error.to_string()))?, Vec::new()));
+        }
+        Ok(Self { parts, ways, oversubscribe })
+    }
+
+    /// Whether any is another machine, or passes for one.
+    pub fn has_far(&self) -> bool {
+        self.ways.iter().any(|way| !way.launch.is_empty())
+    }
+
+    /// What starts a program where this Instance is to be, and where others reach it.
+    pub fn way_to(&self, id: InstanceId) -> (&[String], Option<&str>) {
+        let at = self.parts.iter().position(|(_, owners)| owners.contains(&id));
+        let way = at.and_then(|at| self.ways.get(at));
+        way.map_or((&[], None), |way| (&way.launch, way.address.as_deref()))
     }
 
     /// Gives the smallest part that has what is wanted and is free; says what is there otherwise.
@@ -99,6 +126,19 @@ impl Hosts {
     }
 }
 
+impl Way {
+    /// Takes it out of a described host.
+    fn take(host: &mut serde_json::Value) -> Result<Self, String> {
+        let mut part = |name: &str| host.as_object_mut().and_then(|host| host.remove(name));
+        let launch = part("Launch").map(serde_json::from_value).transpose();
+        let address = part("Address").map(serde_json::from_value).transpose();
+        Ok(Self {
+            launch: launch.map_err(|_| "\"Launch\" is a list of words")?.unwrap_or_default(),
+            address: address.map_err(|_| "\"Address\" is a text")?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +175,20 @@ mod tests {
         let error = Hosts::share(&machine(&[2]), 3, false).unwrap_err();
         insta::assert_snapshot!(error, @"cannot share out the machine in 3 parts: it has 2 processing units; ask for fewer parts, or say --oversubscribe");
         assert_eq!(parts(&Hosts::share(&machine(&[2]), 3, true).unwrap()), ["1u 400B", "1u 400B", "1u 400B"]);
+    }
+
+    #[test]
+    fn a_host_says_how_it_is_reached() {
+        let read = |way: &str| {
+            Hosts::read(&format!(r#"[{{{way}"Devices":[]}}]"#), false).map_err(|error| error.to_string())
+        };
+        let mut far = read(r#""Launch":["ssh","blue"],"Address":"10.0.0.2","#).unwrap();
+        assert!(far.has_far() && !read("").unwrap().has_far());
+        far.take_next(InstanceId(1)).unwrap();
+        let way = (&["ssh".to_owned(), "blue".to_owned()][..], Some("10.0.0.2"));
+        assert_eq!(far.way_to(InstanceId(1)), way);
+        insta::assert_snapshot!(read(r#""Launch":"ssh","#).unwrap_err(), @r#"cannot read the hosts: host 0: "Launch" is a list of words"#);
+        insta::assert_snapshot!(read(r#""Address":7,"#).unwrap_err(), @r#"cannot read the hosts: host 0: "Address" is a text"#);
     }
 
     #[test]

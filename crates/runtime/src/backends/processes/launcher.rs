@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     io,
+    net::TcpListener,
     os::{
         linux::net::SocketAddrExt,
         unix::{
-            net::{SocketAddr, UnixListener, UnixStream},
+            net::{SocketAddr, UnixListener},
             process::ExitStatusExt,
         },
     },
@@ -21,7 +22,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     hosts::Hosts,
-    wire::{self, ADDRESS, TCP, TOKEN, ToInstance, ToLauncher},
+    stream::{Stream, network},
+    wire::{self, ADDRESS, REACHED_AT, TCP, TOKEN, ToInstance, ToLauncher},
 };
 use crate::{
     backends::shared::arbiter::{Arbiter, Decision},
@@ -43,10 +45,12 @@ pub struct Launch {
     pub tcp: bool,
     /// With which arguments.
     pub arguments: Vec<OsString>,
+    /// An address of this machine at which Instances on other hosts reach the launcher.
+    pub listen: Option<String>,
 }
 
 enum News {
-    Connected { token: String, address: Option<String>, stream: UnixStream },
+    Connected { token: String, address: Option<String>, stream: Stream },
     Said(InstanceId, ToLauncher),
     Ended(InstanceId, io::Result<ExitStatus>),
 }
@@ -74,6 +78,8 @@ struct Creation {
 struct Launcher {
     launch: Launch,
     address: String,
+    /// Where those of other hosts find it.
+    far_address: Option<String>,
     run: String,
     secret: [u8; 32],
     created: u64,
@@ -94,9 +100,12 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
     let name = SocketAddr::from_abstract_name(&address).map_err(wrong)?;
     let listener = UnixListener::bind_addr(&name).map_err(wrong)?;
     let (news, heard) = channel();
+    let far = launch.far_listener()?;
+    let far_address = far.as_ref().map(|far| far.local_addr().map(network)).transpose().map_err(wrong)?;
     let mut launcher = Launcher {
         launch,
         address,
+        far_address,
         run,
         secret: draw()?,
         created: 0,
@@ -108,12 +117,14 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
         news: news.clone(),
         code: 0,
     };
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let news = news.clone();
-            std::thread::spawn(move || greet(stream, &news));
-        }
-    });
+    if let Some(far) = far {
+        let news = news.clone();
+        std::thread::spawn(move || {
+            let streams = far.incoming().flatten().filter_map(|stream| Stream::over_network(stream).ok());
+            greet_all(streams, &news);
+        });
+    }
+    std::thread::spawn(move || greet_all(listener.incoming().flatten().map(Stream::Machine), &news));
     launcher.begin()?;
     launcher.serve(&heard);
     Ok(launcher.code)
@@ -132,9 +143,38 @@ pub(crate) fn draw<const N: usize>() -> Result<[u8; N], Error> {
     }
 }
 
-fn greet(mut stream: UnixStream, news: &Sender<News>) {
+fn greet_all(streams: impl Iterator<Item = Stream>, news: &Sender<News>) {
+    for stream in streams {
+        let news = news.clone();
+        std::thread::spawn(move || greet(stream, &news));
+    }
+}
+
+fn greet(mut stream: Stream, news: &Sender<News>) {
     if let Ok(ToLauncher::Hello { token, address }) = wire::receive(&mut stream) {
         let _ = news.send(News::Connected { token, address, stream });
+    }
+}
+
+impl Launch {
+    /// Listens for Instances on other hosts, if there are such.
+    fn far_listener(&self) -> Result<Option<TcpListener>, Error> {
+        let what = "launch on other hosts";
+        match (&self.listen, self.hosts.has_far()) {
+            (_, true) if !self.tcp => {
+                Err(Error::misuse(what, "Instances of several hosts speak over TCP; say --tcp"))
+            }
+            (None, true) => {
+                let why =
+                    "Instances there have to find the launcher; say --listen and an address of this host";
+                Err(Error::misuse(what, why))
+            }
+            (None, false) => Ok(None),
+            (Some(address), _) => {
+                let listener = TcpListener::bind((address.as_str(), 0));
+                listener.map(Some).map_err(|error| Error::system(&format!("listen at {address}"), error))
+            }
+        }
     }
 }
 
@@ -175,12 +215,27 @@ impl Launcher {
     fn start(&mut self, id: InstanceId) -> Result<(), Error> {
         let token = random()?;
         let program = &self.launch.program;
-        let mut command = Command::new(program);
-        command.args(&self.launch.arguments).env(ADDRESS, &self.address).env(TOKEN, &token);
-        if self.launch.tcp {
-            command.env(TCP, "1");
-        }
-        let what = format!("start {}", program.to_string_lossy());
+        let (launch, address) = self.launch.hosts.way_to(id);
+        let launcher = self.far_address.as_ref().filter(|_| !launch.is_empty()).unwrap_or(&self.address);
+        let mut environment = vec![(ADDRESS, launcher.as_str()), (TOKEN, token.as_str())];
+        environment.extend(self.launch.tcp.then_some((TCP, "1")));
+        environment.extend(address.map(|address| (REACHED_AT, address)));
+        let mut command = match launch {
+            [] => {
+                let mut command = Command::new(program);
+                command.envs(environment);
+                command
+            }
+            // The command may lead to where this environment is not.
+            [first, others @ ..] => {
+                let mut command = Command::new(first);
+                command.args(others).arg("env");
+                command.args(environment.iter().map(|(name, value)| format!("{name}={value}"))).arg(program);
+                command
+            }
+        };
+        command.args(&self.launch.arguments);
+        let what = format!("start {}", command.get_program().to_string_lossy());
         let child = command.spawn().map_err(|error| Error::system(&what, error))?;
         let process = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         self.tokens.insert(token, id);
@@ -230,7 +285,7 @@ impl Launcher {
         }
     }
 
-    fn connected(&mut self, token: &str, address: Option<String>, mut stream: UnixStream) {
+    fn connected(&mut self, token: &str, address: Option<String>, mut stream: Stream) {
         // A token is used once.
         let (Some(id), Ok(mut writer)) = (self.tokens.remove(token), stream.try_clone()) else { return };
         let (to, messages) = channel::<ToInstance>();

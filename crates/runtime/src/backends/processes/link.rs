@@ -3,11 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::OpenOptions,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixStream},
-    },
+    os::fd::{AsRawFd, OwnedFd},
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -19,7 +15,10 @@ use raw::Memory;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use super::wire::{self, ADDRESS, TOKEN, ToInstance, ToLauncher};
+use super::{
+    stream::Stream,
+    wire::{self, ADDRESS, TOKEN, ToInstance, ToLauncher},
+};
 use crate::{
     backends::shared::{
         Control,
@@ -41,7 +40,7 @@ type Answers = Vec<Result<InstanceId, Refused>>;
 pub struct Link {
     me: InstanceId,
     root: InstanceId,
-    to: Mutex<UnixStream>,
+    to: Mutex<Stream>,
     known: Mutex<Known>,
     losses: Arc<Losses>,
     collectives: Mutex<Collectives>,
@@ -84,11 +83,11 @@ impl Link {
             std::env::var(name).map_err(|_| Error::misuse("join the run", why))
         };
         let wrong = |error: std::io::Error| Error::system("join the run", error);
-        let name = SocketAddr::from_abstract_name(variable(ADDRESS)?).map_err(wrong)?;
+        let launcher = variable(ADDRESS)?;
         let token = variable(TOKEN)?;
         // The launcher's end is this process's.
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
-        let mut stream = UnixStream::connect_addr(&name).map_err(wrong)?;
+        let mut stream = Stream::connect(&launcher).map_err(wrong)?;
         wire::send(&mut stream, &ToLauncher::Hello { token, address }).map_err(wrong)?;
         let welcome = wire::receive(&mut stream).map_err(|_| {
             Error::misuse(
@@ -158,7 +157,7 @@ impl Link {
     }
 
     fn say(&self, message: &ToLauncher) -> Result<(), Error> {
-        wire::send(&mut lock(&self.to), message)
+        wire::send(&mut *lock(&self.to), message)
             .map_err(|error| Error::system("speak to the launcher", error))
     }
 
@@ -223,10 +222,14 @@ impl Link {
     }
 }
 
-fn listen(mut stream: UnixStream, link: &Weak<Link>) {
+fn listen(mut stream: Stream, link: &Weak<Link>) {
     while let Ok(message) = wire::receive(&mut stream) {
         let Some(link) = link.upgrade() else { return };
         link.hear(message);
+    }
+    if let Stream::Network(_) = stream {
+        // As the kernel does it within a machine: the launcher's end is this process's.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     }
     // The launcher is gone, and with it whoever could say what became of the others.
     let Some(link) = link.upgrade() else { return };
@@ -263,7 +266,7 @@ impl Control for Link {
         };
         let to = Mutex::new(to);
         let (kept, wait) = promise("the collective", move || {
-            let _ = wire::send(&mut lock(&to), &ToLauncher::Withdraw { tag, round });
+            let _ = wire::send(&mut *lock(&to), &ToLauncher::Withdraw { tag, round });
         });
         lock(&self.collectives).insert((tag, round), kept);
         if let Err(error) = self.say(&ToLauncher::Gather(call)) {

@@ -3,6 +3,7 @@
 mod hosts;
 mod launcher;
 mod link;
+mod stream;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub use launcher::{Launch, launch};
 pub use link::{Granted, Instances};
 pub(crate) use link::{Link, Seen};
 use raw::Memory;
+pub(crate) use stream::keep_alive;
 
 use super::{host, shared::Communication};
 use crate::{

@@ -1,9 +1,6 @@
-//! What launcher and Instances say to each other: postcard behind a length, over a socket of the machine.
+//! What launcher and Instances say to each other: postcard behind a length, over a stream.
 
-use std::{
-    io::{self, Write},
-    os::unix::net::UnixStream,
-};
+use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +15,8 @@ use crate::{
 
 /// Where the launcher listens, and who the Instance is, in the environment.
 pub const ADDRESS: &str = "CAIRN_RUN_ADDRESS";
+/// Where others reach the Instance by a network: an address of its host, `127.0.0.1` unless it says otherwise.
+pub const REACHED_AT: &str = "CAIRN_ADDRESS";
 /// Whether Instances are to speak over TCP.
 pub const TCP: &str = "CAIRN_RUN_TCP";
 /// What proves to the launcher which Instance connects.
@@ -74,7 +73,7 @@ pub enum ToInstance {
 }
 
 /// Sends one message.
-pub fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(&frame(message)?)
 }
 

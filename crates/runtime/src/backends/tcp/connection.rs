@@ -6,16 +6,15 @@ use std::{
     net::{Shutdown, TcpStream},
     os::fd::AsFd,
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::Duration,
 };
 
 use raw::Memory;
-use rustix::net::sockopt;
 
-use crate::model::{memory::SlotCore, wait::lock};
+use crate::{
+    backends::processes::keep_alive,
+    model::{memory::SlotCore, wait::lock},
+};
 
-/// How long a peer that acknowledges nothing passes for alive.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a slot up to here travel with the header in front of them.
 const SMALL: usize = 4096;
 
@@ -44,13 +43,8 @@ enum Item {
 impl Connection {
     /// Sets the stream up for what it is used for.
     pub fn new(stream: TcpStream) -> io::Result<Arc<Self>> {
-        stream.set_nodelay(true)?;
         stream.set_read_timeout(None)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, PATIENCE / 3)?;
-        sockopt::set_tcp_keepintvl(&stream, PATIENCE / 6)?;
-        sockopt::set_tcp_keepcnt(&stream, 4)?;
-        sockopt::set_tcp_user_timeout(&stream, u32::try_from(PATIENCE.as_millis()).unwrap_or(u32::MAX))?;
+        keep_alive(&stream)?;
         Ok(Arc::new(Self { stream, queue: Mutex::default(), more: Condvar::new() }))
     }
 

@@ -6,6 +6,7 @@
 mod bulk;
 mod collectives;
 mod connection;
+mod control;
 mod handshake;
 mod mesh;
 mod wire;
@@ -20,14 +21,10 @@ pub(crate) use wire::{Head, Say};
 
 use super::{
     host::Memories,
-    processes::{Granted, Instances, Link},
+    processes::{Granted, Instances, Link, wire::REACHED_AT},
     shared::Communication,
 };
 use crate::model::{Error, TopologyManager};
-
-/// Where others reach this process, in the environment: an address of this machine, `127.0.0.1` unless it says
-/// otherwise.
-pub const ADDRESS: &str = "CAIRN_ADDRESS";
 
 /// The managers of an Instance that `cairn-run` started, and that others reach by a network.
 pub struct Managers {
@@ -49,7 +46,7 @@ pub fn launched() -> bool {
 /// Joins the run. Once in a process, at the beginning of `main`; all Instances of the run join alike.
 pub fn join() -> Result<Managers, Error> {
     let wrong = |error: std::io::Error| Error::system("listen for other Instances", error);
-    let address = std::env::var(ADDRESS).unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let address = std::env::var(REACHED_AT).unwrap_or_else(|_| "127.0.0.1".to_owned());
     let listener = TcpListener::bind((address.as_str(), 0)).map_err(wrong)?;
     let address = listener.local_addr().map_err(wrong)?.to_string();
     let link = Link::join(Some(address))?;

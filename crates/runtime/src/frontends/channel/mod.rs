@@ -154,7 +154,7 @@ pub fn open<'a>(
             }
             Rings::Own(rings, 0)
         };
-        let bell = (!shared && producers.len() > 1).then_some(bell);
+        let bell = (!shared && producers.len() != 1).then_some(bell);
         Some(Consumer {
             communication: setup.communication,
             rings,

@@ -3,6 +3,7 @@
 //!
 //! Two compute managers, which may differ: one makes the workers, the other one the tasks.
 
+mod rest;
 mod sync;
 mod task;
 mod trace;

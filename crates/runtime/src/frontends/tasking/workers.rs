@@ -3,13 +3,14 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Condvar, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Instant,
 };
 
 use super::{
+    rest::Rest,
     task::{self, Callback, Core, NOWHERE, Scope, Task, TaskEvent},
     trace::Trace,
 };
@@ -44,15 +45,10 @@ pub(super) struct Shared {
     /// Spawned and not finished.
     unfinished: AtomicUsize,
     waiting: Mutex<BTreeMap<usize, Task>>,
-    resting: Mutex<usize>,
-    rested: Condvar,
-    /// Changed whenever a task becomes ready.
-    ready: AtomicU64,
-    sleepers: AtomicUsize,
+    rest: Rest,
     pull: Option<Pull>,
     paused: Vec<AtomicBool>,
     services: Vec<Service>,
-    ended: AtomicBool,
     trace: Option<Trace>,
 }
 
@@ -108,15 +104,7 @@ impl Shared {
             let worker = worker.unwrap_or_else(|| self.next.fetch_add(1, SeqCst) % self.queues.len());
             lock(&self.queues[worker]).push_back(task);
         }
-        self.ready.fetch_add(1, SeqCst);
-        if self.sleepers.load(SeqCst) > 0 {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        drop(lock(&self.resting));
-        self.rested.notify_all();
+        self.rest.ready();
     }
 
     /// The next task of a worker: bound to it, its own, last first; then another's, first first.
@@ -135,10 +123,10 @@ impl Shared {
     fn work(self: &Arc<Self>, worker: usize) {
         let mut looked = 0;
         loop {
-            if self.ended.load(SeqCst) {
+            if self.rest.has_ended() {
                 return;
             }
-            let seen = self.ready.load(SeqCst);
+            let seen = self.rest.seen();
             let paused = self.paused[worker].load(SeqCst);
             let pulled = || self.pull.as_ref().and_then(|pull| pull(worker));
             let next = if paused { None } else { pulled().or_else(|| self.take(worker)) };
@@ -160,31 +148,11 @@ impl Shared {
 
     /// Rests until something becomes ready. If nobody is left who could make anything ready, it is the end.
     fn rest(&self, worker: usize, seen: u64) {
-        self.sleepers.fetch_add(1, SeqCst);
-        let mut resting = lock(&self.resting);
-        *resting += 1;
-        let nothing = || self.ready.load(SeqCst) == seen && !self.ended.load(SeqCst);
-        while nothing() {
-            if *resting == self.queues.len() && self.stuck() {
-                self.ended.store(true, SeqCst);
-                self.rested.notify_all();
-                break;
-            }
-            if self.services.is_empty() && (self.pull.is_none() || self.paused[worker].load(SeqCst)) {
-                resting = self.rested.wait(resting).unwrap_or_else(PoisonError::into_inner);
-            } else {
-                // Services, and a pull function, are asked again: nobody says when they have something.
-                let rested = self.rested.wait_timeout(resting, SERVICE);
-                resting = rested.unwrap_or_else(PoisonError::into_inner).0;
-                break;
-            }
-            if !self.paused[worker].load(SeqCst) {
-                break;
-            }
-        }
-        *resting -= 1;
-        drop(resting);
-        self.sleepers.fetch_sub(1, SeqCst);
+        let paused = || self.paused[worker].load(SeqCst);
+        // Services, and a pull function, are asked again: nobody says when they have something.
+        let asks = !self.services.is_empty() || (self.pull.is_some() && !paused());
+        let last = |resting| resting == self.queues.len() && self.stuck();
+        self.rest.rest(seen, asks.then_some(SERVICE), paused, last);
     }
 
     /// Whether no task is ready and none can become so: all are kept, and wait for each other.
@@ -247,8 +215,7 @@ impl Shared {
             }
         }
         if self.unfinished.fetch_sub(1, SeqCst) == 1 {
-            self.ended.store(true, SeqCst);
-            self.wake();
+            self.rest.end();
         }
     }
 
@@ -309,14 +276,10 @@ impl Tasking {
             next: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
             waiting: Mutex::default(),
-            resting: Mutex::default(),
-            rested: Condvar::new(),
-            ready: AtomicU64::new(0),
-            sleepers: AtomicUsize::new(0),
+            rest: Rest::default(),
             pull: None,
             paused: resources.iter().map(|_| AtomicBool::new(false)).collect(),
             services: Vec::new(),
-            ended: AtomicBool::new(false),
             trace: None,
         });
         Ok(Self { shared, workers, resources: resources.to_vec() })
@@ -383,8 +346,7 @@ impl Tasking {
     /// Has a paused worker go on.
     pub fn resume(&self, worker: usize) {
         self.shared.paused[worker].store(false, SeqCst);
-        self.shared.ready.fetch_add(1, SeqCst);
-        self.shared.wake();
+        self.shared.rest.ready();
     }
 
     /// Runs until all spawned tasks are finished, or wait for ever. The trace, if one is recorded, is whole then.
@@ -392,7 +354,7 @@ impl Tasking {
         if self.shared.unfinished.load(SeqCst) == 0 {
             return Ok(Ok(()));
         }
-        self.shared.ended.store(false, SeqCst);
+        self.shared.rest.begin();
         let loop_unit =
             ExecutionUnit::function(|_, (shared, worker): (Arc<Shared>, usize)| shared.work(worker));
         let mut running: Vec<(ProcessingUnit, crate::ExecutionState)> = Vec::new();

@@ -1,0 +1,252 @@
+//! What parks threads and what is behind the channels, in every order that threads can run in, up to three preemptions:
+//! the sources themselves, over loom's models of atomics, mutexes and the kernel's futex.
+//! `docs/adr/0087-loom-over-the-sources-themselves.md` says why not behind a `cfg`.
+
+#![cfg(test)]
+
+#[path = "../../src/model/error.rs"]
+mod error;
+#[expect(dead_code, reason = "slots have secrets, too, which nobody waits for")]
+#[path = "../../raw/src/header.rs"]
+mod header;
+#[path = "../../src/model/id.rs"]
+mod id;
+mod model;
+#[expect(dead_code, reason = "the ring has more ways in than are tried")]
+#[path = "../../src/frontends/tasking/rest.rs"]
+mod rest;
+#[expect(dead_code, reason = "the ring has more ways in than are tried")]
+#[path = "../../src/frontends/channel/ring.rs"]
+mod ring;
+mod sync;
+#[expect(dead_code, reason = "what is awaited is tried elsewhere")]
+#[path = "../../src/model/wait.rs"]
+mod wait;
+
+use header::Header;
+use loom::thread;
+use model::{CommunicationManager, Copies, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy};
+use rest::Rest;
+use ring::{Ring, Sender};
+use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+/// As the channels have it.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    Fixed { size: usize },
+    Variable { capacity: usize },
+}
+
+impl Shape {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Fixed { size } => 2 * size,
+            Self::Variable { capacity } => capacity,
+        }
+    }
+
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
+    fn fits(self, _message: usize) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub enum PushError {
+    Full,
+    Failed(Error),
+}
+
+impl From<Error> for PushError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    pub communication: &'a dyn CommunicationManager,
+}
+
+impl Setup<'_> {
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
+    fn slot(&self, _size: usize) -> Result<LocalSlot, Error> {
+        Ok(LocalSlot::new())
+    }
+}
+
+fn ring_bell(
+    communication: &dyn CommunicationManager,
+    bell: &GlobalSlot,
+    from: &LocalSlot,
+) -> Result<(), Error> {
+    communication.memcpy(bell, 0, from, 0, 0)
+}
+
+/// Every order, up to three preemptions.
+fn every_order(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+#[test]
+fn who_waits_for_a_count_is_woken_and_sees_what_came_with_it() {
+    every_order(|| {
+        let slot = LocalSlot::new();
+        let peers: Vec<_> = (0..2_usize)
+            .map(|place| {
+                let slot = slot.clone();
+                thread::spawn(move || {
+                    slot.write(8 * place, &[7; 8]).unwrap();
+                    slot.header().count_received();
+                })
+            })
+            .collect();
+        let all = || (slot.header().received.load(SeqCst) == 2).then_some(());
+        slot.header().wait(None, all).unwrap();
+        assert_eq!(slot.read_values::<u8>(0, 16).unwrap(), [7; 16]);
+        peers.into_iter().for_each(|peer| peer.join().unwrap());
+    });
+}
+
+#[test]
+fn who_waits_when_a_peer_is_lost_looks_again() {
+    every_order(|| {
+        let (header, lost) = (Arc::new(Header::new(0)), Arc::new(AtomicBool::new(false)));
+        let told = thread::spawn({
+            let (header, lost) = (Arc::clone(&header), Arc::clone(&lost));
+            move || {
+                lost.store(true, SeqCst);
+                header.kick();
+            }
+        });
+        header.wait(None, || lost.load(SeqCst).then_some(())).unwrap();
+        told.join().unwrap();
+    });
+}
+
+#[test]
+fn an_outcome_is_taken_once_whoever_is_first() {
+    every_order(|| {
+        let (promise, mut wait) = wait::promise("it", || {});
+        let keeper = thread::spawn(move || promise.keep(Ok(7)));
+        assert_eq!(wait.block(None), Ok(7));
+        assert!(wait.try_take().unwrap().is_err());
+        keeper.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_promise_that_is_gone() {
+    every_order(|| {
+        let (promise, mut wait) = wait::promise::<()>("it", || {});
+        let keeper = thread::spawn(move || drop(promise));
+        assert!(matches!(wait.block(None), Err(Error::Gone(_))));
+        keeper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_is_withdrawn_or_kept_and_never_both_unseen() {
+    every_order(|| {
+        let withdrawn = Arc::new(AtomicBool::new(false));
+        let (promise, mut wait) = wait::promise("it", {
+            let withdrawn = Arc::clone(&withdrawn);
+            move || withdrawn.store(true, SeqCst)
+        });
+        let keeper = thread::spawn(move || promise.keep(Ok(())));
+        let taken = wait.try_take().is_some();
+        drop(wait);
+        assert!(!(taken && withdrawn.load(SeqCst)));
+        keeper.join().unwrap();
+    });
+}
+
+/// A ring that has room for two messages of a word, or of any size; three go through it.
+fn through_a_ring(shape: Shape) {
+    every_order(move || {
+        let (slot, credit) = (LocalSlot::new(), LocalSlot::new());
+        let producer = thread::spawn({
+            let (slot, credit) = (slot.clone(), credit.clone());
+            move || {
+                let setup = Setup { communication: &Copies };
+                let mut sender = Sender::new(setup, GlobalSlot(slot), credit, None, shape).unwrap();
+                for message in 1..=3_u64 {
+                    while let Err(error) = sender.push(&message.to_le_bytes()) {
+                        assert!(matches!(error, PushError::Full), "{error:?}");
+                        thread::yield_now();
+                    }
+                }
+                sender.depth()
+            }
+        });
+        let setup = Setup { communication: &Copies };
+        let mut ring = Ring::new(setup, slot, GlobalSlot(credit), shape, InstanceId(1)).unwrap();
+        for expected in 1..=3_u64 {
+            let message = loop {
+                if let Some(message) = ring.next(true).unwrap() {
+                    break message;
+                }
+                let came = ring.slot.header();
+                came.wait(None, || (ring.depth() > 0).then_some(())).unwrap();
+            };
+            assert_eq!(message, expected.to_le_bytes());
+        }
+        assert!(producer.join().unwrap() <= 3);
+        assert_eq!(ring.depth(), 0);
+    });
+}
+
+#[test]
+fn messages_of_one_size_go_through_a_ring_whole_and_in_order() {
+    through_a_ring(Shape::Fixed { size: 8 });
+}
+
+#[test]
+fn messages_of_any_size_go_through_a_ring_whole_and_in_order() {
+    through_a_ring(Shape::Variable { capacity: 8 * model::WORDS });
+}
+
+#[test]
+fn a_worker_that_rests_is_woken_by_what_becomes_ready() {
+    every_order(|| {
+        let (rest, tasks) = (Arc::new(Rest::default()), Arc::new(AtomicUsize::new(0)));
+        let spawner = thread::spawn({
+            let (rest, tasks) = (Arc::clone(&rest), Arc::clone(&tasks));
+            move || {
+                tasks.fetch_add(1, SeqCst);
+                rest.ready();
+            }
+        });
+        loop {
+            let seen = rest.seen();
+            if tasks.load(SeqCst) == 1 {
+                break;
+            }
+            rest.rest(seen, None, || false, |_| false);
+        }
+        spawner.join().unwrap();
+    });
+}
+
+#[test]
+fn the_last_worker_to_rest_ends_all() {
+    every_order(|| {
+        let (rest, ends) = (Arc::new(Rest::default()), Arc::new(AtomicU64::new(0)));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (rest, ends) = (Arc::clone(&rest), Arc::clone(&ends));
+                thread::spawn(move || {
+                    while !rest.has_ended() {
+                        let seen = rest.seen();
+                        rest.rest(seen, None, || false, |resting| resting == 2);
+                    }
+                    ends.fetch_add(1, SeqCst);
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        assert_eq!(ends.load(SeqCst), 2);
+    });
+}

@@ -1,0 +1,172 @@
+//! What communication asks of the connections: collectives, slots of others, copies, locks.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, Weak, atomic::Ordering::SeqCst},
+};
+
+use super::{
+    bulk::{Remote, remote},
+    mesh::Mesh,
+    wire::{Place, Say},
+};
+use crate::{
+    backends::shared::{
+        Control, Far, Near,
+        arbiter::{Agreed, Call},
+    },
+    model::{
+        Error, InstanceId, Key, Tag, Wait, communication::GlobalCore, fence::Losses, memory::SlotCore,
+        promise, wait::lock,
+    },
+};
+
+/// Comes to a fence of a tag once nothing holds it any more: when all copies begun before have arrived.
+struct Later {
+    mesh: Weak<Mesh>,
+    call: Mutex<Option<Call>>,
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        if let (Some(mesh), Some(call)) = (self.mesh.upgrade(), lock(&self.call).take()) {
+            mesh.come(call);
+        }
+    }
+}
+
+impl Mesh {
+    fn come(&self, call: Call) {
+        let mut state = lock(&self.state);
+        // Withdrawn while copies were under way; then the others are still told.
+        let (which, withdrawn) =
+            ((call.tag, call.round), !state.waiting.contains_key(&(call.tag, call.round)));
+        let (says, outcomes) = state.collectives.come(call);
+        state.say(self.me, says, outcomes);
+        if withdrawn {
+            let (says, outcomes) = state.collectives.go(which.0, which.1);
+            state.say(self.me, says, outcomes);
+        }
+    }
+}
+
+impl Control for Arc<Mesh> {
+    fn me(&self) -> InstanceId {
+        self.me
+    }
+
+    fn losses(&self) -> &Arc<Losses> {
+        &self.losses
+    }
+
+    fn gather(&self, call: Call) -> Wait<Agreed> {
+        let (tag, round, group) = (call.tag, call.round, call.group.clone());
+        let mesh = Arc::downgrade(self);
+        let (kept, wait) = promise("the collective", move || {
+            let Some(mesh) = mesh.upgrade() else { return };
+            let mut state = lock(&mesh.state);
+            state.waiting.remove(&(tag, round));
+            let (says, outcomes) = state.collectives.go(tag, round);
+            state.say(mesh.me, says, outcomes);
+        });
+        lock(&self.state).waiting.insert((tag, round), kept);
+        let later = Later { mesh: Arc::downgrade(self), call: Mutex::new(Some(call)) };
+        let later: Arc<dyn Any + Send + Sync> = Arc::new(later);
+        if round.is_some() {
+            let state = lock(&self.state);
+            let copies: Vec<_> = group.iter().filter_map(|id| state.peers.get(id)?.copies.clone()).collect();
+            drop(state);
+            for copies in copies {
+                copies.mark(Arc::clone(&later));
+            }
+        }
+        drop(later);
+        wait
+    }
+
+    fn release(&self, tag: Tag, key: Key) {
+        let mut state = lock(&self.state);
+        let _ = state.collectives.hear(self.me, Say::Release { tag, key });
+        for id in state.peers.keys().copied().collect::<Vec<_>>() {
+            state.tell(id, &Say::Release { tag, key });
+        }
+    }
+
+    fn describe(&self, core: &Arc<SlotCore>) -> Result<Vec<u8>, Error> {
+        let size = core.host("exchange")?.size() as u64;
+        let slot = self.next.fetch_add(1, SeqCst);
+        let mut slots = lock(&self.slots);
+        slots.retain(|_, core| core.strong_count() > 0);
+        slots.insert(slot, Arc::downgrade(core));
+        let place = Place { slot, size, secret: [0; 2] };
+        postcard::to_stdvec(&place).map_err(|error| Error::system("exchange", error))
+    }
+
+    fn open(&self, owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error> {
+        let gone = || Error::Gone("the slot".into());
+        let place: Place = postcard::from_bytes(bytes).map_err(|_| gone())?;
+        if owner == self.me {
+            return self.find(place.slot, 0).ok_or_else(gone);
+        }
+        self.stand_in(owner, place)
+    }
+
+    fn open_promoted(
+        &self,
+        owner: InstanceId,
+        bytes: &[u8],
+        secret: [u64; 2],
+    ) -> Result<Arc<SlotCore>, Error> {
+        let gone = || Error::Gone("the slot".into());
+        let place: Place = postcard::from_bytes(bytes).map_err(|_| gone())?;
+        let place = Place { secret, ..place };
+        if owner == self.me {
+            let core = self.find(place.slot, secret[0]).filter(|core| core.header().has_secret(secret));
+            return core.ok_or_else(gone);
+        }
+        let stand_in = self.stand_in(owner, place)?;
+        // Before it is asked for, so that a revocation after the answer finds it.
+        lock(&self.state).promoted.push((owner, place.slot, Arc::downgrade(&stand_in)));
+        let there = self.ask(owner, |request| Say::Check { request, place })?;
+        if there { Ok(stand_in) } else { Err(gone()) }
+    }
+
+    fn knows_all_tags(&self) -> bool {
+        false
+    }
+
+    fn put(&self, to: Far<'_>, from: Near<'_>, size: usize) -> Option<Result<(), Error>> {
+        let Remote { copies, place } = remote(&to.0.target)?;
+        Some(copies.put(to, from, size, place))
+    }
+
+    fn get(&self, to: Near<'_>, from: Far<'_>, size: usize) -> Option<Result<(), Error>> {
+        let Remote { copies, place } = remote(&from.0.target)?;
+        Some(copies.get(to, from, size, place))
+    }
+
+    fn try_lock(&self, slot: &Arc<GlobalCore>) -> Option<Result<bool, Error>> {
+        let Remote { copies, place } = remote(&slot.target)?;
+        Some(self.ask(copies.peer, |request| Say::Lock { request, place: *place }))
+    }
+
+    fn unlock(&self, slot: &GlobalCore) {
+        if let Some(Remote { copies, place }) = remote(&slot.target) {
+            lock(&self.state).tell(copies.peer, &Say::Unlock { place: *place });
+        }
+    }
+
+    fn revoke(&self, core: &Arc<SlotCore>) {
+        let numbers: Vec<_> = {
+            let slots = lock(&self.slots);
+            let it = |other: &Weak<SlotCore>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(core));
+            slots.iter().filter(|(_, other)| it(other)).map(|(number, _)| *number).collect()
+        };
+        let mut state = lock(&self.state);
+        for id in state.peers.keys().copied().collect::<Vec<_>>() {
+            for slot in &numbers {
+                state.tell(id, &Say::Revoked { slot: *slot });
+            }
+        }
+    }
+}
