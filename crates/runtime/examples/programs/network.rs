@@ -27,11 +27,22 @@ impl Network {
 
     /// Plain code, without the runtime: the ten scores of each image.
     pub fn plain(&self, images: &[f32]) -> Vec<f32> {
-        let hidden = dense(&self.0[0], images, LAYERS[0], true);
-        let long = dense(&self.0[1], &hidden, LAYERS[1], true);
-        let long = dense(&self.0[2], &long, LAYERS[2], false);
-        let short = dense(&self.0[3], &hidden, LAYERS[3], false);
-        dense(&self.0[4], &added(&long, &short), LAYERS[4], false)
+        let hidden = self.layer(0, images);
+        let long = self.layer(2, &self.layer(1, &hidden));
+        let short = self.layer(3, &hidden);
+        self.layer(4, &added(&long, &short))
+    }
+
+    /// One layer, for a batch. Its sizes are constants here, for the compiler makes another `dense` of each of them.
+    fn layer(&self, layer: usize, inputs: &[f32]) -> Vec<f32> {
+        let weights = &self.0[layer];
+        match layer {
+            0 => dense(weights, inputs, LAYERS[0], true),
+            1 => dense(weights, inputs, LAYERS[1], true),
+            2 => dense(weights, inputs, LAYERS[2], false),
+            3 => dense(weights, inputs, LAYERS[3], false),
+            _ => dense(weights, inputs, LAYERS[4], false),
+        }
     }
 }
 
@@ -112,7 +123,7 @@ pub fn infer(
     let network = std::sync::Arc::new(network.clone());
     let unit = ExecutionUnit::function(|_, (network, layer, inputs, other): Layer| {
         let inputs = if other.is_empty() { inputs } else { added(&inputs, &other) };
-        dense(&network.0[layer], &inputs, LAYERS[layer], layer < 2)
+        network.layer(layer, &inputs)
     })
     .named("dense");
     let mut units = Vec::new();

@@ -6,7 +6,6 @@
 
 #[path = "../../src/model/error.rs"]
 mod error;
-#[expect(dead_code, reason = "slots have secrets, too, which nobody waits for")]
 #[path = "../../raw/src/header.rs"]
 mod header;
 #[path = "../../src/model/id.rs"]
