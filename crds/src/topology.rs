@@ -280,6 +280,22 @@ pub struct Allocation {
 }
 
 impl NodeTopologySpec {
+    /// The device that the kubelet means by `id`.
+    ///
+    /// Plugins name devices by the maker's uuid, by the address on the PCI bus, or as they like; a device that several
+    /// pods share has a suffix `::N`, and one of a claim comes after its pool.
+    pub fn device_of(&self, id: &str) -> Option<&Device> {
+        let id = id.split("::").next().unwrap_or(id);
+        let alone = id.rsplit('/').next().unwrap_or(id);
+        let is_it = |device: &&Device| {
+            let own = [Some(&device.id), device.uuid.as_ref()];
+            let is_called = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
+            let address = device.pci_bus_id.as_deref().map(address);
+            is_called(id) || is_called(alone) || (address.is_some() && address == Some(self::address(alone)))
+        };
+        self.devices.iter().find(is_it)
+    }
+
     /// How many devices of which type there are, sorted by type, as in `2 GPU, 2 NUMA Domain`.
     ///
     /// Devices that are not well are counted apart: `2 GPU (1 lost), 2 NUMA Domain`.
@@ -301,6 +317,17 @@ impl NodeTopologySpec {
             }
         });
         words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// An address on the PCI bus as everybody writes it: NVIDIA's tools write the domain with eight digits.
+fn address(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    match text.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => {
+            format!("{}:{rest}", &domain[4..])
+        }
+        _ => text,
     }
 }
 

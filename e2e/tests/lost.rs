@@ -11,7 +11,9 @@ use e2e::{
     product::{AGENT, NAMESPACE},
     wait_for,
 };
-use kube::Api;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Resource as _, api::PostParams, core::Request};
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_mins(3);
 
@@ -43,6 +45,8 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
         .await;
     };
 
+    speaks_of_no_other_node(cluster).await;
+
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
     becomes(Some("ok")).await;
@@ -64,4 +68,39 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
     becomes(None).await;
     agent.stop().await.unwrap();
     cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
+}
+
+/// An agent of one node that describes another one, or renews its lease, is refused.
+async fn speaks_of_no_other_node(cluster: &Cluster) {
+    let client = cluster.client().await.expect("a client");
+    let topologies = NodeTopology::url_path(&(), None);
+    let leases = Lease::url_path(&(), Some("cairn-agents"));
+    let topology = |name: &str| json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": name}, "spec": {}});
+    let lease = |node: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": format!("cairn-agent-{node}")}});
+    let write = async |url: &str, body: &Value| -> anyhow::Result<Value> {
+        let parameters = PostParams { dry_run: true, ..PostParams::default() };
+        let mut request = Request::new(url).create(&parameters, body.to_string().into_bytes())?;
+        let as_agent = [
+            ("impersonate-user", format!("system:serviceaccount:{NAMESPACE}:{AGENT}")),
+            ("impersonate-extra-authentication.kubernetes.io%2fnode-name", "left".to_owned()),
+        ];
+        for (name, value) in as_agent {
+            request.headers_mut().insert(name, value.parse()?);
+        }
+        Ok(client.request::<Value>(request).await?)
+    };
+    let words = "a node agent writes the NodeTopology and the Lease of its own node alone";
+    for (url, body) in [(&topologies, topology("right")), (&leases, lease("right"))] {
+        // the API server begins to ask a new policy a moment after it is there
+        wait_for("an agent that speaks of another node is refused", SOON, async || {
+            let said =
+                write(url, &body).await.map_or_else(|refused| format!("{refused:#}"), |_| "taken".to_owned());
+            ensure!(said.contains(words), "{said}");
+            anyhow::Ok(())
+        })
+        .await;
+    }
+    for (url, body) in [(&topologies, topology("left")), (&leases, lease("left"))] {
+        write(url, &body).await.expect("it speaks of its own node");
+    }
 }

@@ -93,7 +93,8 @@ impl Allocations {
                 series.add(&POD_EXCLUSIVE_CPUS, &[node, namespace, pod, container], cpus);
             } else if !join::is_memory(&held.resource) {
                 for id in &held.device_ids {
-                    let device = spec.and_then(|spec| join::device_of(spec, id)).unwrap_or_default();
+                    let device =
+                        spec.and_then(|spec| spec.device_of(id)).map_or("", |device| device.id.as_str());
                     let [node, namespace, pod, container] = whose;
                     let labels = [node, namespace, pod, container, &held.resource, id, device];
                     series.add(&POD_DEVICE_INFO, &labels, 1.0);

@@ -1,39 +1,34 @@
 //! What the operator sees: one watch per kind, an index of it all, and who has to look again when something changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use futures::channel::mpsc::UnboundedSender;
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::runtime::reflector::{ObjectRef, Store, store};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for, is_over};
 
-use crate::devices;
 use crate::error::Error;
 use crate::policies::Policies;
 use crate::slim;
 use crate::touched::{Offer, Touched};
+use crate::watches::{BoxReady, Feed, Seen, Watches};
 
 /// Asks for a reconcile of an application.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
 
 /// Objects by namespace and name.
-type Names = BTreeSet<(String, String)>;
+pub type Names = BTreeSet<(String, String)>;
 
 /// What there is, and who has to look again.
 pub struct Caches {
     pub applications: Store<ActorApplication>,
     index: RwLock<Index>,
     /// Decisions that were written and that the watch may not have brought yet, with their generation.
-    written: Mutex<BTreeMap<ApplicationKey, i64>>,
+    pub written: Mutex<BTreeMap<ApplicationKey, i64>>,
     touched: Mutex<Touched>,
     /// The kinds and counts of units, which no policy changes.
     plain: Policy,
@@ -42,14 +37,8 @@ pub struct Caches {
     ready: Vec<BoxReady>,
 }
 
-/// Waits until a store has been filled once.
-type BoxReady = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// A watch that feeds a store for as long as the process lives.
-pub type Feed = BoxFuture<'static, ()>;
-
 /// A kind of objects that the index holds.
-trait Indexed:
+pub trait Indexed:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
 {
     /// It came, changed or went.
@@ -68,7 +57,7 @@ impl Caches {
         policies: Arc<Policies>,
         refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
     ) -> (Arc<Self>, Vec<Feed>) {
-        let mut watches = Watches { client, feeds: Vec::new(), ready: Vec::new() };
+        let mut watches = Watches::new(client);
         let caches = Arc::new(std::sync::OnceLock::new());
         watches.add::<Node>(slim::node, &caches);
         watches.add::<NodeTopology>(slim::metadata, &caches);
@@ -78,7 +67,7 @@ impl Caches {
         watches.add::<Pod>(slim::pod, &caches);
         let applications = watches.add::<ActorApplication>(slim::metadata, &caches);
         watches.add_policies(namespace, policies, refused, &caches);
-        let Watches { feeds, ready, .. } = watches;
+        let (feeds, ready) = watches.made();
         let made = Arc::new(Self {
             applications,
             index: RwLock::default(),
@@ -106,7 +95,7 @@ impl Caches {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Index) -> T) -> T {
+    pub fn change<T>(&self, change: impl FnOnce(&mut Index) -> T) -> T {
         change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -210,7 +199,7 @@ impl Caches {
     }
 
     /// Something that any plan may depend on.
-    fn ring_everybody(&self) {
+    pub fn ring_everybody(&self) {
         let all: Vec<ApplicationKey> =
             self.applications.state().iter().map(|application| ApplicationKey::of(application)).collect();
         self.ring_touched(all);
@@ -497,160 +486,4 @@ fn key_of(placement: &Placement) -> ApplicationKey {
 /// The reference by which an application is reconciled.
 pub fn object_ref(key: &ApplicationKey) -> ObjectRef<ActorApplication> {
     ObjectRef::new(&key.name).within(&key.namespace)
-}
-
-/// The caches, once they are made.
-type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
-
-/// Watches as they are added.
-struct Watches<'a> {
-    client: &'a Client,
-    feeds: Vec<Feed>,
-    ready: Vec<BoxReady>,
-}
-
-impl Watches<'_> {
-    fn store<K>(
-        &mut self,
-        api: Api<K>,
-        config: watcher::Config,
-        slim: fn(&mut K),
-        mut on: impl FnMut(watcher::Event<K>, &Store<K>) + Send + 'static,
-    ) -> Store<K>
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-    {
-        let (reader, writer) = store();
-        let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
-        let seen = reader.clone();
-        let run = stream.for_each(move |event| {
-            match event {
-                Ok(event) => on(event, &seen),
-                Err(e) => {
-                    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
-                }
-            }
-            futures::future::ready(())
-        });
-        self.feeds.push(run.boxed());
-        let filled = reader.clone();
-        self.ready.push(Box::new(move || {
-            let filled = filled.clone();
-            // A store's writer lives in its feed, which ends with the process.
-            async move { drop(filled.wait_until_ready().await) }.boxed()
-        }));
-        reader
-    }
-
-    /// Watches a kind that the index holds.
-    fn add<K: Indexed>(&mut self, slim: fn(&mut K), caches: &Later) -> Store<K> {
-        let (caches, mut seen) = (caches.clone(), Seen::default());
-        let api = Api::all(self.client.clone());
-        self.store(api, watcher::Config::default(), slim, move |event, store| {
-            let Some(caches) = caches.get() else { return };
-            match event {
-                watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                    // The store's own, where it has it already: nothing is kept twice.
-                    let kept = store.get(&ObjectRef::from_obj(&object));
-                    let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
-                    K::happened(caches, &mut seen, kept.unwrap_or_else(|| Arc::new(object)), true);
-                }
-                watcher::Event::Delete(object) => K::happened(caches, &mut seen, Arc::new(object), false),
-                // After a gap objects may be gone that no event told of.
-                watcher::Event::InitDone => {
-                    let name = |it: &Arc<K>| (it.namespace().unwrap_or_default(), it.name_any());
-                    let mut names: Names = store.state().iter().map(name).collect();
-                    names.extend(caches.written_names::<K>());
-                    seen.keep(&names);
-                    caches.change(|index| K::keep(index, &names));
-                    caches.ring_everybody();
-                }
-                watcher::Event::Init => {}
-            }
-        })
-    }
-
-    /// Watches the policies.
-    fn add_policies(
-        &mut self,
-        namespace: &str,
-        policies: Arc<Policies>,
-        refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-        caches: &Later,
-    ) {
-        let (caches, mut seen) = (caches.clone(), Seen::default());
-        let of_policies = watcher::Config::default().labels(&format!("{}=true", labels::POLICY));
-        let api = Api::namespaced(self.client.clone(), namespace);
-        self.store(api, of_policies, slim::metadata, move |event, store| {
-            let mut take = |config_map: &ConfigMap| {
-                if !seen.changed(config_map, &config_map.data) {
-                    return false;
-                }
-                if let Err(problem) = policies.learn(config_map) {
-                    let _ = refused.unbounded_send((Arc::new(config_map.clone()), problem));
-                }
-                true
-            };
-            let changed = match event {
-                watcher::Event::Apply(config_map) | watcher::Event::InitApply(config_map) => {
-                    take(&config_map)
-                }
-                watcher::Event::Delete(config_map) => {
-                    seen.forget(&config_map);
-                    policies.forget(&config_map.name_any());
-                    true
-                }
-                watcher::Event::InitDone => {
-                    let names = store.state().iter().map(|it| it.name_any()).collect();
-                    policies.keep(&names);
-                    true
-                }
-                watcher::Event::Init => false,
-            };
-            if let Some(caches) = caches.get().filter(|_| changed) {
-                caches.ring_everybody();
-            }
-        });
-    }
-}
-
-impl Caches {
-    /// Decisions that were written and that the watch has not brought yet are not gone.
-    fn written_names<K: Resource<DynamicType = ()>>(&self) -> Names {
-        if K::kind(&()) != Placement::kind(&()) {
-            return Names::new();
-        }
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = |key: &&ApplicationKey| self.applications.get(&object_ref(key)).is_some();
-        written.keys().filter(there).map(|key| (key.namespace.clone(), key.name.clone())).collect()
-    }
-}
-
-/// Remembers what objects looked like, to tell real changes from heartbeats.
-#[derive(Default)]
-struct Seen {
-    facts: HashMap<(String, String), u64>,
-    devices: devices::Seen,
-}
-
-impl Seen {
-    /// Whether the facts of this object differ from what was seen last.
-    fn changed(&mut self, object: &impl ResourceExt, facts: &impl Serialize) -> bool {
-        let mut hasher = DefaultHasher::new();
-        serde_json::to_string(facts).unwrap_or_default().hash(&mut hasher);
-        let hash = hasher.finish();
-        self.facts.insert(name_of(object), hash) != Some(hash)
-    }
-
-    fn forget(&mut self, object: &impl ResourceExt) {
-        self.facts.remove(&name_of(object));
-    }
-
-    fn keep(&mut self, names: &Names) {
-        self.facts.retain(|name, _| names.contains(name));
-    }
-}
-
-fn name_of(object: &impl ResourceExt) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
 }

@@ -23,7 +23,9 @@ mod pulse;
 mod reconcile;
 mod report;
 mod slim;
+mod standing;
 mod touched;
+mod watches;
 mod writes;
 
 use std::collections::HashMap;
@@ -135,6 +137,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         commit: Mutex::new(()),
         searches: plan::Searches::default(),
         considered: std::sync::Mutex::new(HashMap::new()),
+        back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });
     let work = async {
@@ -161,13 +164,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         // Failures are told where they happen; an application that is gone is no failure.
         applied.for_each(|_| futures::future::ready(())).await;
     };
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let stopped = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-    };
+    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = work => Err("the watches ended; this cannot be".into()),
         () = campaign.run() => {
@@ -175,7 +172,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             tracing::error!("the lease is lost to another operator; this one ends and starts as a follower");
             Ok(ExitCode::FAILURE)
         }
-        () = stopped => {
+        () = is_asked_to_stop(terminate) => {
             leadership.close();
             leadership.idle().await;
             if config.election.leader_elect {
@@ -184,6 +181,14 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             tracing::info!("stopped; what runs goes on running");
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Waits until somebody wants the process to end.
+async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::{Decision, Due, Moment, SecondLook, Verdict};
+use control::{Decision, Due, Moment, Observed, SecondLook, Verdict};
 use crds::{ActorApplication, Placement};
 use explain::REASONS_EFFORT;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
-use placement::{Budget, Judge, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
+use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::{ClingoJudge, Limits, Use};
 use world::{ApplicationKey, Index, Policy, World};
 
@@ -22,9 +22,8 @@ use crate::metrics::OVERTAKEN;
 use crate::pods::owner;
 use crate::reconcile::{Considered, Context};
 use crate::report::{Outcome, decision_events, event};
+use crate::standing::Standing;
 
-/// The strategy that places again what collided.
-const QUICK: &str = "greedy";
 /// After so many plans that others overtook, what still holds of the next one is kept.
 const PLANS_SIDE_BY_SIDE: u32 = 3;
 /// What a search gets at least where many wait.
@@ -84,7 +83,15 @@ async fn decide_under(
         }
         Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
             round = found.round + 1;
-            if settle(*found, policy, application, key, ctx, outcome).await? {
+            let kept = found.kept();
+            let settled = settle(*found, policy, application, key, ctx, outcome).await;
+            if matches!(settled, Err(Error::Overtaken))
+                && let Some(kept) = kept
+            {
+                // The decision is not the one that is known here: what was found is looked at again when it is.
+                ctx.searches.put(key, Search::Done(Box::new(kept)));
+            }
+            if settled? {
                 unfinished.is_over = true;
                 ctx.caches.ring_if_touched(key);
                 return Ok(());
@@ -153,6 +160,15 @@ pub struct Found {
     again: Option<SecondLook>,
     round: u32,
     plan: Result<Plan, Error>,
+}
+
+impl Found {
+    /// The same once more, where a plan was found.
+    fn kept(&self) -> Option<Self> {
+        let plan = Ok(self.plan.as_ref().ok()?.clone());
+        let (policy, world, look) = (self.policy.clone(), self.world.clone(), self.look.clone());
+        Some(Self { policy, world, look, again: self.again, round: self.round, plan })
+    }
 }
 
 /// A search for one application.
@@ -228,9 +244,11 @@ async fn settle(
         ctx.consider(key, now);
         return Ok(true);
     }
-    let _one_at_a_time = ctx.commit.lock().await;
     let settle = round >= PLANS_SIDE_BY_SIDE;
-    let (newest, verdict) = still_stands(&world, plan, settle, key, policy, application, ctx).await?;
+    let standing = Standing { planned: &world, plan, settle, key, policy, application, ctx };
+    let Some((_one_at_a_time, newest, verdict)) = standing.in_the_newest_world().await? else {
+        return Ok(false);
+    };
     let plan = match verdict {
         Verdict::Stands(plan) => plan,
         Verdict::Mended(plan) => {
@@ -292,13 +310,13 @@ pub fn infeasible(
 }
 
 /// What is to be known of a world before it is planned.
-struct Look {
+pub struct Look {
     facts: control::Considered,
     infeasible: BTreeSet<String>,
 }
 
 /// The world of an application as it is now, off the executor.
-async fn observe(
+pub async fn observe(
     ctx: &Context,
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -353,6 +371,11 @@ async fn search(
             let deadline = Instant::now() + wall;
             let stop = || Instant::now() >= deadline || stop.load(Ordering::Acquire);
             let budget = Budget { effort: None, seed, stop: &stop };
+            // A decision that is not there is made from what is observed, where something is.
+            let runs =
+                world.snapshot.file().actors.iter().any(|actor| !actor.fixed && actor.current.is_some());
+            let strategy: Box<dyn Strategy> =
+                if why == Due::Undecided && runs { Box::new(Observed(strategy)) } else { strategy };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
@@ -387,12 +410,12 @@ impl Drop for Queued<'_> {
 }
 
 /// Who judges by the policy's program.
-fn judge(policy: &Policy) -> ClingoJudge {
+pub fn judge(policy: &Policy) -> ClingoJudge {
     ClingoJudge::new(limits(policy), policy.wall_milliseconds)
 }
 
 /// What a solver may use.
-fn limits(policy: &Policy) -> Limits {
+pub fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }
 
@@ -402,47 +425,6 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
         |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
     let entry = portfolio::strategy(&policy.strategy, Use::Production).map_err(refused)?;
     Ok(entry.make(limits(policy)))
-}
-
-/// What becomes of the plan in the newest world; the commit lock must be held.
-async fn still_stands(
-    planned: &Arc<World>,
-    plan: Plan,
-    settle: bool,
-    key: &ApplicationKey,
-    policy: &Policy,
-    application: &ActorApplication,
-    ctx: &Context,
-) -> Result<(Arc<World>, Verdict), Error> {
-    let newest = ctx.caches.applications.get(&crate::caches::object_ref(key));
-    if newest.is_none_or(|newest| newest.metadata.generation != application.metadata.generation) {
-        return Err(Error::Overtaken);
-    }
-    let (world, _) = observe(ctx, application, key, policy, None).await?;
-    if world.digest() == planned.digest() {
-        return Ok((world, Verdict::Stands(Box::new(plan))));
-    }
-    let (before, newest, of_policy) = (planned.clone(), world.clone(), judge(policy));
-    // Where a program has a say, the plan is made again.
-    let quick =
-        if policy.program.is_none() { portfolio::strategy(QUICK, Use::Production).ok() } else { None };
-    let quick = quick.map(|entry| entry.make(limits(policy)));
-    let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
-        // What the policy derives may be another thing in the newest world.
-        let snapshot = newest.snapshot.with_derived(of_policy.derive(&newest.snapshot)?)?;
-        let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
-        if let (Verdict::Overtaken | Verdict::Partly(_), Some(quick)) = (&verdict, &quick)
-            && let Some(mended) = control::mend(&before.snapshot, &plan, &snapshot, quick.as_ref())
-        {
-            verdict = Verdict::Mended(mended);
-        }
-        if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
-            plan.moves = explain::moves(&snapshot, &plan.assignment);
-        }
-        Ok(verdict)
-    });
-    let verdict = task.await.map_err(|e| Error::Search(e.to_string()))??;
-    Ok((world, verdict))
 }
 
 /// Writes the decision, if it says anything new, and tells people.
@@ -462,7 +444,8 @@ async fn commit(
     }
     let mut placement = Placement::new(&application.name_any(), spec);
     placement.metadata.namespace = Some(key.namespace.clone());
-    placement.metadata.uid = before.and_then(|before| before.uid());
+    placement.metadata.uid = before.as_ref().and_then(|before| before.uid());
+    placement.metadata.resource_version = before.and_then(|before| before.resource_version());
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
     let written = ctx.writer.write_placement(&placement).await?;

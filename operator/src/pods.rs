@@ -165,6 +165,7 @@ mod tests {
             capacity_per_actor: 1,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
+            held_only: false,
         };
         serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool)).unwrap()).unwrap()
     }

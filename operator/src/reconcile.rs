@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{Refusal, Refused, Step, active, look_again};
+use control::{BackOffs, LONGEST_WAIT, Refusal, Refused, Step, Wait, active, look_again};
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -48,7 +48,12 @@ pub struct Context {
     pub searches: Searches,
     /// What was considered for each application when it was last planned.
     pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
+    /// Actors that are not started again at once, and nodes that are not tried again at once.
+    pub back_offs: Mutex<BackOffs<Tried>>,
 }
+
+/// An application's actor that was started, anywhere or on a node.
+pub type Tried = (ApplicationKey, String, Option<String>);
 
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +74,12 @@ impl Context {
 
     pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
+    }
+
+    /// What went wrong with an actor is tried again after a while; until when it is held back.
+    fn hold_back(&self, tried: Tried, why: &str, free: bool) -> control::Moment {
+        let most = Duration::from_secs(self.planning.refusal_seconds.into()).min(LONGEST_WAIT);
+        self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).failed(tried, why, free, most, moment())
     }
 
     /// Remembers at which capacities an application would be pressed more than it is.
@@ -156,8 +167,13 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced(application, outcome.decision.as_ref()));
     report(application, &key, ctx, &outcome, &refusals).await?;
     let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
-    Ok(Action::requeue(look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some())))
+    let wait = look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some());
+    let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
+    Ok(Action::requeue(sooner.map_or(wait, |sooner| sooner.min(wait))))
 }
+
+/// What is to be done at some moment is done no sooner after a look.
+const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
 /// How often it is asked whose turn it is to look whether it could be better: what comes with a node comes together.
 const TURNS: Duration = Duration::from_secs(10);
@@ -246,6 +262,7 @@ async fn carry_out(
 ) -> Result<(), Error> {
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
     let plain = Policy::builtin("units");
+    let key = ApplicationKey::of(application);
     let (wanted, decided) = (world::wanted(application, &decision.spec.policy), world::decision(decision));
     let Sight { units, seen, instances, pools, infeasible } = {
         let index = ctx.caches.index();
@@ -254,14 +271,21 @@ async fn carry_out(
             Some(known) => known,
             // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
             // nothing.
-            None => match world::snapshot(&index, &ApplicationKey::of(application), &plain, Timestamp::now())
-            {
+            None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
                 Ok(world) => infeasible(&index, application, &world, Some(&decided)),
                 Err(_) => decided.places.keys().cloned().collect(),
             },
         };
+        let mut seen = world::seen(&index, application, &units);
+        seen.now = moment();
+        let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        for actor in &wanted.actors {
+            if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone(), None), seen.now) {
+                seen.held_back.insert(actor.name.clone(), held.clone());
+            }
+        }
         Sight {
-            seen: world::seen(&index, application, &units),
+            seen,
             instances: world::own(&index, application),
             pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
             units,
@@ -269,7 +293,10 @@ async fn carry_out(
         }
     };
     let todo = control::steps(&wanted, &decided, &seen, &infeasible);
-    outcome.waiting = todo.waiting;
+    (outcome.waiting, outcome.next) = (todo.waiting, todo.next);
+    for actor in todo.ended {
+        ctx.hold_back((key.clone(), actor, None), "its pod ended", true);
+    }
     if !todo.refused.is_empty() {
         remember(application, decision, ctx, refusals, todo.refused).await?;
     }
@@ -307,9 +334,17 @@ async fn carry_out(
     let not_admitted: Vec<Option<Refused>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
     let not_admitted: Vec<Refused> = not_admitted.into_iter().flatten().collect();
-    if !not_admitted.is_empty() {
-        remember(application, decision, ctx, refusals, not_admitted).await?;
+    if not_admitted.is_empty() {
+        return Ok(());
     }
+    // Quota, policies, a template that is none: nothing that another node would take. The actors wait where they are.
+    let said: Vec<String> = not_admitted.iter().map(|r| format!("{}: {}", r.actor, r.reason)).collect();
+    for Refused { actor, reason, .. } in not_admitted {
+        let until = ctx.hold_back((key.clone(), actor.clone(), None), &reason, false);
+        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+        outcome.waiting.insert(actor, Wait::BackOff(reason));
+    }
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())
 }
 
@@ -321,10 +356,14 @@ async fn remember(
     refusals: &mut Vec<Refusal>,
     refused: Vec<Refused>,
 ) -> Result<(), Error> {
-    let until = moment() + Duration::from_secs(ctx.planning.refusal_seconds.into());
+    let key = ApplicationKey::of(application);
     let said = |r: &Refused| format!("{} on {}: {}", r.actor, r.node, r.reason);
     let said: Vec<String> = refused.iter().map(said).collect();
-    *refusals = control::remember(std::mem::take(refusals), refused, until);
+    for one in refused {
+        let until =
+            ctx.hold_back((key.clone(), one.actor.clone(), Some(one.node.clone())), &one.reason, false);
+        *refusals = control::remember(std::mem::take(refusals), vec![one], until);
+    }
     let before = decision.status.clone().unwrap_or_default();
     let status = PlacementStatus { refusals: as_told(refusals), ..before };
     *decision = ctx.writer.apply_status(decision, &status).await?;

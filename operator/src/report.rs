@@ -65,6 +65,8 @@ pub struct Outcome {
     pub waiting: BTreeMap<String, Wait>,
     /// Actors whose decided place may not be taken now; none where it is not known that they may.
     pub infeasible: Option<BTreeSet<String>>,
+    /// When there may be more to do though nothing changes.
+    pub next: Option<control::Moment>,
     /// Whether a search is under way.
     pub searching: bool,
     /// Whether an actor moved just now.

@@ -162,7 +162,7 @@ pub enum Due {
 /// Whether an application has to be planned, and why.
 ///
 /// `before` is what was considered when it was last planned; where that is not known, as after a restart, what is now
-/// counts as considered, if the decision was made for the same demand. `infeasible` names the actors whose decided place
+/// counts as considered, if the decision was made for the same demand, but for room that waits to be used. `infeasible` names the actors whose decided place
 /// may not be taken now. What others do makes nobody due whom it does not press, nor does an actor without a place,
 /// unless room came that it can use.
 pub fn due(
@@ -185,6 +185,7 @@ pub fn due(
         return second_look.or_else(|| chance(before, now));
     }
     let demand = before.map_or(decision.demand.as_deref(), |before| Some(before.demand.as_str()));
+    let is_first = before.is_none();
     let before = before.unwrap_or(now);
     let decided = |name: &String| decision.places.contains_key(name) || decision.unplaced.contains(name);
     if !wanted.actors.iter().all(|actor| decided(&actor.name)) {
@@ -203,7 +204,8 @@ pub fn due(
     if now.strain.overload.iter().any(|(unit, amount)| *amount > known(unit)) {
         return Some(Due::Overload);
     }
-    let came = || now.openings.difference(&before.openings).next().is_some();
+    // At the first look room may have come while nobody looked.
+    let came = || is_first && !now.openings.is_empty() || !now.openings.is_subset(&before.openings);
     if !decision.unplaced.is_empty() && came() {
         return Some(Due::Opening);
     }

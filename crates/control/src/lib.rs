@@ -9,15 +9,18 @@
 //! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
 //! calls the same functions.
 
+mod back_off;
 mod commit;
 mod due;
 mod mend;
 mod nouns;
+mod observed;
 mod refusals;
 mod room;
 mod steps;
 mod wait;
 
+pub use back_off::{BackOffs, LONGEST_WAIT};
 pub use commit::{Verdict, infeasible, still_stands};
 pub use due::{
     BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, loads, look_again, openings,
@@ -25,8 +28,10 @@ pub use due::{
 };
 pub use mend::mend;
 pub use nouns::{
-    Actor, Amounts, Decision, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit, Wanted,
+    Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit,
+    Wanted,
 };
+pub use observed::Observed;
 pub use refusals::{Refused, active, remember};
 pub use steps::{Step, Todo, steps};
 pub use wait::Wait;

@@ -81,6 +81,19 @@ pub struct Seen {
     pub taken: BTreeMap<String, Taken>,
     /// What is left right now.
     pub left: Left,
+    /// Actors that are not started before a while is over.
+    pub held_back: BTreeMap<String, HeldBack>,
+    /// When this was seen.
+    pub now: Moment,
+}
+
+/// What is not tried again yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldBack {
+    /// Until when.
+    pub until: Moment,
+    /// What went wrong, in words.
+    pub why: String,
 }
 
 /// An Instance, and the pod that runs for it.
@@ -107,6 +120,8 @@ pub struct Pod {
     pub state: State,
     /// What scheduler or kubelet said against it.
     pub refusal: Option<String>,
+    /// Since when it has been said, where it may yet be taken back: by a preemption, or a volume that comes.
+    pub refused_since: Option<Moment>,
 }
 
 /// How far a pod is.

@@ -5,6 +5,9 @@ use crate::nouns::{Moment, Refusal};
 /// The longest reason that is kept, in characters.
 const LONGEST_REASON: usize = 1000;
 
+/// How many refusals are kept.
+const MOST: usize = 1000;
+
 /// What was not taken just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -27,6 +30,11 @@ pub fn remember(mut refusals: Vec<Refusal>, refused: Vec<Refused>, until: Moment
         let reason: String = reason.chars().take(LONGEST_REASON).collect();
         refusals.retain(|old| !(old.actor == actor && old.node == node));
         refusals.push(Refusal { actor, node, reason, until });
+    }
+    if refusals.len() > MOST {
+        // Those that count longest.
+        refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.until));
+        refusals.truncate(MOST);
     }
     refusals.sort();
     refusals

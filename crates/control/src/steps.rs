@@ -4,11 +4,15 @@
 //! cluster itself, so whoever comes after a crash goes on where it was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use crate::nouns::{Decision, Id, Instance, Pod, Seen, State, Wanted};
+use crate::nouns::{Decision, Id, Instance, Moment, Pod, Seen, State, Wanted};
 use crate::refusals::Refused;
 use crate::room::Room;
 use crate::wait::Wait;
+
+/// So long the scheduler may say no before that counts: it may make room by a preemption, or wait for a volume.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,16 @@ pub struct Todo {
     pub refused: Vec<Refused>,
     /// What actors wait for.
     pub waiting: BTreeMap<String, Wait>,
+    /// Actors whose pod ended by itself, and is taken away.
+    pub ended: Vec<String>,
+    /// When there may be more to do though nothing changes.
+    pub next: Option<Moment>,
+}
+
+impl Todo {
+    fn look_at(&mut self, moment: Moment) {
+        self.next = Some(self.next.map_or(moment, |next| next.min(moment)));
+    }
 }
 
 /// Compares what was decided with what is there.
@@ -74,7 +88,7 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         let instance = seen.instances.get(name);
         if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
             let goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
-            look_at(&mut todo, name, pod, &goal, seen);
+            look_after(&mut todo, name, pod, &goal, seen);
             continue;
         }
         if let Some(taken) = seen.taken.get(name) {
@@ -88,6 +102,11 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         let Some(unit) = place else { continue };
         // A pod is owned by its Instance: one that goes takes it along.
         if instance.going {
+            continue;
+        }
+        if let Some(held) = seen.held_back.get(name).filter(|held| seen.now < held.until) {
+            todo.waiting.insert(name.clone(), Wait::BackOff(held.why.clone()));
+            todo.look_at(held.until);
             continue;
         }
         let taken =
@@ -113,12 +132,17 @@ enum Goal<'a> {
 }
 
 /// A pod that is there: refused, misplaced, ended, left behind by its node, or just right.
-fn look_at(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen) {
+fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen) {
     let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
     if pod.state == State::Going && !node_is_gone {
         return;
     }
-    if let Some(reason) = &pod.refusal
+    let counts_from = pod.refused_since.map(|since| since + GRACE);
+    let refusal = pod.refusal.as_ref().filter(|_| counts_from.is_none_or(|from| seen.now >= from));
+    if let Some(from) = counts_from.filter(|_| pod.refusal.is_some() && refusal.is_none()) {
+        todo.look_at(from);
+    }
+    if let Some(reason) = refusal
         && let Some((node, _)) = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'))
         && !node_is_gone
     {
@@ -129,7 +153,11 @@ fn look_at(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen) {
         Goal::At(place) => place.is_none() || pod.unit.as_deref() != *place,
         Goal::Open => false,
     };
-    if node_is_gone || misplaced || pod.refusal.is_some() || pod.state == State::Over {
+    let ended = pod.state == State::Over;
+    if ended && !node_is_gone && !misplaced && refusal.is_none() {
+        todo.ended.push(actor.to_owned());
+    }
+    if node_is_gone || misplaced || refusal.is_some() || ended {
         todo.steps.push(Step::Stop { pod: pod.id.clone(), at_once: node_is_gone });
     }
 }

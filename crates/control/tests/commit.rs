@@ -6,9 +6,9 @@ mod worlds;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use control::{Decision, Instance, Pod, Seen, Verdict, infeasible, mend, still_stands};
+use control::{Decision, Instance, Observed, Pod, Seen, Verdict, infeasible, mend, still_stands};
 use placement::ix::ActorIx;
-use placement::{Plan, Snapshot};
+use placement::{Budget, NoPolicy, Plan, Snapshot, plan};
 use proptest::prelude::*;
 use search::Greedy;
 use worlds::{planned, snapshot};
@@ -45,6 +45,29 @@ fn check(table: &[(&str, &str, &str, &str)]) {
 fn a_plan_for_the_same_world_stands() {
     let world = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
     check(&[(world, world, "a-0@n0/gpu0 a-1@n0/gpu1", "a-0@n0/gpu0 a-1@n0/gpu1")]);
+}
+
+#[test]
+fn a_decision_that_is_not_there_is_made_from_what_runs() {
+    let table = [
+        // Who talks to each other would be better off together, and stays.
+        (
+            "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n1/gpu0 talk=a-0+a-1:9000",
+            "a-0@n0/gpu0 a-1@n1/gpu0",
+        ),
+        // Who runs nowhere is placed around those who do.
+        ("units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@n1/gpu0 a-1@n0/gpu0"),
+        ("units=n0/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@- a-1@n0/gpu0"),
+        // What cannot be is no place to stay at.
+        ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n1/gpu0"),
+    ];
+    for (world, expected) in table {
+        let snapshot = snapshot(world);
+        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false };
+        let plan = plan(&snapshot, &Observed(Box::new(Greedy)), &NoPolicy, &budget).unwrap();
+        assert_eq!(places(&snapshot, &plan), expected, "{world}");
+        assert_eq!(plan.strategy, "observed");
+    }
 }
 
 #[test]

@@ -117,7 +117,10 @@ fn who_is_due_and_why() {
         // A restarted operator searches nothing anew.
         ("restart", "-"),
         ("restart others over=5 broke=slots", "-"),
-        ("restart unplaced opening=n0/gpu1", "-"),
+        ("restart unplaced", "-"),
+        // Room may have come while nobody looked.
+        ("restart unplaced opening=n0/gpu1", "opening"),
+        ("restart opening=n0/gpu1", "-"),
         ("restart demand", "demand"),
         ("restart infeasible", "infeasible"),
         ("restart silent", "incomplete"),

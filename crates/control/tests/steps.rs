@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use control::{
-    Actor, Decision, Id, Instance, Left, Pod, Refused, Seen, State, Step, Taken, Todo, Unit, Wanted, steps,
+    Actor, Decision, HeldBack, Id, Instance, Left, Pod, Refused, Seen, State, Step, Taken, Todo, Unit,
+    Wanted, steps,
 };
 use proptest::prelude::*;
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
-/// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS` `taken=I:by|leaving` `infeasible=I`.
+/// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
+/// `now=SECONDS` `back=I:UNTIL`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -90,12 +93,18 @@ impl World {
                 let node = unit.as_deref().map(|unit| unit.split('/').next().unwrap().to_owned());
                 let node = fields.get(3).map_or(node, |node| Some((*node).to_owned()).filter(|n| n != "-"));
                 let state = fields.get(2).map_or(State::Runs, |state| state.parse().unwrap());
-                let pod = Pod { id: id(format!("pod-{first}")), unit, node, state, refusal: None };
+                let pod = Pod { id: id(format!("pod-{first}")), unit, node, state, ..Pod::default() };
                 seen.instances.get_mut(&name).unwrap().pod = Some(pod);
             }
             "refused" => {
                 let pod = seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap();
                 pod.refusal = second.map(str::to_owned);
+                pod.refused_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
+            }
+            "now" => seen.now = Duration::from_secs(number(Some(&first))),
+            "back" => {
+                let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
+                seen.held_back.insert(name, HeldBack { until, why });
             }
             "taken" => {
                 let what = format!("Pod app-{name}");
@@ -122,6 +131,8 @@ fn shown(todo: &Todo) -> String {
     let refused = |Refused { actor, node, reason }: &Refused| format!("refused {actor} on {node}: {reason}");
     lines.extend(todo.refused.iter().map(refused));
     lines.extend(todo.waiting.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
+    lines.extend(todo.ended.iter().map(|actor| format!("{actor} ended")));
+    lines.extend(todo.next.map(|next| format!("next at {}", next.as_secs())));
     lines.join("; ")
 }
 
@@ -167,7 +178,7 @@ fn a_move_stops_waits_and_starts() {
 fn what_ended_was_refused_or_lost_its_node_is_stopped() {
     let world = "actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0";
     check(&[
-        (&format!("{world} pods=0:n0/gpus-0:over"), "stop pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:over"), "stop pod-0; cam-0 ended"),
         ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs", "stop pod-0"),
         (
             &format!("{world} pods=0:n0/gpus-0:starting:- refused=0:no-room"),
@@ -191,6 +202,40 @@ fn what_ended_was_refused_or_lost_its_node_is_stopped() {
             "actors=1 nodes=n1 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:over refused=0:lost",
             "stop pod-0 at once",
         ),
+    ]);
+}
+
+/// Preemption may make room, and a volume may come: until the scheduler has said no for half a minute, its word is none.
+#[test]
+fn the_scheduler_has_time_to_make_room() {
+    let world =
+        "actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting:-";
+    check(&[
+        (&format!("{world} refused=0:no-room:100 now=101"), "next at 130"),
+        (&format!("{world} refused=0:no-room:100 now=129"), "next at 130"),
+        (&format!("{world} refused=0:no-room:100 now=130"), "stop pod-0; refused cam-0 on n0: no-room"),
+        // It is moved meanwhile.
+        (
+            &format!(
+                "{} unplaced=0 refused=0:no-room:100 now=101",
+                world.replace("decided=0:n0/gpus-0 ", "")
+            ),
+            "stop pod-0; next at 130",
+        ),
+    ]);
+}
+
+#[test]
+fn who_failed_waits_and_holds_up_nobody() {
+    let world =
+        "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1";
+    let waits =
+        "start cam-1 on n0/gpus-1; cam-0 waits: it ended; it is tried again, each time after a longer wait";
+    check(&[
+        (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
+        (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
+        // A pod that is there is looked after whatever was before.
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs back=0:110 now=100", "stop pod-0"),
     ]);
 }
 
@@ -299,7 +344,10 @@ fn what_is_not_feasible_now_is_not_begun() {
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:runs"), ""),
         (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "stop pod-0"),
         // What ended ends, wherever it was to be.
-        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"), "stop pod-0"),
+        (
+            &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"),
+            "stop pod-0; cam-0 ended",
+        ),
         // Nothing is decided of it: it neither starts nor stops.
         (world, ""),
         (&format!("{world} pods=0:n1/gpus-0:runs"), ""),

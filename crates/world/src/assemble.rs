@@ -1,9 +1,11 @@
 //! Putting one world together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::file::{
     Actor, Drag, Message, Node, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
@@ -14,9 +16,10 @@ use sha2::{Digest, Sha256};
 use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
 use crate::loads::Sum;
+use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
-use crate::pods::{Amounts, asks, resource_unit};
+use crate::pods::{Amounts, asks, is_over, resource_unit, unit_of};
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
 use crate::{Index, Policy};
 
@@ -102,7 +105,10 @@ pub fn snapshot(
     let mut notes = saturated(application, &numbers, &offer);
     let refused: BTreeSet<(&str, &str)> =
         active_refusals(index, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
-    let places = places(index, key, &offer);
+    let mut places = places(index, key, &offer);
+    for (actor, unit) in observed(index, application, key, &offer) {
+        places.entry(actor).or_insert(unit);
+    }
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
         .spec
         .actors
@@ -317,6 +323,31 @@ fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap
         |id: &String| offer.units.binary_search_by(|unit| unit.id.cmp(id)).ok().map(|at| &offer.units[at]);
     let place = |a: &crds::Assignment| Some((a.actor.clone(), unit(&a.unit)?));
     placement.spec.assignments.iter().filter_map(place).collect()
+}
+
+/// Where actors run of which no decision speaks, by short name.
+fn observed<'a>(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    offer: &'a Offer,
+) -> BTreeMap<String, &'a Unit> {
+    let decision = index.placement(key).map(|placement| &placement.spec);
+    let spoken: BTreeSet<&String> = decision
+        .into_iter()
+        .flat_map(|spec| {
+            let placed = spec.assignments.iter().map(|assignment| &assignment.actor);
+            placed.chain(spec.unplaced.iter().map(|unplaced| &unplaced.actor))
+        })
+        .collect();
+    let unit =
+        |id: &str| offer.units.binary_search_by(|unit| (*unit.id).cmp(id)).ok().map(|at| &offer.units[at]);
+    let runs = |(instance, pod): &(Arc<crds::Instance>, Option<Arc<Pod>>)| {
+        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod))?;
+        Some((instance.spec.actor.clone(), unit(unit_of(pod)?)?))
+    };
+    let own = own(index, application);
+    own.values().filter_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
 }
 
 /// Adds the actors and edges of an application; `place` says where an actor is and whether it stays there.

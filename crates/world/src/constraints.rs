@@ -25,6 +25,7 @@ pub(crate) fn constraints(
         rules.extend(of_group(application, group, nodes));
     }
     rules.extend(objections(application, nodes, offer));
+    rules.extend(holders_only(application, offer));
     rules.extend(refusals(index, &ApplicationKey::of(application), application, offer, now));
     rules
 }
@@ -122,6 +123,22 @@ fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer)
         reason: Some(objection.reason),
     };
     kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
+}
+
+/// Units whose holders stay, and to which nobody comes.
+fn holders_only(application: &ActorApplication, offer: &Offer) -> Option<Constraint> {
+    let units: Vec<String> =
+        offer.units.iter().filter(|unit| unit.held_only).map(|unit| unit.id.clone()).collect();
+    let actors: Vec<String> =
+        application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let reason = Some("more is held there than is offered: who is there stays, and nobody comes".to_owned());
+    let rule = Constraint::Never { actors, places: Places::Units(units), except_current: true, reason };
+    Some(rule).filter(|rule| match rule {
+        Constraint::Never { actors, places: Places::Units(units), .. } => {
+            !actors.is_empty() && !units.is_empty()
+        }
+        _ => false,
+    })
 }
 
 /// What the scheduler or admission refused, as long as it is remembered.

@@ -14,6 +14,7 @@ use crate::objects::namespace_of;
 use crate::owner::{controller, is_decision_for, uid};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
+use crate::room::Room;
 use crate::{ApplicationKey, Objects, Policy};
 
 /// An object by namespace and name.
@@ -31,7 +32,7 @@ pub struct Index {
     pub(crate) applications: BTreeMap<ApplicationKey, Arc<ActorApplication>>,
     pub(crate) placements: BTreeMap<ApplicationKey, Arc<Placement>>,
     pub(crate) instances: BTreeMap<Name, Arc<Instance>>,
-    pods: BTreeMap<Name, Held>,
+    pub(crate) pods: BTreeMap<Name, Held>,
     /// By uid.
     applications_by: BTreeMap<String, ApplicationKey>,
     /// By uid.
@@ -43,6 +44,8 @@ pub struct Index {
     pods_at: BTreeMap<String, BTreeSet<Name>>,
     /// Applications that have a decided place there, by node.
     hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
+    /// Which units were decided for how many actors, by node.
+    decided: BTreeMap<String, BTreeMap<String, u64>>,
     /// By node that exists.
     rooms: BTreeMap<String, Room>,
     /// What applications put on units, by the window that it is counted over.
@@ -51,53 +54,10 @@ pub struct Index {
 
 /// A pod, what it asks for, and where it is.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     pod: Arc<Pod>,
     asks: Amounts,
     node: Option<String>,
-}
-
-/// What is left of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Allocatable less what foreign pods ask for; may be below zero.
-    pub(crate) free: Amounts,
-    /// Allocatable less what all pods ask for that are there or bound to be, in a snapshot's amounts.
-    pub(crate) left: control::Amounts,
-    /// How many of our pods there are on each unit.
-    pub(crate) held: BTreeMap<String, u64>,
-    /// Whether pods ask for more than there is.
-    pub(crate) overfull: bool,
-}
-
-impl Room {
-    /// Whether foreign pods leave as much of everything as they did before.
-    pub fn is_as_free_as(&self, before: &Self) -> bool {
-        self.free == before.free
-    }
-
-    /// Whether pods ask for more than there is.
-    pub fn is_overfull(&self) -> bool {
-        self.overfull
-    }
-
-    /// Whether there is more left of anything than there was.
-    pub fn grew(&self, before: &Self) -> bool {
-        let was = |resource: &String| before.left.get(resource).copied().unwrap_or(0);
-        self.left.iter().any(|(resource, amount)| *amount > was(resource))
-    }
-
-    /// How many of our pods there are on a unit.
-    pub fn held(&self, unit: &str) -> u64 {
-        self.held.get(unit).copied().unwrap_or(0)
-    }
-
-    /// Whether there is as much left as is asked for, and one of the resource.
-    pub fn has(&self, asks: &control::Amounts, resource: Option<&str>) -> bool {
-        let left = |resource: &str| self.left.get(resource).copied().unwrap_or(0);
-        asks.iter().all(|(resource, amount)| left(resource) >= *amount)
-            && resource.is_none_or(|resource| left(resource) >= 1)
-    }
 }
 
 impl Index {
@@ -208,8 +168,10 @@ impl Index {
     pub fn put_placement(&mut self, placement: Arc<Placement>) {
         let key = ApplicationKey { namespace: namespace_of(placement.as_ref()), name: placement.name_any() };
         self.remove_placement(&key);
-        for node in placement.spec.assignments.iter().map(|assignment| &assignment.node) {
-            self.hosts.entry(node.clone()).or_default().insert(key.clone());
+        for assignment in &placement.spec.assignments {
+            self.hosts.entry(assignment.node.clone()).or_default().insert(key.clone());
+            let units = self.decided.entry(assignment.node.clone()).or_default();
+            *units.entry(assignment.unit.clone()).or_default() += 1;
         }
         self.placements.insert(key, placement);
     }
@@ -218,8 +180,16 @@ impl Index {
     pub fn remove_placement(&mut self, key: &ApplicationKey) {
         self.changed(key);
         let Some(old) = self.placements.remove(key) else { return };
-        for node in old.spec.assignments.iter().map(|assignment| &assignment.node) {
-            take(&mut self.hosts, node, key);
+        for assignment in &old.spec.assignments {
+            take(&mut self.hosts, &assignment.node, key);
+            let Some(units) = self.decided.get_mut(&assignment.node) else { continue };
+            if let Some(count) = units.get_mut(&assignment.unit) {
+                *count -= 1;
+            }
+            units.retain(|_, count| *count > 0);
+            if units.is_empty() {
+                self.decided.remove(&assignment.node);
+            }
         }
     }
 
@@ -393,6 +363,11 @@ impl Index {
         self.hosts.get(node).into_iter().flatten()
     }
 
+    /// The units that were decided for actors on a node, with how many.
+    pub(crate) fn decided_at(&self, node: &str) -> impl Iterator<Item = (&String, &u64)> {
+        self.decided.get(node).into_iter().flatten()
+    }
+
     /// The pod of this name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
         self.pods.get(&(namespace.to_owned(), name.to_owned())).map(|held| &held.pod)
@@ -485,71 +460,9 @@ impl Index {
         }
     }
 
-    fn forget_loads(&mut self) {
+    pub(crate) fn forget_loads(&mut self) {
         self.loads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
-
-    /// Removes the pods that are not among `names`.
-    pub fn keep_pods(&mut self, names: &BTreeSet<(String, String)>) {
-        let gone: Vec<Name> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        for (namespace, name) in &gone {
-            self.remove_pod(namespace, name);
-        }
-    }
-
-    /// Removes the Instances that are not among `names`.
-    pub fn keep_instances(&mut self, names: &BTreeSet<(String, String)>) {
-        let gone: Vec<Name> = self.instances.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        for (namespace, name) in &gone {
-            self.remove_instance(namespace, name);
-        }
-    }
-
-    /// Removes the applications that are not among `names`.
-    pub fn keep_applications(&mut self, names: &BTreeSet<(String, String)>) {
-        let gone: Vec<ApplicationKey> = missing(self.applications.keys(), names);
-        for key in &gone {
-            self.remove_application(key);
-        }
-    }
-
-    /// Removes the decisions that are not among `names`.
-    pub fn keep_placements(&mut self, names: &BTreeSet<(String, String)>) {
-        let gone: Vec<ApplicationKey> = missing(self.placements.keys(), names);
-        for key in &gone {
-            self.remove_placement(key);
-        }
-    }
-
-    /// Removes the nodes that are not among `names`.
-    pub fn keep_nodes(&mut self, names: &BTreeSet<(String, String)>) {
-        let gone: Vec<String> = unlisted(self.nodes.keys(), names);
-        for name in &gone {
-            self.remove_node(name);
-        }
-    }
-
-    /// Removes the topologies that are not among `names`.
-    pub fn keep_topologies(&mut self, names: &BTreeSet<(String, String)>) {
-        self.topologies.retain(|name, _| names.contains(&(String::new(), name.clone())));
-    }
-
-    /// Removes the pools that are not among `names`.
-    pub fn keep_pools(&mut self, names: &BTreeSet<(String, String)>) {
-        self.pools.retain(|name, _| names.contains(&(String::new(), name.clone())));
-        self.forget_loads();
-    }
-}
-
-fn missing<'a>(
-    keys: impl Iterator<Item = &'a ApplicationKey>,
-    names: &BTreeSet<(String, String)>,
-) -> Vec<ApplicationKey> {
-    keys.filter(|key| !names.contains(&(key.namespace.clone(), key.name.clone()))).cloned().collect()
-}
-
-fn unlisted<'a>(keys: impl Iterator<Item = &'a String>, names: &BTreeSet<(String, String)>) -> Vec<String> {
-    keys.filter(|name| !names.contains(&(String::new(), (*name).clone()))).cloned().collect()
 }
 
 /// The uid of the controller of an object, where it is of this kind of ours.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
 use crds::{ActorApplication, Instance, Placement};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
@@ -15,15 +15,9 @@ use crate::ownership::Whose;
 use crate::pods::{asks, is_over, requests, unit_of};
 use crate::units::Unit;
 
-/// Reasons of a failed pod that mean that the node did not take it.
-const REFUSED_BY_KUBELET: [&str; 6] = [
-    "UnexpectedAdmissionError",
-    "TopologyAffinityError",
-    "OutOfcpu",
-    "OutOfmemory",
-    "OutOfpods",
-    "NodeAffinity",
-];
+/// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
+const REFUSED_BY_KUBELET: [&str; 5] =
+    ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "NodePorts", "PodOSNotSupported"];
 
 /// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
 pub fn object_name(actor: &ActorName) -> String {
@@ -167,22 +161,32 @@ fn as_seen(pod: &Pod) -> control::Pod {
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         state,
         refusal: refusal(pod),
+        refused_since: unschedulable(pod).and_then(|condition| {
+            let since =
+                condition.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref())?;
+            since.0.as_duration().try_into().ok()
+        }),
     }
+}
+
+/// The condition by which the scheduler says that it finds no node.
+fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
+    pod.status.as_ref()?.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })
 }
 
 /// What the scheduler or the kubelet said against the pod.
 fn refusal(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    let unschedulable = status.conditions.iter().flatten().find(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("Unschedulable")
-    });
-    if let Some(condition) = unschedulable {
+    if let Some(condition) = unschedulable(pod) {
         return Some(condition.message.clone().unwrap_or_else(|| "unschedulable".to_owned()));
     }
+    let status = pod.status.as_ref()?;
     let reason = status.reason.as_deref()?;
-    let by_kubelet = status.phase.as_deref() == Some("Failed") && REFUSED_BY_KUBELET.contains(&reason);
+    let by_kubelet = status.phase.as_deref() == Some("Failed")
+        && (REFUSED_BY_KUBELET.contains(&reason) || reason.starts_with("OutOf"));
     by_kubelet
         .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet did not take it")))
 }

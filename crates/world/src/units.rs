@@ -8,8 +8,10 @@ use k8s_openapi::api::core::v1::{Node, Toleration};
 use kube::ResourceExt;
 
 use crate::numbers::{Exact, floor, rational};
-use crate::pods::Amounts;
+use crate::ownership::Whose;
+use crate::pods::{Amounts, unit_of};
 use crate::selectors::labels_match;
+use crate::slots::{Claims as Slots, State, slots};
 use crate::{Index, Policy};
 
 /// The label that names a node's zone.
@@ -38,6 +40,8 @@ pub struct Unit {
     pub slots: Option<u64>,
     /// The resource of which a pod asks one.
     pub resource: Option<String>,
+    /// Who is there stays, and nobody comes.
+    pub held_only: bool,
 }
 
 /// How a pool is.
@@ -86,9 +90,26 @@ pub(crate) struct FreeNode<'a> {
     pub topology: Option<&'a NodeTopology>,
     /// What is left, by resource; may be below zero.
     pub left: &'a Amounts,
+    /// How many of our pods there are on each unit.
+    held: &'a BTreeMap<String, u64>,
+    /// How many actors each unit was decided for.
+    decided: BTreeMap<&'a str, u64>,
+    /// Units whose pods hold a device that is lost.
+    lost: BTreeSet<&'a str>,
 }
 
 impl FreeNode<'_> {
+    /// Who has which slot of a pool.
+    fn claims(&self, pool: &str) -> Slots {
+        let prefix = format!("{}/{pool}-", self.name);
+        let slot = |unit: &str| unit.strip_prefix(&prefix)?.parse().ok();
+        Slots {
+            held: self.held.keys().filter_map(|unit| slot(unit)).collect(),
+            lost: self.lost.iter().filter_map(|unit| slot(unit)).collect(),
+            decided: self.decided.keys().filter_map(|unit| slot(unit)).collect(),
+        }
+    }
+
     pub fn left(&self, resource: &str) -> Exact {
         self.left.get(resource).copied().unwrap_or_default()
     }
@@ -104,12 +125,34 @@ pub(crate) fn free_nodes(index: &Index) -> Vec<FreeNode<'_>> {
 
 /// One node, with foreign pods taken off.
 pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>> {
+    let topology = index.topology(name).map(AsRef::as_ref);
+    let room = index.room(name)?;
     Some(FreeNode {
         node: index.nodes.get(name)?,
-        topology: index.topology(name).map(AsRef::as_ref),
+        topology,
         name: name.to_owned(),
-        left: &index.room(name)?.free,
+        left: &room.free,
+        held: &room.held,
+        decided: index.decided_at(name).map(|(unit, count)| (unit.as_str(), *count)).collect(),
+        lost: topology.map(|topology| lost(index, topology)).unwrap_or_default(),
     })
+}
+
+/// The units whose pods hold a device that is lost, as far as the node's agent says who holds what.
+fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
+    if !topology.spec.devices.iter().any(|device| device.health == Health::Lost) {
+        return BTreeSet::new();
+    }
+    let is_lost =
+        |id: &String| topology.spec.device_of(id).is_some_and(|device| device.health == Health::Lost);
+    let allocations = topology.status.iter().flat_map(|status| &status.allocations);
+    let hit = allocations.filter(|allocation| allocation.device_ids.iter().any(is_lost));
+    let unit = |allocation: &crds::Allocation| {
+        let pod = index.pod(&allocation.namespace, &allocation.pod)?;
+        let is_it = pod.metadata.uid.as_ref() == Some(&allocation.pod_uid);
+        unit_of(pod).filter(|_| is_it && matches!(index.of_pod(pod), Whose::Of(_)))
+    };
+    hit.filter_map(unit).collect()
 }
 
 /// What the pools make of the nodes: units by node and pool, and a report on each pool.
@@ -229,6 +272,7 @@ impl Source<'_> {
             capacity_per_actor: floor(self.measures.per_lane).max(1),
             slots,
             resource,
+            held_only: false,
         }
     }
 
@@ -268,7 +312,20 @@ impl Source<'_> {
             let index = device.numa_node.unwrap_or_else(|| i32::try_from(position).unwrap_or(i32::MAX));
             let resource = self.resource(index);
             let offered = floor(self.node.left(&resource));
+            let position = usize::try_from(index).unwrap_or(position);
+            let share = Exact::new(cores(device), all.max(1));
+            let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu") * share);
             if device.health != Health::Ok || offered == 0 {
+                let claims = self.node.claims(self.name);
+                if claims.held.contains(&position) && device.health != Health::Lost {
+                    // Who is there stays: that nothing is offered says nothing against the domain.
+                    let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
+                    let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
+                    let decided = held(self.node.decided.get(unit.id.as_str()));
+                    unit.slots = Some(held(self.node.held.get(&unit.id)).max(decided));
+                    unit.held_only = true;
+                    units.push(unit);
+                }
                 let problem = format!(
                     "{} offers no {resource}: its device plugin is missing or all are taken",
                     self.node.name
@@ -277,10 +334,7 @@ impl Source<'_> {
                 continue;
             }
             report.healthy += 1;
-            let share = Exact::new(cores(device), all.max(1));
-            let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu") * share);
             let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
-            let position = usize::try_from(index).unwrap_or(position);
             units.push(self.unit(position, lanes, slots, Some(index), Some(resource)));
         }
     }
@@ -301,6 +355,8 @@ impl Source<'_> {
                     format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
                 report.tell("NoTopology", problem);
             }
+            // Nobody says what is there: who is there stays.
+            units.extend(self.slots(0, sharing, None, &resource));
             return;
         }
         if !self.claims_devices(&devices, &resource, claims, report) {
@@ -329,8 +385,17 @@ impl Source<'_> {
             report.tell("Ambiguous", problem);
         }
         let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
+        units.extend(self.slots(usable, sharing, numa, &resource));
+    }
+
+    /// The slots of the pool on the node, `usable` of which there is room for.
+    fn slots(&self, usable: usize, sharing: u64, numa: Option<i32>, resource: &str) -> Vec<Unit> {
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        units.extend((0..usable).map(|i| self.unit(i, lanes, Some(sharing), numa, Some(resource.clone()))));
+        let unit = |(index, state): (usize, State)| Unit {
+            held_only: state == State::HeldOnly,
+            ..self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()))
+        };
+        slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
     }
 
     /// Whether nobody has the devices, or their resource, yet.

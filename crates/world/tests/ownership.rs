@@ -100,7 +100,8 @@ fn the_whole_chain_makes_it_ours() {
     assert_eq!(shown(&ours), format!("server-0\n{ALL}"));
     let both = ours + &pod("web-server-0", Some("web-server-0-uid"));
     assert_eq!(shown(&both), "server-0 runs n0/gpus-0\nleft n0/gpus-0:0 n0/gpus-1:1 pool 1 cpu 3000 gpu 1");
-    assert_eq!(planned(&both), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "own pods leave a plan its room");
+    let observed = "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ns/web/server-0 at n0/gpus-0";
+    assert_eq!(planned(&both), observed, "own pods leave a plan its room, and are where they are seen");
 }
 
 #[test]
@@ -174,4 +175,58 @@ fn a_decision_is_the_applications_own() {
         ["server-0", "server-1"]
     );
     assert_eq!(wanted.asks[0]["gpu"], [("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)].into());
+}
+
+/// A change to the cluster of an actor that runs on the second GPU, and what units there are then; `!`: its holder stays,
+/// and nobody comes.
+#[test]
+fn an_actor_that_holds_a_unit_keeps_it_whatever_is_offered() {
+    let runs = pod("web-server-0", Some("web-server-0-uid")).replace("n0/gpus-0", "n0/gpus-1");
+    let ours = instance("web-server-0", Some("web-uid")) + &runs;
+    let holds = |device: &str| {
+        let allocation = format!(
+            "{{namespace: ns, pod: web-server-0, podUid: web-server-0-pod, container: c, resource: nvidia.com/gpu, deviceIds: [{device}]}}"
+        );
+        (
+            "{id: gpu-0, type: GPU}",
+            "{id: gpu-0, type: GPU, health: lost}",
+            format!(", status: {{allocations: [{allocation}]}}"),
+        )
+    };
+    let as_it_is = ("", "", String::new());
+    let none_offered = ("nvidia.com/gpu: \"2\"", "nvidia.com/gpu: \"0\"", String::new());
+    let no_agent = (
+        "kind: NodeTopology, metadata: {name: n0}",
+        "kind: NodeTopology, metadata: {name: n7}",
+        String::new(),
+    );
+    let one_degraded = ("{id: gpu-1, type: GPU}", "{id: gpu-1, type: GPU, health: degraded}", String::new());
+    let table = [
+        ("nothing", as_it_is.clone(), "", "n0/gpus-0 n0/gpus-1"),
+        ("a foreign pod on the free GPU", as_it_is, "foreign", "n0/gpus-1"),
+        ("the kubelet starts anew", none_offered, "", "n0/gpus-1!"),
+        ("the agent's object is gone", no_agent, "", "n0/gpus-1!"),
+        ("a GPU is degraded, nobody knows whose", one_degraded, "", "n0/gpus-1"),
+        ("the other GPU is lost", holds("gpu-1"), "", "n0/gpus-1"),
+        ("its own GPU is lost", holds("gpu-0"), "", "n0/gpus-0"),
+    ];
+    for (what, (from, to, status), more, expected) in table {
+        let foreign = if more.is_empty() { String::new() } else { pod("foreign", None) };
+        let mut text = format!("{BASE}{ours}{foreign}");
+        assert!(text.contains(from), "{what}: {from}");
+        if !from.is_empty() {
+            text = text.replacen(from, to, 1);
+        }
+        if !status.is_empty() {
+            let end = "{id: gpu-1, type: GPU}]}";
+            assert!(text.contains(end), "{what}");
+            text = text.replacen(end, &format!("{end}{status}"), 1);
+        }
+        let mut objects = Objects::default();
+        objects.read("test", &text).unwrap();
+        let units = units(&Index::of(&objects), &Policy::builtin("p"));
+        let found =
+            units.values().map(|unit| format!("{}{}", unit.id, if unit.held_only { "!" } else { "" }));
+        assert_eq!(found.collect::<Vec<_>>().join(" "), expected, "{what}");
+    }
 }

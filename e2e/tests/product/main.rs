@@ -11,6 +11,7 @@ mod decisions;
 mod election;
 mod lifecycle;
 mod policies;
+mod recovery;
 mod rest;
 mod rights;
 mod room;

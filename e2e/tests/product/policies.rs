@@ -77,8 +77,22 @@ async fn a_policy_that_is_not_there_is_named_and_so_are_those_that_are() {
         .await;
     assert_eq!((seen.pods.len(), seen.decision.is_none()), (0, true));
     assert_eq!(stage.event("app", "Policy", "fastest").await, expected);
+    // one of a user's own namespace is none: who may write in the operator's decides what is good
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fastest",
+        "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 10s\n"}});
+    stage.apply(&policy).await;
+    stage.patch("app", &json!({"spec": {"paused": true}})).await;
+    stage
+        .seen("app", |seen| {
+            let status = seen.application.status.clone().unwrap_or_default();
+            ensure!(status.observed_generation == seen.application.metadata.generation, "not looked at yet");
+            let told = seen.message("Accepted", "False")?;
+            ensure!(told == expected, "{told}");
+            Ok(())
+        })
+        .await;
     // named rightly, it runs
-    stage.patch("app", &json!({"spec": {"policy": "throughput"}})).await;
+    stage.patch("app", &json!({"spec": {"policy": "throughput", "paused": false}})).await;
     stage.settled("app", super::stage::Seen::all_placed).await;
 }
 

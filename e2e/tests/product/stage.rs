@@ -137,11 +137,15 @@ impl Stage {
         Self { namespace, nodes, _sweeper: sweeper, client, product }
     }
 
-    /// Describes what a node has, for the agent to publish; once more, and it has changed.
+    /// Describes what a node has, for the agent to publish; once more, and it has changed. `ID:HEALTH` is one that is not
+    /// well.
     pub fn machine(&self, node: &str, devices: &[(&str, &str)]) {
         let devices: Vec<_> = devices
             .iter()
-            .map(|(id, type_)| json!({"id": id, "type": type_, "vendor": "acme", "model": "one"}))
+            .map(|(id, type_)| {
+                let (id, health) = id.split_once(':').unwrap_or((id, "ok"));
+                json!({"id": id, "type": type_, "vendor": "acme", "model": "one", "health": health})
+            })
             .collect();
         let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology",
             "metadata": {"name": node}, "spec": {"devices": devices}});

@@ -49,28 +49,46 @@ async fn an_actor_that_fits_nowhere_is_named_and_the_others_run() {
     unaffected(&stage, &bystander).await;
 }
 
+/// Nobody knows whose device went: nobody moves. It is known: its holder goes elsewhere, and it alone.
 #[tokio::test]
-async fn a_device_that_vanishes_is_left_and_comes_back() {
+async fn a_device_that_vanishes_moves_its_holder_and_nobody_else() {
     let nodes = [SimulatedNode::new("quiet"), SimulatedNode::new("devices").resource("acme.com/gpu", 2)];
-    let stage = Stage::set("vanish", nodes, [cpus(), gpus()]).await;
+    let mut stage = Stage::set("vanish", nodes, [cpus(), gpus()]).await;
     stage.machine("devices", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     let bystander = bystander(&stage).await;
     stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    let before = stage.settled("app", super::stage::Seen::all_placed).await;
+    let holder = |unit: &str| {
+        let is_it = |pod: &&k8s_openapi::api::core::v1::Pod| pod.annotations()[crds::labels::UNIT] == unit;
+        before.pods.iter().find(is_it).unwrap()
+    };
+    let (lost, kept) = (holder("devices/gpus-0"), holder("devices/gpus-1"));
 
-    stage.machine("devices", &[("gpu-0", "GPU")]);
-    let seen = stage
+    stage.machine("devices", &[("gpu-1", "GPU")]);
+    stage.offered("gpus", 1).await;
+    // the other pool's units are counted on, so the operator goes on looking; and it stays as it was
+    stage.nodes.add(SimulatedNode::new("spare").resource("acme.com/gpu", 1)).await.unwrap();
+    stage.machine("spare", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 2).await;
+    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
+    assert_eq!(seen.places(), before.places(), "nobody knows whose it was");
+
+    // now the agent has seen it go, and whose it was
+    let allocation = json!({"namespace": stage.namespace.name(), "pod": lost.name_any(), "podUid": lost.uid(),
+        "container": "actor", "resource": "acme.com/gpu", "deviceIds": ["gpu-0"]});
+    let status = json!({"status": {"allocations": [allocation]}}).to_string();
+    let patch = ["patch", "nodetopology", "devices", "--subresource=status", "--type=merge", "-p", &status];
+    stage.namespace.kubectl(patch).await.unwrap();
+    stage.machine("devices", &[("gpu-0:lost", "GPU"), ("gpu-1", "GPU")]);
+    let after = stage
         .settled("app", |seen| {
-            let told = seen.message("Placed", "False")?;
-            ensure!(told.starts_with("1 actor has no place: a-"), "{told}");
+            seen.all_placed()?;
+            ensure!(seen.places().values().any(|unit| *unit == "spare/gpus-0"), "{:?}", seen.places());
             Ok(())
         })
         .await;
-    assert_eq!(seen.places().values().copied().collect::<Vec<_>>(), ["devices/gpus-0"]);
-    unaffected(&stage, &bystander).await;
-
-    stage.machine("devices", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    let still = after.pods.iter().find(|pod| pod.uid() == kept.uid());
+    assert!(still.is_some(), "who is on the other device stays: {:?}", after.places());
     unaffected(&stage, &bystander).await;
 }
 
@@ -167,7 +185,8 @@ async fn what_a_quota_refuses_is_named_and_tried_again() {
     assert!(note.starts_with("a-"), "{note}");
     stage
         .seen("app", |seen| {
-            let told = seen.message("Placed", "False")?;
+            seen.message("Placed", "True")?;
+            let told = seen.message("Ready", "False")?;
             ensure!(told.contains("exceeded quota: few"), "{told}");
             ensure!(seen.pods.len() == 1, "{} pods", seen.pods.len());
             Ok(())

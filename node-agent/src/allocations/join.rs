@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{Allocation, NodeTopologySpec};
+use crds::Allocation;
 
 use super::Known;
 use crate::podresources::wire::{ContainerResources, PodResources};
@@ -93,31 +93,4 @@ fn held(container: &ContainerResources) -> BTreeMap<Held, Vec<String>> {
         }
     }
     held
-}
-
-/// The device of the NodeTopology that the kubelet means by `id`.
-///
-/// Plugins name devices by the maker's uuid, by the address on the PCI bus, or as they like; a device that several
-/// pods share has a suffix `::N`, and one of a claim comes after its pool.
-pub fn device_of<'a>(spec: &'a NodeTopologySpec, id: &str) -> Option<&'a str> {
-    let id = id.split("::").next().unwrap_or(id);
-    let alone = id.rsplit('/').next().unwrap_or(id);
-    let is_it = |device: &&crds::Device| {
-        let own = [Some(&device.id), device.uuid.as_ref()];
-        let is_called = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
-        let address = device.pci_bus_id.as_deref().map(address);
-        is_called(id) || is_called(alone) || (address.is_some() && address == Some(self::address(alone)))
-    };
-    spec.devices.iter().find(is_it).map(|device| device.id.as_str())
-}
-
-/// An address on the PCI bus as everybody writes it: NVIDIA's tools write the domain with eight digits.
-fn address(text: &str) -> String {
-    let text = text.to_ascii_lowercase();
-    match text.split_once(':') {
-        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => {
-            format!("{}:{rest}", &domain[4..])
-        }
-        _ => text,
-    }
 }

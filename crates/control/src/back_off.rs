@@ -1,0 +1,90 @@
+//! What failed is tried again with growing waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::nouns::{HeldBack, Moment};
+
+/// The wait after a failure, which doubles with each that follows.
+const FIRST: Duration = Duration::from_secs(10);
+/// The longest wait, where nobody asks for a shorter one.
+pub const LONGEST_WAIT: Duration = Duration::from_mins(5);
+/// Who goes so long without a failure after a wait begins anew.
+const FORGIVEN: Duration = Duration::from_mins(10);
+
+/// How often in a row something failed, by what it is.
+#[derive(Clone, Debug)]
+pub struct BackOffs<K> {
+    of: BTreeMap<K, Tries>,
+}
+
+#[derive(Clone, Debug)]
+struct Tries {
+    count: u32,
+    held: HeldBack,
+}
+
+impl<K> Default for BackOffs<K> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord> BackOffs<K> {
+    /// It failed: until when it is held back.
+    ///
+    /// `free`: the first failure costs no wait, as a pod that ended once may well run the next time.
+    pub fn failed(&mut self, key: K, why: &str, free: bool, longest: Duration, now: Moment) -> Moment {
+        self.of.retain(|_, tries| now < tries.held.until + FORGIVEN);
+        let held = HeldBack { until: now, why: why.to_owned() };
+        let tries = self.of.entry(key).or_insert(Tries { count: 0, held });
+        let doubled = if free { tries.count.checked_sub(1) } else { Some(tries.count) };
+        let wait = doubled.map_or(Duration::ZERO, |doubled| FIRST.saturating_mul(1 << doubled.min(10)));
+        tries.count = tries.count.saturating_add(1);
+        tries.held = HeldBack { until: now + wait.min(longest), why: why.to_owned() };
+        tries.held.until
+    }
+
+    /// Whether it is held back now, and why.
+    pub fn held(&self, key: &K, now: Moment) -> Option<&HeldBack> {
+        self.of.get(key).map(|tries| &tries.held).filter(|held| now < held.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits in seconds after failures at these seconds.
+    fn waits(free: bool, failures: &[u64]) -> Vec<u64> {
+        let mut back_offs = BackOffs::default();
+        let wait = |at: &u64| {
+            let now = Duration::from_secs(*at);
+            back_offs.failed("a", "it ended", free, LONGEST_WAIT, now).as_secs() - at
+        };
+        failures.iter().map(wait).collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_are_forgiven() {
+        let in_a_row = [1000, 1010, 1030, 1070, 1150, 1310, 1700];
+        assert_eq!(waits(false, &in_a_row), [10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(waits(true, &in_a_row), [0, 10, 20, 40, 80, 160, 300]);
+        assert_eq!(
+            waits(false, &[1000, 1609, 1609 + 20 + 600]),
+            [10, 20, 10],
+            "ten minutes without a failure"
+        );
+    }
+
+    #[test]
+    fn what_failed_is_held_back_and_nothing_else() {
+        let mut back_offs = BackOffs::default();
+        let at = Duration::from_secs;
+        let until = back_offs.failed("a", "quota", false, at(3), at(100));
+        assert_eq!(until, at(103), "no longer than is asked for");
+        assert_eq!(back_offs.held(&"a", at(102)).unwrap().why, "quota");
+        assert_eq!(back_offs.held(&"a", at(103)), None);
+        assert_eq!(back_offs.held(&"b", at(102)), None);
+    }
+}

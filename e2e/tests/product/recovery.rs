@@ -1,0 +1,104 @@
+//! What an operator finds when it comes: everything that was there before it, in any order.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use e2e::{Cluster, SimulatedNode, wait_for};
+use kube::ResourceExt as _;
+
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+
+/// The snapshot from which an application would be planned now.
+async fn snapshot(stage: &Stage, name: &str) -> anyhow::Result<String> {
+    let port = stage.product.operator.port(8081)?;
+    let answer = e2e::process::http(port, &format!("/debug/snapshot/{}/{name}", stage.namespace)).await?;
+    ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+    Ok(answer.body)
+}
+
+/// Uids of the pods of an application.
+fn uids(seen: &Seen) -> BTreeSet<Option<String>> {
+    seen.pods.iter().map(kube::ResourceExt::uid).collect()
+}
+
+/// What is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice.
+#[tokio::test]
+async fn what_is_taken_is_counted_as_before_after_a_restart() {
+    let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
+    let mut stage = Stage::set("recount", nodes, [cpus(), gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    stage.offered("gpus", 2).await;
+    for name in ["first", "second"] {
+        stage.apply(&application(name, &[("a", 1, &[("gpu", "1ms")]), ("b", 3, &[("cpu", "2ms")])])).await;
+        stage.settled(name, Seen::all_placed).await;
+    }
+    // what was written last is seen by now
+    let before = wait_for("a snapshot with everybody's place", SOON, async || {
+        let text = snapshot(&stage, "first").await?;
+        let placed = text.matches("\"current\"").count();
+        ensure!(placed >= 4, "{placed} places in {text}");
+        anyhow::Ok(text)
+    })
+    .await;
+    let pods = uids(&stage.look("first").await.unwrap());
+    stage.product.operator.kill9().await.unwrap();
+    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    wait_for("the same snapshot", SOON, async || {
+        let after = snapshot(&stage, "first").await?;
+        ensure!(after == before, "{after}\nbefore:\n{before}");
+        anyhow::Ok(())
+    })
+    .await;
+    let seen = stage.settled("first", Seen::all_placed).await;
+    assert_eq!(uids(&seen), pods, "nobody was started anew");
+}
+
+/// An application is deleted while nobody leads: its room is free for whom waited for it.
+#[tokio::test]
+async fn what_was_deleted_while_nobody_led_leaves_its_room_to_others() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
+    let mut stage = Stage::set("deleted", [node], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 1).await;
+    stage.apply(&application("first", &[("a", 1, &[("gpu", "1ms")])])).await;
+    stage.settled("first", Seen::all_placed).await;
+    stage.apply(&application("second", &[("a", 1, &[("gpu", "1ms")])])).await;
+    stage.seen("second", |seen| seen.message("Placed", "False").map(drop)).await;
+    stage.product.operator.kill9().await.unwrap();
+    stage.namespace.kubectl(["delete", "actorapp", "first", "--wait=false"]).await.unwrap();
+    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    let seen = stage.settled("second", Seen::all_placed).await;
+    assert_eq!(seen.places()["a-0"], "one/gpus-0");
+}
+
+/// An application that is there before there is a node, a pool or a machine runs once they are there.
+#[tokio::test]
+async fn what_comes_first_waits_for_the_rest() {
+    let mut stage = Stage::set("order", [], []).await;
+    stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
+    stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
+    Cluster::shared().kubectl_with(["apply", "-f-"], &gpus().to_string()).await.unwrap();
+    stage.machine("late", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    stage.nodes.add(SimulatedNode::new("late").resource("acme.com/gpu", 2)).await.unwrap();
+    let seen = stage.settled("app", Seen::all_placed).await;
+    assert!(seen.pods.iter().all(|pod| pod.name_any().starts_with("app-a-")), "{:?}", uids(&seen));
+}
+
+/// A decision that somebody deletes is made again from what runs.
+#[tokio::test]
+async fn a_deleted_decision_reshuffles_nothing() {
+    let stage = Stage::set("forgotten", ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 5, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    stage.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
+    let known = before.decision.as_ref().unwrap().uid();
+    let after = stage
+        .settled("app", |seen| {
+            let uid = seen.decision.as_ref().and_then(kube::ResourceExt::uid);
+            ensure!(uid.is_some() && uid != known, "it is the old decision");
+            seen.all_placed()
+        })
+        .await;
+    assert_eq!(after.places(), before.places());
+    assert_eq!(uids(&after), uids(&before), "nobody was started anew");
+}
