@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ruled::{Kept, Seats};
 use crate::view::{UNLIMITED, View};
+use placement::constraints::excesses;
 use placement::file::Scope;
 use placement::ix::{ActorIx, RelationIx, ResourceIx};
 use placement::{Assignment, Implementation, Snapshot};
@@ -307,8 +308,12 @@ fn slots(world: &Snapshot, unit: usize) -> i64 {
 fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
     let problem = world.problem();
     let ruled = kept.classes(world.actors());
-    // How much an actor works matters where power is capped, and nowhere else.
-    let work_counts = has_power_caps(world);
+    // How much an actor works, and which of the constraints that are followed step by step name it, matters where there
+    // are such, and nowhere else.
+    let followed: Vec<BTreeSet<&String>> = excesses(world)
+        .into_iter()
+        .map(|(position, _)| world.file().constraints[position].actors().iter().collect())
+        .collect();
     let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
     let mut first = Vec::new();
     let class = (0..world.actors()).map(|actor| {
@@ -317,10 +322,12 @@ fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
             world.candidate_set(actor),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.node_requires.as_slice())).collect(),
-            if work_counts {
-                kinds.iter().map(|n| n.as_ref().map_or(-1, |n| n.work)).collect()
-            } else {
+            if followed.is_empty() {
                 Vec::new()
+            } else {
+                let id = &world.file().actors[actor].id;
+                let work = kinds.iter().map(|n| n.as_ref().map_or(-1, |n| n.work));
+                work.chain(followed.iter().map(|named| i64::from(named.contains(id)))).collect()
             },
             problem.relations_of[ActorIx::new(actor)].as_slice(),
             ruled[actor],
@@ -339,7 +346,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (Vec<usize>, Vec<usize>) {
     (class.collect::<Vec<_>>(), first)
 }
 
-/// Whether any place's power is capped.
-pub(crate) fn has_power_caps(world: &Snapshot) -> bool {
-    !world.problem().caps.is_empty()
+/// Whether there are constraints that are followed step by step, such as caps on power.
+pub(crate) fn has_excesses(world: &Snapshot) -> bool {
+    !excesses(world).is_empty()
 }

@@ -235,9 +235,9 @@ fn a_level_has_the_names_of_its_criteria() {
 
 /// Any places at all, feasible or not.
 pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     (0..snapshot.actors())
-        .map(|_| Some(dice.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units()))
+        .map(|_| Some(rng.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units()))
         .collect()
 }
 
