@@ -15,12 +15,12 @@ SHEAR := $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION)/bin/cargo-shear
 # The advisories of RustSec, a git repository: `make advisories` brings it, `make test` reads what is there (deny.toml).
 ADVISORIES := $(CACHE)/advisory-dbs
 
-# An opponent of `make bench`, pinned: nothing that is installed uses it.
+# A baseline of `make bench`, pinned: nothing that is installed uses it.
 ORTOOLS_VERSION := 9.15.6755
 CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
 MPI := /usr/bin/mpicc
-export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/opponents/cpsat.py
+export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/cp-sat/cpsat.py
 
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
 # agent's tests compare what it finds with what hwloc's own lstopo says.
@@ -82,7 +82,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator planning kernels strategies large opponents brute-force acceptance bounds footprint trouble runtime
+PARTS := operator planning kernels strategies large baselines brute-force acceptance bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -123,7 +123,7 @@ $(DONE)/large: | bench-programs
 	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
 	$(done)
 
-$(DONE)/opponents: | bench-programs $(CP_SAT)
+$(DONE)/baselines: | bench-programs $(CP_SAT)
 	$(call say,placement: OR-Tools CP-SAT)
 	@$(BENCH) run --resume --strategies cp-sat --budgets 5,30,60 --seeds 1
 	$(done)
@@ -261,7 +261,7 @@ $(SHEAR): | tools
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build-shear cargo install --quiet --locked --debug --version $(SHEAR_VERSION) --root $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION) cargo-shear
 	@rm -rf $(CACHE)/tools/build-shear
 
-# An opponent of the runtime's channels; nothing that is installed uses it.
+# A baseline of the runtime's channels; nothing that is installed uses it.
 $(MPI): | tools
 	$(call say,installing Open MPI, to compare with)
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with Open MPI, please install: openmpi-bin libopenmpi-dev" >&2; exit 1; }

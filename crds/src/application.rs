@@ -213,20 +213,8 @@ pub struct Implementation {
 }
 
 /// How the group's actors are kept apart: each on another `unit`, `numa` domain, `node` or `zone`; absent: they may share.
-#[derive(
-    JsonSchema,
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Deserialize,
-    Serialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum SpreadLevel {
@@ -289,20 +277,8 @@ pub struct Channel {
 }
 
 /// Who receives from whom on a channel.
-#[derive(
-    JsonSchema,
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Deserialize,
-    Serialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum Pattern {
     /// Each sender reaches every actor of the other group except itself.
     AllToAll,
@@ -377,21 +353,8 @@ impl ActorCounts {
 }
 
 /// Where the application is on its way: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
-#[derive(
-    JsonSchema,
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Deserialize,
-    Serialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum ApplicationPhase {
     /// Nothing is decided yet.
     #[default]

@@ -152,21 +152,8 @@ pub struct HeldDevices {
 }
 
 /// Where the instance is in its life: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
-#[derive(
-    JsonSchema,
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Deserialize,
-    Serialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum InstancePhase {
     /// It has no pod yet.
     #[default]

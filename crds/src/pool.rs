@@ -202,20 +202,8 @@ pub struct DeviceMatch {
 }
 
 /// What counts as one computing unit: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, else `Device`.
-#[derive(
-    JsonSchema,
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Deserialize,
-    Serialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum UnitKind {
     /// One device, such as a GPU.
     Device,

@@ -69,7 +69,7 @@ pub struct Agent {
     /// Who holds what of the node that the agent runs on.
     pub allocations: Allocations,
     /// What pods of actors there do with the CPUs, where that is wanted.
-    pub perf: Option<perf::Shared>,
+    pub perf: Option<perf::shared::Shared>,
     questions: mpsc::Sender<Question>,
     nodes_known: AtomicBool,
     /// When a look at the source came back last, whatever it found.
@@ -100,7 +100,7 @@ impl Agent {
         client: Client,
         metrics: Metrics,
         allocations: Allocations,
-        perf: Option<perf::Shared>,
+        perf: Option<perf::shared::Shared>,
         only: Option<&str>,
     ) -> (Arc<Self>, Caches) {
         let all = watcher::Config::default();
@@ -183,7 +183,7 @@ impl Agent {
     }
 }
 
-/// Publishes what `source` finds, and keeps it published. Ends never.
+/// Publishes what `source` finds, and keeps it published. Never ends.
 ///
 /// `problems` are those of the first reading, which the roster has already.
 pub async fn run(

@@ -106,7 +106,7 @@ impl Allocations {
     }
 }
 
-/// Asks the kubelet `every` so often. Ends never.
+/// Asks the kubelet `every` so often. Never ends.
 pub async fn keep(
     allocations: &Allocations,
     metrics: &Metrics,

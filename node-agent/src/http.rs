@@ -148,7 +148,7 @@ async fn scrape(agent: &Agent) -> prometheus::Result<String> {
     agent.metrics.render(&topologies, series)
 }
 
-/// Answers on `listener`. Ends never.
+/// Answers on `listener`. Never ends.
 pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

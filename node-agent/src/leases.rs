@@ -64,7 +64,7 @@ struct Holder {
 #[derive(Debug, Default)]
 struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
 
-/// Renews the Lease of each node that is described and exists, and of no other. Ends never.
+/// Renews the Lease of each node that is described and exists, and of no other. Never ends.
 pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
     let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
@@ -101,7 +101,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
 }
 
 impl Holder {
-    /// Renews at `first`, then at the node's own moment within each period. Ends never.
+    /// Renews at `first`, then at the node's own moment within each period. Never ends.
     async fn hold(self, first: Instant) -> Infallible {
         let since = Timestamp::now();
         let mut next = first;

@@ -40,7 +40,7 @@ use crate::{
     perf::Perf,
     podresources::Kubelet,
     problems::Problems,
-    source::{Described, Machine, Source, SourceError},
+    source::{Source, SourceError, described::Described, machine::Machine},
 };
 
 /// Why the agent does not start.
@@ -148,8 +148,8 @@ async fn run(args: Args) -> Result<(), StartError> {
     problems.note(source.name(), &first, &metrics);
 
     let perf = kubelet.perf.then(|| {
-        let most = perf::most_descriptors();
-        perf::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, most, &metrics))
+        let most = perf::shared::most_descriptors();
+        perf::shared::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, most, &metrics))
     });
     if perf.is_none() {
         for collector in [perf::SOFTWARE, perf::HARDWARE] {
@@ -191,7 +191,7 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener,
     Ok((listener, bound))
 }
 
-/// Follows the pods of the node that the agent runs on: what they hold, and what they do. Ends never.
+/// Follows the pods of the node that the agent runs on: what they hold, and what they do. Never ends.
 async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> Infallible {
     if socket.is_none() {
         let words = "not asked for: --pod-resources names the kubelet's socket";

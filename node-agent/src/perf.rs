@@ -5,7 +5,7 @@
 
 mod cgroup;
 mod layer;
-mod shared;
+pub mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,12 +15,8 @@ use std::{
 };
 
 pub use layer::{Group, Kernel, Layer, Reading, Set};
-pub use shared::{Shared, most_descriptors};
 
-use metric_names::agent::{
-    PERF_OPEN_FDS, POD_CONTEXT_SWITCHES, POD_CYCLES, POD_INSTRUCTIONS, POD_LLC_MISSES, POD_SCALING,
-    POD_TASK_CLOCK, SERIES_DROPPED,
-};
+use metric_names::agent::{PERF_OPEN_FDS, POD_SCALING, SERIES_DROPPED};
 
 use crate::metrics::{CollectorState, Metrics, Series};
 
@@ -69,8 +65,7 @@ struct Watched {
     folder: PathBuf,
     cpus: BTreeSet<usize>,
     groups: Vec<Counting>,
-    software: Option<Totals>,
-    hardware: Option<Totals>,
+    totals: BTreeMap<Set, Totals>,
 }
 
 /// One group, and where it stood.
@@ -172,8 +167,8 @@ impl Perf {
             let now = match before {
                 Some(before) if before.cpus == cpus => Some(before),
                 // It may use other CPUs than before; what it did goes on from where it was.
-                Some(Watched { software, hardware, .. }) => {
-                    self.start(&folder, cpus).map(|new| Watched { software, hardware, ..new })
+                Some(Watched { totals, .. }) => {
+                    self.start(&folder, cpus).map(|new| Watched { totals, ..new })
                 }
                 None => self.start(&folder, cpus),
             };
@@ -205,7 +200,7 @@ impl Perf {
                 return None;
             }
         };
-        Some(Watched { folder: folder.to_owned(), cpus, groups, software: None, hardware: None })
+        Some(Watched { folder: folder.to_owned(), cpus, groups, totals: BTreeMap::new() })
     }
 
     /// How many descriptors are open.
@@ -223,11 +218,8 @@ impl Perf {
                 let before = counting.last.replace((now, reading.clone()));
                 let Some((at, before)) = before else { continue };
                 let Some(interval) = between(&before, &reading, now - at) else { continue };
-                let totals = match counting.set {
-                    Set::Software => &mut watched.software,
-                    Set::Hardware => &mut watched.hardware,
-                };
-                totals.get_or_insert_with(|| Totals::of(counting.set)).add(&interval);
+                let totals = watched.totals.entry(counting.set);
+                totals.or_insert_with(|| Totals::of(counting.set)).add(&interval);
             }
         }
     }
@@ -236,16 +228,14 @@ impl Perf {
     pub fn add(&mut self, series: &mut Series, node: &str) {
         for (pod, watched) in &mut self.watched {
             let labels = [node, &pod.namespace, &pod.name];
-            if let Some(Totals { counts, .. }) = &watched.software {
-                series.add(&POD_TASK_CLOCK, &labels, counts[0] / 1e9);
-                series.add(&POD_CONTEXT_SWITCHES, &labels, counts[1]);
-            }
-            if let Some(Totals { counts, scaling }) = &mut watched.hardware {
-                series.add(&POD_CYCLES, &labels, counts[0]);
-                series.add(&POD_INSTRUCTIONS, &labels, counts[1]);
-                series.add(&POD_LLC_MISSES, &labels, counts[2]);
-                series.add(&POD_SCALING, &labels, *scaling);
-                *scaling = 1.0; // of the interval up to the next scrape
+            for (set, totals) in &mut watched.totals {
+                for ((name, scale), count) in set.series().iter().zip(&totals.counts) {
+                    series.add(name, &labels, count / scale);
+                }
+                if *set == Set::Hardware {
+                    series.add(&POD_SCALING, &labels, totals.scaling);
+                    totals.scaling = 1.0; // of the interval up to the next scrape
+                }
             }
         }
         series.add_count(&PERF_OPEN_FDS, &[], self.descriptors());

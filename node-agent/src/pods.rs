@@ -21,7 +21,7 @@ use crate::failure::watch_words;
 /// A pod as far as the agent knows it.
 pub type PodMeta = PartialObjectMeta<Pod>;
 
-/// Keeps the pods of `node` that have not ended. Ends never.
+/// Keeps the pods of `node` that have not ended. Never ends.
 pub async fn watch(client: Client, node: &str, writer: Writer<PodMeta>) -> Infallible {
     // What a pod held is free when it has ended, whoever still lists it.
     let alive = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");

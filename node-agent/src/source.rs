@@ -1,8 +1,8 @@
 //! Where topologies come from: the seam between what a machine has and what is published of it.
 
-mod described;
-mod document;
-mod machine;
+pub mod described;
+pub mod document;
+pub mod machine;
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,6 @@ use std::{
 };
 
 use crds::NodeTopologySpec;
-
-pub use described::Described;
-#[cfg(test)]
-pub use document::check;
-pub use machine::Machine;
 
 use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::criteria::{Encoding, Facts};
 use placement::ix::{ActorIx, IxVec, KindIx, ResourceIx, SetIx, UnitIx};
 use placement::room::Rooms;
-use placement::{Assignment, Cost, Criterion, Implementation, Snapshot};
+use placement::{Assignment, Cost, Criterion, Implementation, Snapshot, constraints};
 use policy::string;
 
+use crate::ruled;
 use crate::symmetry::Symmetry;
 use crate::writer::Writer;
-use crate::{caps, ruled};
 
 /// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
 /// atom for each actor and unit.
@@ -39,7 +39,7 @@ impl<'a> Encoded<'a> {
         for criterion in snapshot.objectives().levels().iter().flatten() {
             criterion.measure().facts(&world, &mut facts);
         }
-        caps::say(&world, &mut facts);
+        constraints::facts(&world, &mut facts);
         let mut writer = Writer::new(snapshot);
         writer.levels();
         writer.units();

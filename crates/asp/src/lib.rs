@@ -8,7 +8,6 @@
 //! This is the only crate that links clingo. An executable that uses it calls [`run_child_if_asked`] first in `main`.
 
 mod ask;
-mod caps;
 mod child;
 mod engine;
 mod facts;

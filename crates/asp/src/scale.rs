@@ -10,9 +10,7 @@ use placement::criteria::{Encoding, Scaling};
 use placement::file::{Constraint, ExchangeCost, SnapshotFile};
 use placement::ix::{IxVec, KindIx, ResourceIx};
 use placement::room::Rooms;
-use placement::{Criterion, Objectives, Problem, Snapshot, SnapshotError};
-
-use crate::caps;
+use placement::{Criterion, Objectives, Problem, Snapshot, SnapshotError, constraints};
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
 const LARGEST_SUM: i64 = 1 << 30;
@@ -91,9 +89,9 @@ impl Scale {
                 return refused(level);
             }
         }
-        if peaks.watts > LARGEST_SUM {
-            let problem = "the watts are too large for the solver".to_owned();
-            return Err(SnapshotError { path: "units".to_owned(), problem });
+        if let Some((path, what, _)) = peaks.limits.iter().find(|(_, _, sum)| *sum > LARGEST_SUM) {
+            let problem = format!("the {what} are too large for the solver");
+            return Err(SnapshotError { path: (*path).to_owned(), problem });
         }
         Ok(())
     }
@@ -272,7 +270,8 @@ struct Peaks {
     work: i64,
     resources: IxVec<ResourceIx, i64>,
     levels: Vec<i64>,
-    watts: i64,
+    /// What constraints add up that nothing divides: what is to blame, and what it is.
+    limits: Vec<(&'static str, &'static str, i64)>,
 }
 
 impl Peaks {
@@ -290,10 +289,10 @@ impl Peaks {
         let level = |level: &Vec<Criterion>| level.iter().map(sum).fold(0, i64::saturating_add);
         let work = levels.iter().flatten().map(|criterion| criterion.measure().most_work(&world));
         Self {
-            work: work.max().unwrap_or(0).max(caps::most_work(&world)),
+            work: work.max().unwrap_or(0).max(constraints::most_work(&world)),
             resources,
             levels: levels.iter().map(level).collect(),
-            watts: caps::most_watts(&world),
+            limits: constraints::most_sums(&world).collect(),
         }
     }
 }

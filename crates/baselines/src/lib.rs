@@ -1,6 +1,6 @@
-//! Opponents from elsewhere behind the placement seam, and what compares strategies on instances.
+//! Baselines from elsewhere behind the placement seam, and what compares strategies on instances.
 //!
-//! [`opponents`] are [`Strategy`](placement::Strategy)s that Cairn's own have to beat: they get the same snapshot, the
+//! [`strategies`] are [`Strategy`](placement::Strategy)s that Cairn's own have to beat: they get the same snapshot, the
 //! same budget and the same checker. [`bench`] runs strategies on instances and writes what came out as JSON lines,
 //! Markdown and SVG; [`acceptance`] measures what is asked of the search and of its reasons. The program
 //! `bench-placement` is their command line.
@@ -9,4 +9,4 @@
 
 pub mod acceptance;
 pub mod bench;
-pub mod opponents;
+pub mod strategies;

@@ -15,7 +15,8 @@ use crate::error::CliError;
 use crate::plan::{json, with_program, yaml};
 use crate::policy::PolicyFile;
 use crate::style::{Style, Tone};
-use crate::summary::{grouped, objective};
+use crate::summary::objective;
+use crate::text::grouped;
 use crate::{Outcome, print, read};
 
 /// Moves that are listed for people.

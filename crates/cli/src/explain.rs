@@ -10,9 +10,11 @@ use crate::arguments::{ExplainArguments, Output};
 use crate::decide::{Preferred, Search};
 use crate::error::CliError;
 use crate::explained::{Explained, ExplanationReport};
-use crate::report::{self, InOrder, UnplacedReport};
+use crate::in_order::InOrder;
+use crate::report::{self, UnplacedReport};
 use crate::style::{Style, Tone};
-use crate::summary::{self, joined, section, without_a_place};
+use crate::summary::{self, without_a_place};
+use crate::text::{joined, section};
 use crate::{Outcome, cluster, plan, print};
 
 /// What is explained: where things are, and what that costs.

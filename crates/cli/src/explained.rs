@@ -5,10 +5,10 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
 
-use crate::report::InOrder;
+use crate::in_order::InOrder;
 use crate::style::{Style, Tone};
-use crate::summary::{grouped, section};
 use crate::table::Table;
+use crate::text::{grouped, section};
 
 /// Up to so many actors are told of at length.
 const FEW_ACTORS: usize = 12;

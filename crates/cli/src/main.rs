@@ -10,6 +10,7 @@ mod doctor;
 mod error;
 mod explain;
 mod explained;
+mod in_order;
 mod plan;
 mod policy;
 mod read;
@@ -18,6 +19,7 @@ mod status;
 mod style;
 mod summary;
 mod table;
+mod text;
 mod topology;
 
 use std::io::Write as _;

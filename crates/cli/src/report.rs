@@ -6,9 +6,10 @@ use std::time::Duration;
 use placement::file::Levels;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::explained::{Explained, ExplanationReport};
+use crate::in_order::InOrder;
 
 /// One plan, as programs read it.
 #[derive(Debug, Serialize)]
@@ -130,14 +131,4 @@ fn bound(snapshot: &Snapshot, plan: &Plan) -> InOrder {
     InOrder(
         keys(snapshot).filter_map(|key| plan.bound.get(&key).map(|bound| (key.clone(), *bound))).collect(),
     )
-}
-
-/// Names and values as an object whose fields keep their order.
-#[derive(Debug)]
-pub struct InOrder(pub Vec<(String, i64)>);
-
-impl Serialize for InOrder {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
 }

@@ -8,6 +8,7 @@ use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 use crate::explained::Explained;
 use crate::style::{Style, Tone};
 use crate::table::Table;
+use crate::text::{grouped, joined, section};
 
 /// What a plan is about, for its first line.
 #[derive(Debug)]
@@ -38,19 +39,6 @@ pub fn render(
         page.verdict(),
     ]);
     joined(sections)
-}
-
-/// Sections with an empty line between them, without those that are empty.
-pub fn joined(sections: Vec<String>) -> String {
-    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
-/// A heading and its lines; nothing where there are none.
-pub fn section(heading: &str, tone: Tone, lines: &[String], style: Style) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    format!("{}\n  {}\n", style.paint(tone, heading), lines.join("\n  "))
 }
 
 /// Who has no place, and why.
@@ -169,28 +157,4 @@ fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
         }
     }
     format!("Not proven optimal, {why}.")
-}
-
-/// A number with its thousands set apart.
-pub fn grouped(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if number < 0 { format!("-{text}") } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        let shown: Vec<String> = [0, 999, 1000, 59_040, -1_234_567].map(grouped).into();
-        assert_eq!(shown, ["0", "999", "1,000", "59,040", "-1,234,567"]);
-    }
 }

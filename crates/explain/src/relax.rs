@@ -90,20 +90,19 @@ impl<'a> Question<'a> {
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
-            Constraint::Apart { actors, .. }
-            | Constraint::Together { actors, .. }
-            | Constraint::Only { actors, .. }
-            | Constraint::Never { actors, .. } => {
-                actors.retain(takes_part);
-                !actors.is_empty()
-            }
             Constraint::Reserve { unit, resource, .. } => {
                 // Who drops a resource's limit drops what is reserved of it too.
                 let unit = self.snapshot.problem().unit_by_id[unit];
                 let resource = self.snapshot.problem().resource(resource);
                 !dropped.contains(&Limit::OfUnit { unit, resource })
             }
-            other => other.actors().is_empty() || other.actors().iter().any(takes_part),
+            other => {
+                let names_nobody = other.actors().is_empty();
+                if let Some(actors) = other.actors_mut() {
+                    actors.retain(takes_part);
+                }
+                names_nobody || other.actors().iter().any(takes_part)
+            }
         };
         matters.then_some(constraint)
     }

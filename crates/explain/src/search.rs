@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ruled::Seats;
 use crate::verdict::{Effort, Verdict};
-use crate::views::{Views, has_power_caps};
+use crate::views::{Views, has_excesses};
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, NodeIx, PlaceIx, UnitIx};
 use placement::{Assignment, Snapshot};
@@ -217,8 +217,8 @@ impl<'a> Search<'a> {
             .flat_map(|&actor| &problem.relations_of[actor])
             .map(|&relation| problem.relations[relation].scope)
             .collect();
-        // Where power is capped, what a unit draws depends on more than what is compared here.
-        let all_differ = has_power_caps(world);
+        // What a unit adds to an excess, as its watts to a cap, depends on more than what is compared here.
+        let all_differ = has_excesses(world);
         let mut known = BTreeMap::new();
         self.unit_kind = IxVec::of(usize::MAX, world.units());
         for &unit in &self.units {
@@ -275,7 +275,7 @@ fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
     }
     let mut members = BTreeSet::from([views.actor]);
     let mut queue = vec![views.actor];
-    if has_power_caps(world) {
+    if has_excesses(world) {
         // A cap may reach over nodes: everybody draws from what is left of it.
         queue.extend(on_node.values().flatten().copied().filter(|&actor| members.insert(actor)));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ruled::{Kept, Seats};
 use crate::view::{UNLIMITED, View};
+use placement::constraints::excesses;
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Implementation, Snapshot};
@@ -309,8 +310,12 @@ fn slots(world: &Snapshot, unit: UnitIx) -> i64 {
 fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx>) {
     let problem = world.problem();
     let ruled = kept.classes(world.actors());
-    // How much an actor works matters where power is capped, and nowhere else.
-    let work_counts = has_power_caps(world);
+    // How much an actor works, and which of the constraints that are followed step by step name it, matters where there
+    // are such, and nowhere else.
+    let followed: Vec<BTreeSet<&String>> = excesses(world)
+        .into_iter()
+        .map(|(position, _)| world.file().constraints[position].actors().iter().collect())
+        .collect();
     let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
     let mut first = Vec::new();
     let class = ActorIx::first(world.actors()).map(|actor| {
@@ -319,10 +324,12 @@ fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx
             world.candidate_set(actor),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.node_requires.as_slice())).collect(),
-            if work_counts {
-                kinds.iter().map(|n| n.as_ref().map_or(-1, |n| n.work)).collect()
-            } else {
+            if followed.is_empty() {
                 Vec::new()
+            } else {
+                let id = &world.file().actors[actor.at()].id;
+                let work = kinds.iter().map(|n| n.as_ref().map_or(-1, |n| n.work));
+                work.chain(followed.iter().map(|named| i64::from(named.contains(id)))).collect()
             },
             problem.relations_of[actor].as_slice(),
             ruled[actor],
@@ -341,7 +348,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx
     (class.collect(), first)
 }
 
-/// Whether any place's power is capped.
-pub(crate) fn has_power_caps(world: &Snapshot) -> bool {
-    !world.problem().caps.is_empty()
+/// Whether there are constraints that are followed step by step, such as caps on power.
+pub(crate) fn has_excesses(world: &Snapshot) -> bool {
+    !excesses(world).is_empty()
 }

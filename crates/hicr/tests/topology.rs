@@ -132,11 +132,11 @@ fn an_assignment_is_found_if_there_is_one() {
         };
         read(&json!({"Devices": sets.iter().map(device).collect::<Vec<_>>()}))
     };
-    let mut dice = fastrand::Rng::with_seed(5);
+    let mut rng = fastrand::Rng::with_seed(5);
     let mut answers = [0; 2];
     for _ in 0..2000 {
-        let mut have: Vec<u64> = (0..dice.usize(..6)).map(|_| dice.u64(..16)).collect();
-        let wants: Vec<u64> = (0..dice.usize(..6)).map(|_| dice.u64(..16) & dice.u64(..16)).collect();
+        let mut have: Vec<u64> = (0..rng.usize(..6)).map(|_| rng.u64(..16)).collect();
+        let wants: Vec<u64> = (0..rng.usize(..6)).map(|_| rng.u64(..16) & rng.u64(..16)).collect();
         let expected = any_way(&mut have, &wants);
         assert_eq!(topology(&have).has(&topology(&wants)), expected, "{have:?} has {wants:?}");
         answers[usize::from(expected)] += 1;
@@ -167,17 +167,17 @@ fn ten_thousand_changed_texts_are_read_or_refused() {
         "\u{0}",
         "\\ud800",
     ];
-    let mut dice = fastrand::Rng::with_seed(7);
+    let mut rng = fastrand::Rng::with_seed(7);
     let mut taken = 0;
     for _ in 0..10_000 {
-        let mut text = good[dice.usize(..good.len())].clone().into_bytes();
-        for _ in 0..=dice.usize(..3) {
-            let at = dice.usize(..text.len());
-            match dice.u8(..4) {
-                0 => text[at] = dice.u8(..),
+        let mut text = good[rng.usize(..good.len())].clone().into_bytes();
+        for _ in 0..=rng.usize(..3) {
+            let at = rng.usize(..text.len());
+            match rng.u8(..4) {
+                0 => text[at] = rng.u8(..),
                 1 => text.truncate(at.max(1)),
-                2 => drop(text.splice(at..at, pieces[dice.usize(..pieces.len())].bytes())),
-                _ => drop(text.drain(at..(at + dice.usize(1..20)).min(text.len()))),
+                2 => drop(text.splice(at..at, pieces[rng.usize(..pieces.len())].bytes())),
+                _ => drop(text.drain(at..(at + rng.usize(1..20)).min(text.len()))),
             }
             if text.is_empty() {
                 text.push(b' ');

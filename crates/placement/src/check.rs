@@ -208,7 +208,7 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
     Ok(())
 }
 
-/// Refuses messages that go round in a circle: no path among them is the longest.
+/// Refuses messages that form a cycle: no path among them is the longest.
 fn check_paths(file: &SnapshotFile) -> Result<(), SnapshotError> {
     let Err(cycle) = Paths::of(file) else { return Ok(()) };
     let mut names: Vec<&str> =

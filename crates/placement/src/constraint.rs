@@ -1,120 +1,189 @@
-//! The constraints of a snapshot file, and which fields each of them has.
+//! The list of constraints, and how a snapshot file says them.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// A rule about where actors may be; binds placed actors only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", try_from = "RawConstraint")]
-pub enum Constraint {
-    /// All on different ones.
-    Apart {
-        /// Different what.
-        on: Scope,
-        /// The actors.
-        actors: Vec<String>,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// All on the same one.
-    Together {
-        /// The same what.
-        on: Scope,
-        /// The actors.
-        actors: Vec<String>,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// On this unit only.
-    Pin {
-        /// The actor.
-        actor: String,
-        /// The unit.
-        unit: String,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// On these only.
-    Only {
-        /// The actors.
-        actors: Vec<String>,
-        /// Where: exactly one of units, nodes, zones.
-        #[serde(flatten)]
-        places: Places,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// Not on these.
-    Never {
-        /// The actors.
-        actors: Vec<String>,
-        /// Where: exactly one of units, nodes, zones.
-        #[serde(flatten)]
-        places: Places,
-        /// What runs there now may stay.
-        #[serde(rename = "exceptCurrent", skip_serializing_if = "std::ops::Not::not")]
-        except_current: bool,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// Costs its weight, in the criterion `policy`, when the actor is placed elsewhere.
-    Prefer {
-        /// The actor.
-        actor: String,
-        /// The unit.
-        unit: String,
-        /// What it costs to be elsewhere.
-        weight: u64,
-    },
-    /// Keeps so much of a unit's resource free.
-    Reserve {
-        /// The unit.
-        unit: String,
-        /// The resource.
-        resource: String,
-        /// How much stays free.
-        quantity: u64,
-    },
-    /// At most so many watts, in every place of a scope.
-    PowerCap {
-        /// Which places.
-        on: CapScope,
-        /// Watts.
-        max: u64,
-        /// Why, in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Hands the list of constraints to a macro: what each is, its name, its module in `constraints`, its fields in the file.
+///
+/// In the file, types are called as their modules and fields as here, in camel case.
+macro_rules! each_constraint {
+    ($then:ident) => {
+        $then! {
+            /// On this unit only.
+            Pin in pin {
+                /// The actor.
+                actor: String,
+                /// The unit.
+                unit: String,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// On these only.
+            Only in only {
+                /// The actors.
+                actors: Vec<String>,
+                /// Where: exactly one of units, nodes, zones.
+                #[serde(flatten)]
+                places: Places,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// Not on these.
+            Never in never {
+                /// The actors.
+                actors: Vec<String>,
+                /// Where: exactly one of units, nodes, zones.
+                #[serde(flatten)]
+                places: Places,
+                /// What runs there now may stay.
+                #[serde(skip_serializing_if = "std::ops::Not::not")]
+                except_current: bool,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// Keeps so much of a unit's resource free.
+            Reserve in reserve {
+                /// The unit.
+                unit: String,
+                /// The resource.
+                resource: String,
+                /// How much stays free.
+                quantity: u64,
+            }
+            /// All on different ones.
+            Apart in apart {
+                /// Different what.
+                on: Scope,
+                /// The actors.
+                actors: Vec<String>,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// All on the same one.
+            Together in together {
+                /// The same what.
+                on: Scope,
+                /// The actors.
+                actors: Vec<String>,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// At most so many watts, in every place of a scope.
+            PowerCap in power_cap {
+                /// Which places.
+                on: CapScope,
+                /// Watts.
+                max: u64,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
+            /// Costs its weight, in the criterion `policy`, when the actor is placed elsewhere.
+            Prefer in prefer {
+                /// The actor.
+                actor: String,
+                /// The unit.
+                unit: String,
+                /// What it costs to be elsewhere.
+                weight: u64,
+            }
+        }
+    };
 }
+
+pub(crate) use each_constraint;
+
+macro_rules! constraints {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident in $module:ident { $($(#[$about:meta])+ $field:ident: $type:ty,)+ }
+    )+) => {
+        /// A rule about where actors may be; binds placed actors only.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "Given")]
+        pub enum Constraint {
+            $($(#[doc = $doc])+ $name { $($(#[$about])+ $field: $type,)+ },)+
+        }
+
+        impl TryFrom<Given> for Constraint {
+            type Error = String;
+
+            fn try_from(mut given: Given) -> Result<Self, String> {
+                let names = [$(camel_case(stringify!($module))),+];
+                let constraint = match given.kind.clone() {
+                    $(kind if kind == camel_case(stringify!($module)) => {
+                        Self::$name { $($field: Field::read(&mut given, stringify!($field))?,)+ }
+                    })+
+                    other => return Err(no_type(&other, &names)),
+                };
+                given.is_used_up().map(|()| constraint)
+            }
+        }
+
+        impl Constraint {
+            /// The first field that is called so, and its name.
+            fn field(&self, is_wanted: impl Fn(&str) -> bool) -> Option<(&'static str, &dyn Field)> {
+                match self {
+                    $(Self::$name { $($field),+ } => {
+                        let fields: [(&'static str, &dyn Field); _] = [$((stringify!($field), $field)),+];
+                        fields.into_iter().find(|(name, _)| is_wanted(name))
+                    })+
+                }
+            }
+
+            /// The same to change it.
+            fn field_mut(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<&mut dyn Field> {
+                match self {
+                    $(Self::$name { $($field),+ } => {
+                        let fields: [(&'static str, &mut dyn Field); _] = [$((stringify!($field), $field)),+];
+                        fields.into_iter().find(|(name, _)| is_wanted(name)).map(|(_, field)| field)
+                    })+
+                }
+            }
+        }
+    };
+}
+
+each_constraint!(constraints);
 
 impl Constraint {
     /// The actors that it names.
     pub fn actors(&self) -> &[String] {
-        match self {
-            Self::Apart { actors, .. }
-            | Self::Together { actors, .. }
-            | Self::Only { actors, .. }
-            | Self::Never { actors, .. } => actors,
-            Self::Pin { actor, .. } | Self::Prefer { actor, .. } => std::slice::from_ref(actor),
-            Self::Reserve { .. } | Self::PowerCap { .. } => &[],
-        }
+        self.field(names_actors).map_or(&[], |(_, field)| field.names())
+    }
+
+    /// The list of the actors that it names, where it is one.
+    pub fn actors_mut(&mut self) -> Option<&mut Vec<String>> {
+        self.field_mut(names_actors)?.names_mut()
+    }
+
+    /// Whether it names one actor, and not a list.
+    pub(crate) fn is_of_one_actor(&self) -> bool {
+        self.field(names_actors).is_some_and(|(name, _)| name == "actor")
+    }
+
+    /// The unit that it names.
+    pub(crate) fn unit(&self) -> Option<&str> {
+        self.field(|name| name == "unit").and_then(|(_, field)| field.text())
+    }
+
+    /// The places that it names.
+    pub(crate) fn places(&self) -> Option<&Places> {
+        self.field(|name| name == "places").and_then(|(_, field)| field.places())
     }
 
     /// Why it is there, in plain words, where it says so.
     pub fn reason(&self) -> Option<&str> {
-        match self {
-            Self::Apart { reason, .. }
-            | Self::Together { reason, .. }
-            | Self::Pin { reason, .. }
-            | Self::Only { reason, .. }
-            | Self::Never { reason, .. }
-            | Self::PowerCap { reason, .. } => reason.as_deref(),
-            Self::Prefer { .. } | Self::Reserve { .. } => None,
-        }
+        self.field(|name| name == "reason").and_then(|(_, field)| field.text())
     }
 }
 
@@ -131,9 +200,8 @@ pub enum Places {
 }
 
 /// How near is near: the scope of `apart` and `together`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Scope {
@@ -148,9 +216,8 @@ pub enum Scope {
 }
 
 /// What a cap on power is about.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum CapScope {
@@ -162,149 +229,174 @@ pub enum CapScope {
     All,
 }
 
-/// What any constraint may be `on`.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, strum::Display)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-enum Anywhere {
-    Unit,
-    Numa,
-    Node,
-    Zone,
-    All,
-}
-
-impl Anywhere {
-    /// One that actors can share.
-    fn scope(self) -> Result<Scope, String> {
-        match self {
-            Self::Unit => Ok(Scope::Unit),
-            Self::Numa => Ok(Scope::Numa),
-            Self::Node => Ok(Scope::Node),
-            Self::Zone => Ok(Scope::Zone),
-            Self::All => {
-                Err("`on` is `all`, which goes with `powerCap` alone; use unit, numa, node or zone".into())
-            }
-        }
-    }
-
-    /// One that power is counted over.
-    fn cap_scope(self) -> Result<CapScope, String> {
-        match self {
-            Self::Node => Ok(CapScope::Node),
-            Self::Zone => Ok(CapScope::Zone),
-            Self::All => Ok(CapScope::All),
-            other => Err(format!("`on` is `{other}`, where no power is counted; use node, zone or all")),
-        }
-    }
-}
-
-/// Every field that some constraint has: which of them belong together is checked in one place.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct RawConstraint {
-    #[serde(rename = "type")]
+/// A constraint as a file says it, nulls left out.
+struct Given {
     kind: String,
-    on: Option<Anywhere>,
-    actors: Option<Vec<String>>,
-    actor: Option<String>,
-    unit: Option<String>,
-    units: Option<Vec<String>>,
-    nodes: Option<Vec<String>>,
-    zones: Option<Vec<String>>,
-    except_current: Option<bool>,
-    weight: Option<u64>,
-    resource: Option<String>,
-    quantity: Option<u64>,
-    reason: Option<String>,
-    max: Option<u64>,
+    /// What is left to be read, by name.
+    fields: BTreeMap<String, Value>,
 }
 
-impl TryFrom<RawConstraint> for Constraint {
-    type Error = String;
+impl Given {
+    /// Takes a field.
+    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
+        let name = camel_case(name);
+        let Some(value) = self.fields.remove(&name) else { return Ok(None) };
+        serde_json::from_value(value).map(Some).map_err(|e| format!("`{name}`: {e}"))
+    }
 
-    fn try_from(mut raw: RawConstraint) -> Result<Self, String> {
-        let kind = std::mem::take(&mut raw.kind);
-        let need = |field: &str| format!("a constraint of type `{kind}` needs `{field}`");
-        let reason = raw.reason.take();
-        let constraint = match kind.as_str() {
-            "apart" | "together" => {
-                let on = raw.on.take().ok_or_else(|| need("on"))?.scope()?;
-                let actors = raw.actors.take().ok_or_else(|| need("actors"))?;
-                match kind.as_str() {
-                    "apart" => Constraint::Apart { on, actors, reason },
-                    _ => Constraint::Together { on, actors, reason },
-                }
+    fn needs(&self, name: &str) -> String {
+        format!("a constraint of type `{}` needs `{}`", self.kind, camel_case(name))
+    }
+
+    /// Refuses fields that the type does not have.
+    fn is_used_up(&self) -> Result<(), String> {
+        match self.fields.keys().next() {
+            Some(field) => {
+                Err(format!("a constraint of type `{}` has no field `{field}`; remove it", self.kind))
             }
-            "pin" => Constraint::Pin {
-                actor: raw.actor.take().ok_or_else(|| need("actor"))?,
-                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
-                reason,
-            },
-            "only" | "never" => {
-                let actors = raw.actors.take().ok_or_else(|| need("actors"))?;
-                let places = match (raw.units.take(), raw.nodes.take(), raw.zones.take()) {
-                    (Some(units), None, None) => Places::Units(units),
-                    (None, Some(nodes), None) => Places::Nodes(nodes),
-                    (None, None, Some(zones)) => Places::Zones(zones),
-                    _ => return Err(need("units`, `nodes` or `zones") + ", exactly one of them"),
-                };
-                match kind.as_str() {
-                    "only" => Constraint::Only { actors, places, reason },
-                    _ => Constraint::Never {
-                        actors,
-                        places,
-                        except_current: raw.except_current.take().unwrap_or(false),
-                        reason,
-                    },
-                }
-            }
-            "prefer" => Constraint::Prefer {
-                actor: raw.actor.take().ok_or_else(|| need("actor"))?,
-                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
-                weight: raw.weight.take().ok_or_else(|| need("weight"))?,
-            },
-            "reserve" => Constraint::Reserve {
-                unit: raw.unit.take().ok_or_else(|| need("unit"))?,
-                resource: raw.resource.take().ok_or_else(|| need("resource"))?,
-                quantity: raw.quantity.take().ok_or_else(|| need("quantity"))?,
-            },
-            "powerCap" => Constraint::PowerCap {
-                on: raw.on.take().ok_or_else(|| need("on"))?.cap_scope()?,
-                max: raw.max.take().ok_or_else(|| need("max"))?,
-                reason,
-            },
-            "" => return Err("a constraint needs `type`".into()),
-            other => {
-                return Err(format!(
-                    "`{other}` is no type of constraint; use one of apart, together, pin, only, never, prefer, reserve, powerCap"
-                ));
-            }
-        };
-        match raw.left_over() {
-            Some(field) => Err(format!("a constraint of type `{kind}` has no field `{field}`; remove it")),
-            None => Ok(constraint),
+            None => Ok(()),
         }
     }
 }
 
-impl RawConstraint {
-    /// The name of a field that was given but not taken.
-    fn left_over(&self) -> Option<&'static str> {
-        let given = [
-            ("on", self.on.is_some()),
-            ("actors", self.actors.is_some()),
-            ("actor", self.actor.is_some()),
-            ("unit", self.unit.is_some()),
-            ("units", self.units.is_some()),
-            ("nodes", self.nodes.is_some()),
-            ("zones", self.zones.is_some()),
-            ("exceptCurrent", self.except_current.is_some()),
-            ("weight", self.weight.is_some()),
-            ("resource", self.resource.is_some()),
-            ("quantity", self.quantity.is_some()),
-            ("max", self.max.is_some()),
-        ];
-        given.into_iter().find_map(|(name, given)| given.then_some(name))
+impl<'de> Deserialize<'de> for Given {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Given;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a constraint, as in {type: pin, actor: a, unit: u}")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
+                let mut given = Given { kind: String::new(), fields: BTreeMap::new() };
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "type" && given.kind.is_empty() {
+                        given.kind = map.next_value()?;
+                    } else if name == "type" || given.fields.contains_key(&name) {
+                        return Err(de::Error::custom(format!("`{name}` is given twice; keep one")));
+                    } else {
+                        given.fields.insert(name, map.next_value()?);
+                    }
+                }
+                given.fields.retain(|_, value| !value.is_null());
+                Ok(given)
+            }
+        }
+        deserializer.deserialize_map(Fields)
     }
+}
+
+/// A type of fields.
+trait Field {
+    /// Reads one by its name.
+    fn read(given: &mut Given, name: &str) -> Result<Self, String>
+    where
+        Self: Sized;
+
+    /// What it names.
+    fn names(&self) -> &[String] {
+        &[]
+    }
+
+    /// The list of what it names, where it is one.
+    fn names_mut(&mut self) -> Option<&mut Vec<String>> {
+        None
+    }
+
+    /// The text that it is, if it is one and there.
+    fn text(&self) -> Option<&str> {
+        None
+    }
+
+    /// The places that it is.
+    fn places(&self) -> Option<&Places> {
+        None
+    }
+}
+
+/// Types without which there is no constraint.
+macro_rules! needed {
+    ($($type:ty { $($more:tt)* })+) => {
+        $(impl Field for $type {
+            fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+                given.take(name)?.ok_or_else(|| given.needs(name))
+            }
+            $($more)*
+        })+
+    };
+}
+
+needed! {
+    u64 {}
+    Scope {}
+    CapScope {}
+    String {
+        fn names(&self) -> &[String] {
+            std::slice::from_ref(self)
+        }
+        fn text(&self) -> Option<&str> {
+            Some(self)
+        }
+    }
+    Vec<String> {
+        fn names(&self) -> &[String] {
+            self
+        }
+        fn names_mut(&mut self) -> Option<&mut Vec<String>> {
+            Some(self)
+        }
+    }
+}
+
+impl Field for bool {
+    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+        Ok(given.take(name)?.unwrap_or(false))
+    }
+}
+
+impl Field for Option<String> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+        given.take(name)
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.as_deref()
+    }
+}
+
+impl Field for Places {
+    fn read(given: &mut Given, _: &str) -> Result<Self, String> {
+        match (given.take("units")?, given.take("nodes")?, given.take("zones")?) {
+            (Some(units), None, None) => Ok(Self::Units(units)),
+            (None, Some(nodes), None) => Ok(Self::Nodes(nodes)),
+            (None, None, Some(zones)) => Ok(Self::Zones(zones)),
+            _ => Err(given.needs("units`, `nodes` or `zones") + ", exactly one of them"),
+        }
+    }
+
+    fn places(&self) -> Option<&Places> {
+        Some(self)
+    }
+}
+
+/// Whether a field of this name says which actors it is about.
+fn names_actors(field: &str) -> bool {
+    matches!(field, "actor" | "actors")
+}
+
+fn no_type(name: &str, known: &[String]) -> String {
+    if name.is_empty() {
+        return "a constraint needs `type`".into();
+    }
+    format!("`{name}` is not a type of constraint; use one of {}", known.join(", "))
+}
+
+/// `power_cap` as `powerCap`.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |said, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        said + &initial.to_uppercase() + rest
+    })
 }

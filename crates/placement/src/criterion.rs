@@ -42,21 +42,8 @@ pub(crate) use each_criterion;
 macro_rules! criteria {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
         /// One thing that a placement is judged by; less is better.
-        #[derive(
-            Clone,
-            Copy,
-            Debug,
-            PartialEq,
-            Eq,
-            PartialOrd,
-            Ord,
-            Hash,
-            Serialize,
-            strum::Display,
-            strum::EnumCount,
-            strum::EnumIter,
-            strum::IntoStaticStr,
-        )]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Serialize, strum::Display, strum::EnumCount, strum::EnumIter, strum::IntoStaticStr)]
         #[serde(rename_all = "lowercase")]
         #[strum(serialize_all = "lowercase")]
         pub enum Criterion {
@@ -73,7 +60,7 @@ impl FromStr for Criterion {
     fn from_str(name: &str) -> Result<Self, String> {
         Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
             let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
-            format!("`{name}` is no criterion; use one of {}", known.join(", "))
+            format!("`{name}` is not a criterion; use one of {}", known.join(", "))
         })
     }
 }

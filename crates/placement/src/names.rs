@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::SnapshotError;
-use crate::file::{Places, SnapshotFile};
+use crate::file::{Constraint, Places, SnapshotFile};
 
 /// The names that a file gives.
 pub(crate) struct Names<'a> {
@@ -62,12 +62,19 @@ impl<'a> Names<'a> {
         self.units.get(id).copied().ok_or_else(missing)
     }
 
-    /// Refuses actors that there are not, in the `actors` of a constraint by position.
-    pub fn all_actors(&self, position: usize, actors: &[String]) -> Result<(), SnapshotError> {
-        let known = |(i, actor): (usize, &String)| {
-            self.actor(|| format!("constraints[{position}].actors[{i}]"), actor)
-        };
-        actors.iter().enumerate().try_for_each(known)
+    /// Refuses actors, units and places that there are not, in a constraint by position.
+    pub fn of_constraint(&self, position: usize, given: &Constraint) -> Result<(), SnapshotError> {
+        for (i, actor) in given.actors().iter().enumerate() {
+            let path = || {
+                let field = if given.is_of_one_actor() { "actor" } else { &format!("actors[{i}]") };
+                format!("constraints[{position}].{field}")
+            };
+            self.actor(path, actor)?;
+        }
+        if let Some(unit) = given.unit() {
+            self.unit(|| format!("constraints[{position}].unit"), unit)?;
+        }
+        given.places().map_or(Ok(()), |places| self.places(position, places))
     }
 
     /// Notes that an actor is pinned to a unit, and says to which it was before.
@@ -76,7 +83,7 @@ impl<'a> Names<'a> {
     }
 
     /// Refuses places that there are not, in a constraint by position.
-    pub fn places(&self, position: usize, places: &Places) -> Result<(), SnapshotError> {
+    fn places(&self, position: usize, places: &Places) -> Result<(), SnapshotError> {
         match places {
             Places::Units(units) => units.iter().enumerate().try_for_each(|(i, unit)| {
                 self.unit(|| format!("constraints[{position}].units[{i}]"), unit).map(|_| ())

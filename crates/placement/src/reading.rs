@@ -60,7 +60,7 @@ impl Reading {
                     *reserved.entry(resource.clone()).or_default() += number(*quantity);
                     continue;
                 }
-                Constraint::Prefer { .. } | Constraint::PowerCap { .. } => continue,
+                _ => continue,
             };
             for actor in about {
                 reading.about[actors[actor.as_str()]].push(position);

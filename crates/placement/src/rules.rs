@@ -171,7 +171,7 @@ impl Rules {
         self.first_use = count;
     }
 
-    /// Refuses a circle: atoms are taken off as soon as everything that they follow from is.
+    /// Refuses a cycle: atoms are taken off as soon as everything that they follow from is.
     fn check_order(&self) -> Result<(), String> {
         let atoms = self.demand_of.len();
         let mut missing: Vec<usize> = self.ground.iter().map(|rule| rule.body.len()).collect();

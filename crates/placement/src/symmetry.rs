@@ -12,7 +12,7 @@ use crate::file::Scope;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, SetIx, UnitIx};
 use crate::problem::Edge;
 use crate::room::{Room, Rooms};
-use crate::{Criterion, Problem, Snapshot};
+use crate::{Criterion, Problem, Snapshot, constraints};
 
 /// Everything that tells one unit from another.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,17 +133,10 @@ impl<'a> Likenesses<'a> {
                 self.of[unit].counts.extend(counts);
             }
         }
-        for cap in &self.problem.caps {
-            let mut units: IxVec<PlaceIx, usize> = IxVec::of(0, cap.limit.len());
-            cap.place.iter().for_each(|place| units[*place] += 1);
-            for (unit, &place) in cap.place.enumerate() {
-                // A place of its own is as good as another with the same limit.
-                let shared = (units[place] > 1).then_some(i64::from(place.raw()));
-                let counts = &mut self.of[unit].counts;
-                counts.extend([Some(cap.limit[place]), shared]);
-                counts.extend(self.rooms.of_unit(self.problem, unit));
-            }
-        }
+        let of = &mut self.of;
+        constraints::tell_apart(self.snapshot, self.rooms, &mut |unit, counts| {
+            of[unit].counts.extend(counts);
+        });
     }
 
     fn homes(&mut self) {

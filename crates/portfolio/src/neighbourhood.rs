@@ -152,13 +152,13 @@ impl Chooser {
     /// time; else anywhere.
     fn seed(&mut self, solution: &Solution) -> Option<ActorIx> {
         if self.rng.bool() {
-            let culprits: Vec<ActorIx> = solution
-                .culprits()
+            let in_conflict: Vec<ActorIx> = solution
+                .in_conflict()
                 .iter()
                 .copied()
                 .filter(|actor| self.free.binary_search(actor).is_ok())
                 .collect();
-            if let Some(actor) = self.rng.choice(culprits) {
+            if let Some(actor) = self.rng.choice(in_conflict) {
                 return Some(actor);
             }
             let without: Vec<ActorIx> =

@@ -139,7 +139,7 @@ impl<'a> Circuit<'a> {
     }
 
     /// Actors that can move and that a broken demand rests on, ascending.
-    pub fn culprits(&self, problem: &Problem, places: &Assignment) -> Vec<ActorIx> {
+    pub fn in_conflict(&self, problem: &Problem, places: &Assignment) -> Vec<ActorIx> {
         let (mut values, _) = self.inputs(places, &[], &[]);
         for &position in &self.order {
             let rule = &self.rules.ground()[position];
@@ -158,12 +158,12 @@ impl<'a> Circuit<'a> {
                 blamed.extend(rule.body.iter().map(|(literal, _)| literal.unsigned_abs()));
             }
         }
-        let is_culprit = |actor: &ActorIx| {
+        let is_in_conflict = |actor: &ActorIx| {
             let place = places[*actor];
             let here = |(unit, atom): &(UnitIx, u32)| Some(*unit) == place && blamed.contains(atom);
             self.rules.inputs(*actor).iter().any(here)
         };
-        problem.movable.iter().copied().filter(is_culprit).collect()
+        problem.movable.iter().copied().filter(is_in_conflict).collect()
     }
 }
 
@@ -278,9 +278,9 @@ mod tests {
                 let rest = (broken, whole.penalty(&wide) - sliced.penalty(&small));
                 assert_eq!(*constant.get_or_insert(rest.clone()), rest, "seed {seed}");
             }
-            let culprits = circuit.culprits(snapshot.problem(), &assignment);
-            assert!(culprits.is_empty() || !whole.violations(&assignment).is_empty());
-            blamed += usize::from(!culprits.is_empty());
+            let in_conflict = circuit.in_conflict(snapshot.problem(), &assignment);
+            assert!(in_conflict.is_empty() || !whole.violations(&assignment).is_empty());
+            blamed += usize::from(!in_conflict.is_empty());
         }
         assert!(blamed > 50, "{blamed}");
     }

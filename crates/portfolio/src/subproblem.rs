@@ -22,7 +22,7 @@ pub(crate) struct Solution<'a> {
     preferred: IxVec<ActorIx, Vec<(UnitIx, u64)>>,
     circuit: Option<Circuit<'a>>,
     /// Who can be moved to obey the policy, where it is not obeyed.
-    culprits: Vec<ActorIx>,
+    in_conflict: Vec<ActorIx>,
     /// By unit: who is there.
     hosted: IxVec<UnitIx, Vec<ActorIx>>,
     load: IxVec<UnitIx, i64>,
@@ -63,7 +63,7 @@ impl<'a> Solution<'a> {
             assignment: IxVec::new(),
             preferred,
             circuit: Circuit::new(snapshot),
-            culprits: Vec::new(),
+            in_conflict: Vec::new(),
             hosted: IxVec::new(),
             load: IxVec::new(),
         };
@@ -75,10 +75,10 @@ impl<'a> Solution<'a> {
     pub fn settle(&mut self, assignment: &Assignment) {
         let (snapshot, problem) = (self.snapshot, self.problem);
         self.assignment.clone_from(assignment);
-        self.culprits = self
+        self.in_conflict = self
             .circuit
             .as_ref()
-            .map_or_else(Vec::new, |circuit| circuit.culprits(problem, &self.assignment));
+            .map_or_else(Vec::new, |circuit| circuit.in_conflict(problem, &self.assignment));
         self.hosted = IxVec::of(Vec::new(), snapshot.units());
         self.load = IxVec::of(0, snapshot.units());
         for (actor, place) in self.assignment.enumerate() {
@@ -102,8 +102,8 @@ impl<'a> Solution<'a> {
     }
 
     /// Who can be moved to obey the policy, where it is not obeyed.
-    pub fn culprits(&self) -> &[ActorIx] {
-        &self.culprits
+    pub fn in_conflict(&self) -> &[ActorIx] {
+        &self.in_conflict
     }
 
     /// Who is on a unit.

@@ -17,7 +17,7 @@ struct Entry {
 }
 
 fn entries() -> Vec<Entry> {
-    use baselines::opponents::{Annealing, Metis, MetisApolike};
+    use baselines::strategies::{Annealing, Metis, MetisApolike};
     let baselines: [Box<dyn Strategy>; 7] = [
         Box::new(Metis),
         Box::new(MetisApolike::Fair),

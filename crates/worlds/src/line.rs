@@ -211,18 +211,18 @@ pub fn any_world() -> impl Strategy<Value = Snapshot> {
 }
 
 fn random_file(units: usize, actors: usize, rules: usize, seed: u64) -> SnapshotFile {
-    let dice = &mut fastrand::Rng::with_seed(seed);
-    let units: Vec<String> = (0..units).map(|i| random_unit(dice, i)).collect();
-    let people: Vec<String> = (0..actors).map(|i| random_actor(dice, i, &units)).collect();
-    let mut said: Vec<String> = (0..3).map(|i| format!("node n{i} cores={}", dice.u64(3..12))).collect();
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let units: Vec<String> = (0..units).map(|i| random_unit(rng, i)).collect();
+    let people: Vec<String> = (0..actors).map(|i| random_actor(rng, i, &units)).collect();
+    let mut said: Vec<String> = (0..3).map(|i| format!("node n{i} cores={}", rng.u64(3..12))).collect();
     if actors > 0 {
         said.extend((0..actors * 2).map(|_| {
-            let (a, b, how_much) = (dice.usize(..actors), dice.usize(..actors), dice.u64(..20));
-            format!("a{a} {} a{b} {how_much}", ["to", "to", "annoys", "disturbs"][dice.usize(..4)])
+            let (a, b, how_much) = (rng.usize(..actors), rng.usize(..actors), rng.u64(..20));
+            format!("a{a} {} a{b} {how_much}", ["to", "to", "annoys", "disturbs"][rng.usize(..4)])
         }));
-        said.extend((0..rules).map(|_| random_rule(dice, units.len(), actors)));
+        said.extend((0..rules).map(|_| random_rule(rng, units.len(), actors)));
     }
-    said.extend(random_objectives(dice));
+    said.extend(random_objectives(rng));
     let mut file = file(&units.join(" "), &people.join(" "), &said.join(";"));
     if matches!(&file.objectives, Levels::InOrder(levels) if levels.iter().flatten().any(|c| *c == Criterion::Latency))
     {
@@ -232,17 +232,17 @@ fn random_file(units: usize, actors: usize, rules: usize, seed: u64) -> Snapshot
 }
 
 /// The default, which is to be most of it, what the facts ask for, or a few criteria in any order.
-fn random_objectives(dice: &mut fastrand::Rng) -> Option<String> {
-    match dice.u8(..4) {
+fn random_objectives(rng: &mut fastrand::Rng) -> Option<String> {
+    match rng.u8(..4) {
         0 => None,
         1 => Some("objectives communication+migration,overload,interference".to_owned()),
         2 => Some("objectives adaptive".to_owned()),
         _ => {
             let mut names: Vec<&str> = Criterion::iter().map(Into::into).collect();
-            dice.shuffle(&mut names);
+            rng.shuffle(&mut names);
             let mut levels = names[0].to_owned();
-            for name in &names[1..dice.usize(1..=names.len())] {
-                levels = format!("{levels}{}{name}", [",", ",", "+"][dice.usize(..3)]);
+            for name in &names[1..rng.usize(1..=names.len())] {
+                levels = format!("{levels}{}{name}", [",", ",", "+"][rng.usize(..3)]);
             }
             Some(format!("objectives {levels}"))
         }
@@ -261,51 +261,51 @@ fn without_cycles(file: &mut SnapshotFile) {
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
 
-fn random_unit(dice: &mut fastrand::Rng, i: usize) -> String {
-    let kind = KINDS[dice.usize(..3).min(dice.usize(..3))];
-    let node = dice.usize(..3);
+fn random_unit(rng: &mut fastrand::Rng, i: usize) -> String {
+    let kind = KINDS[rng.usize(..3).min(rng.usize(..3))];
+    let node = rng.usize(..3);
     let zone = ["", ",zone=z0", ",zone=z1"][node];
-    let numa = ["", ",numa=0", ",numa=1"][dice.usize(..3)];
-    let slots = ["", "", ",slots=1", ",slots=3"][dice.usize(..4)];
-    let (capacity, memory) = (dice.u64(4..20), dice.u64(2..9));
-    let (power, idle) = (dice.u64(..30), dice.u64(..10));
+    let numa = ["", ",numa=0", ",numa=1"][rng.usize(..3)];
+    let slots = ["", "", ",slots=1", ",slots=3"][rng.usize(..4)];
+    let (capacity, memory) = (rng.u64(4..20), rng.u64(2..9));
+    let (power, idle) = (rng.u64(..30), rng.u64(..10));
     format!("u{i}:{kind}:{capacity}:node=n{node},mem={memory},power={power},idle={idle}{zone}{numa}{slots}")
 }
 
-fn random_actor(dice: &mut fastrand::Rng, i: usize, units: &[String]) -> String {
-    let home = dice.usize(..units.len());
+fn random_actor(rng: &mut fastrand::Rng, i: usize, units: &[String]) -> String {
+    let home = rng.usize(..units.len());
     let kind = units[home].split(':').nth(1).unwrap();
-    let mut runs_on = vec![format!("{kind}={}", dice.u64(0..9))];
+    let mut runs_on = vec![format!("{kind}={}", rng.u64(0..9))];
     for other in KINDS.iter().filter(|other| **other != kind) {
-        if dice.bool() {
-            runs_on.push(format!("{other}={}", dice.u64(1..9)));
+        if rng.bool() {
+            runs_on.push(format!("{other}={}", rng.u64(1..9)));
         }
     }
-    let place = match dice.usize(..6) {
+    let place = match rng.usize(..6) {
         0 => format!(",at=u{home},fixed"),
-        1 | 2 => format!(",at=u{}", dice.usize(..units.len())),
+        1 | 2 => format!(",at=u{}", rng.usize(..units.len())),
         _ => String::new(),
     };
-    let (memory, cores, price) = (dice.u64(..3), dice.u64(..3), dice.u64(..9));
-    let group = ["", ",group=g", ",group=h"][dice.usize(..3)];
+    let (memory, cores, price) = (rng.u64(..3), rng.u64(..3), rng.u64(..9));
+    let group = ["", ",group=g", ",group=h"][rng.usize(..3)];
     format!("a{i}:{}:mem={memory},node.cores={cores},move={price}{group}{place}", runs_on.join(","))
 }
 
-fn random_rule(dice: &mut fastrand::Rng, units: usize, actors: usize) -> String {
-    let scope = ["unit", "numa", "node", "zone"][dice.usize(..4)];
-    let mut actor = || format!("a{}", dice.usize(..actors));
+fn random_rule(rng: &mut fastrand::Rng, units: usize, actors: usize) -> String {
+    let scope = ["unit", "numa", "node", "zone"][rng.usize(..4)];
+    let mut actor = || format!("a{}", rng.usize(..actors));
     let [one, two, three] = [actor(), actor(), actor()];
-    let (unit, other) = (dice.usize(..units), dice.usize(..units));
-    match dice.usize(..9) {
-        8 => format!("powerCap {} {}", ["node", "zone", "all"][dice.usize(..3)], dice.u64(5..60)),
+    let (unit, other) = (rng.usize(..units), rng.usize(..units));
+    match rng.usize(..9) {
+        8 => format!("powerCap {} {}", ["node", "zone", "all"][rng.usize(..3)], rng.u64(5..60)),
         0 => format!("apart {scope} {one} {two}"),
         1 => format!("apart {scope} {one} {two} {three}"),
         2 => format!("together {scope} {one} {two}"),
         3 => format!("together {scope} {one} {two} {three}"),
         4 => format!("only {one},{two} units u{unit},u{other}"),
-        5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][dice.usize(..2)]),
-        6 => format!("prefer {one} u{unit} {}", dice.u64(..9)),
-        _ => format!("reserve u{unit} mem {}", dice.u64(..3)),
+        5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][rng.usize(..2)]),
+        6 => format!("prefer {one} u{unit} {}", rng.u64(..9)),
+        _ => format!("reserve u{unit} mem {}", rng.u64(..3)),
     }
 }
 

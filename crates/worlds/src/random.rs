@@ -14,33 +14,33 @@ const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
 
 /// At most 7 actors and 4 units.
 pub fn world(seed: u64) -> SnapshotFile {
-    let dice = &mut Rng::with_seed(seed);
-    let nodes = dice.usize(1..=3);
+    let rng = &mut Rng::with_seed(seed);
+    let nodes = rng.usize(1..=3);
     let mut file = SnapshotFile { version: placement::file::VERSION, ..SnapshotFile::default() };
     // Where there is room for everybody criteria decide, and constraints where there is not.
-    let roomy = dice.u8(..5) > 1;
-    file.nodes = (0..nodes).map(|node| self::node(dice, node, roomy)).collect();
-    file.units = (0..dice.usize(2..=4)).map(|number| unit(dice, number, nodes, roomy)).collect();
+    let roomy = rng.u8(..5) > 1;
+    file.nodes = (0..nodes).map(|node| self::node(rng, node, roomy)).collect();
+    file.units = (0..rng.usize(2..=4)).map(|number| unit(rng, number, nodes, roomy)).collect();
     // Units are alike only where nothing runs yet.
-    let fresh = dice.bool();
+    let fresh = rng.bool();
     if fresh {
-        repeat_units(dice, &mut file);
+        repeat_units(rng, &mut file);
     }
-    file.actors = (0..dice.usize(3..=7).min(dice.usize(3..=7)))
-        .map(|number| actor(dice, number, &file.units, fresh, roomy))
+    file.actors = (0..rng.usize(3..=7).min(rng.usize(3..=7)))
+        .map(|number| actor(rng, number, &file.units, fresh, roomy))
         .collect();
-    edges(dice, &mut file);
-    file.exchange_cost = exchange_cost(dice, &file.units);
-    for _ in 0..dice.usize(..=if roomy { 3 } else { 5 }) {
-        let constraint = constraint(dice, &file);
+    edges(rng, &mut file);
+    file.exchange_cost = exchange_cost(rng, &file.units);
+    for _ in 0..rng.usize(..=if roomy { 3 } else { 5 }) {
+        let constraint = constraint(rng, &file);
         file.constraints.extend(constraint);
     }
-    for _ in 0..dice.usize(1..4) {
-        let unit = file.units[dice.usize(..file.units.len())].id.clone();
-        let actor = file.actors[dice.usize(..file.actors.len())].id.clone();
-        file.constraints.push(Constraint::Prefer { actor, unit, weight: dice.u64(1..9) });
+    for _ in 0..rng.usize(1..4) {
+        let unit = file.units[rng.usize(..file.units.len())].id.clone();
+        let actor = file.actors[rng.usize(..file.actors.len())].id.clone();
+        file.constraints.push(Constraint::Prefer { actor, unit, weight: rng.u64(1..9) });
     }
-    file.objectives = objectives(dice);
+    file.objectives = objectives(rng);
     if matches!(&file.objectives, Levels::InOrder(levels) if levels.concat().contains(&Criterion::Latency)) {
         without_cycles(&mut file);
     }
@@ -58,15 +58,15 @@ fn without_cycles(file: &mut SnapshotFile) {
 }
 
 /// Makes units alike that would not be by chance: on one node, or each on a node of its own.
-fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
-    let (first, lonely) = (file.units[0].clone(), dice.bool());
+fn repeat_units(rng: &mut Rng, file: &mut SnapshotFile) {
+    let (first, lonely) = (file.units[0].clone(), rng.bool());
     for number in 1..file.units.len() {
-        if dice.u8(..4) > 0 {
+        if rng.u8(..4) > 0 {
             let node = if lonely { format!("twin-{number}") } else { first.node.clone() };
             let id = format!("{node}/{}-{number}", first.kind);
             let mut twin = Unit { id, node: node.clone(), ..first.clone() };
             // Now and then alike but for one thing.
-            match dice.u8(..7) {
+            match rng.u8(..7) {
                 0 => twin.zone = Some("zone-2".into()),
                 1 => twin.numa = Some("numa-2".into()),
                 2 => twin.capacity += 1,
@@ -86,82 +86,81 @@ fn repeat_units(dice: &mut Rng, file: &mut SnapshotFile) {
     }
 }
 
-fn node(dice: &mut Rng, number: usize, roomy: bool) -> Node {
+fn node(rng: &mut Rng, number: usize, roomy: bool) -> Node {
     let mut provides = BTreeMap::new();
     if roomy {
-        provides.insert("cores".to_owned(), dice.u64(6..20));
+        provides.insert("cores".to_owned(), rng.u64(6..20));
         provides.insert("pods".to_owned(), 7);
-    } else if dice.u8(..3) > 0 {
-        provides.insert("cores".to_owned(), dice.u64(3..12));
-        provides.insert("pods".to_owned(), dice.u64(2..7));
+    } else if rng.u8(..3) > 0 {
+        provides.insert("cores".to_owned(), rng.u64(3..12));
+        provides.insert("pods".to_owned(), rng.u64(2..7));
     }
-    let licence_cost = (dice.u8(..3) > 0).then(|| dice.u64(..9));
+    let licence_cost = (rng.u8(..3) > 0).then(|| rng.u64(..9));
     Node { id: format!("node-{number}"), provides, licence_cost, ..Node::default() }
 }
 
-fn unit(dice: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
-    let node = dice.usize(..nodes);
-    let kind = KINDS[dice.usize(..3).min(dice.usize(..3))];
+fn unit(rng: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
+    let node = rng.usize(..nodes);
+    let kind = KINDS[rng.usize(..3).min(rng.usize(..3))];
     let mut provides = BTreeMap::new();
     if roomy {
-        provides.insert("memory".to_owned(), dice.u64(5..20));
-    } else if dice.u8(..4) > 0 {
-        provides.insert("memory".to_owned(), dice.u64(2..9));
+        provides.insert("memory".to_owned(), rng.u64(5..20));
+    } else if rng.u8(..4) > 0 {
+        provides.insert("memory".to_owned(), rng.u64(2..9));
     }
     Unit {
         id: format!("node-{node}/{kind}-{number}"),
         kind: kind.into(),
         node: format!("node-{node}"),
-        zone: (dice.u8(..3) > 0).then(|| format!("zone-{}", dice.u8(..2))),
-        numa: (dice.u8(..3) > 0).then(|| format!("numa-{}", dice.u8(..2))),
+        zone: (rng.u8(..3) > 0).then(|| format!("zone-{}", rng.u8(..2))),
+        numa: (rng.u8(..3) > 0).then(|| format!("numa-{}", rng.u8(..2))),
         // Overload is as likely with room as without: it keeps nobody out.
-        capacity: if dice.bool() { dice.u64(10..30) } else { dice.u64(1..10) },
-        slots: (dice.u8(..4) == 0).then(|| if roomy { dice.u64(2..5) } else { dice.u64(..5) }),
+        capacity: if rng.bool() { rng.u64(10..30) } else { rng.u64(1..10) },
+        slots: (rng.u8(..4) == 0).then(|| if roomy { rng.u64(2..5) } else { rng.u64(..5) }),
         provides,
-        power_watts: (dice.u8(..3) > 0).then(|| dice.u64(..12)),
-        idle_watts: (dice.u8(..3) > 0).then(|| dice.u64(..5)),
+        power_watts: (rng.u8(..3) > 0).then(|| rng.u64(..12)),
+        idle_watts: (rng.u8(..3) > 0).then(|| rng.u64(..5)),
         ..Unit::default()
     }
 }
 
-fn actor(dice: &mut Rng, number: usize, units: &[Unit], fresh: bool, roomy: bool) -> Actor {
-    let home = &units[dice.usize(..units.len())];
-    let fixed = dice.u8(..if fresh { 10 } else { 5 }) == 0;
+fn actor(rng: &mut Rng, number: usize, units: &[Unit], fresh: bool, roomy: bool) -> Actor {
+    let home = &units[rng.usize(..units.len())];
+    let fixed = rng.u8(..if fresh { 10 } else { 5 }) == 0;
     let mut runs_on = BTreeMap::new();
     for kind in KINDS {
-        let often = dice.u8(..3) < 1 + u8::from(roomy);
-        if often || (kind == home.kind && (fixed || roomy || dice.u8(..10) > 0)) {
-            let mut runs = RunsOn { work: dice.u64(..10), ..RunsOn::default() };
-            if dice.u8(..4) == 0 {
-                runs.requires.insert("memory".into(), dice.u64(..3));
+        let often = rng.u8(..3) < 1 + u8::from(roomy);
+        if often || (kind == home.kind && (fixed || roomy || rng.u8(..10) > 0)) {
+            let mut runs = RunsOn { work: rng.u64(..10), ..RunsOn::default() };
+            if rng.u8(..4) == 0 {
+                runs.requires.insert("memory".into(), rng.u64(..3));
             }
-            if dice.u8(..3) == 0 {
-                runs.node_requires.insert("cores".into(), dice.u64(..4));
+            if rng.u8(..3) == 0 {
+                runs.node_requires.insert("cores".into(), rng.u64(..4));
                 runs.node_requires.insert("pods".into(), 1);
             }
             runs_on.insert(kind.to_owned(), runs);
         }
     }
     let mut requires = BTreeMap::new();
-    if dice.u8(..4) == 0 {
-        requires.insert("memory".to_owned(), dice.u64(1..4));
+    if rng.u8(..4) == 0 {
+        requires.insert("memory".to_owned(), rng.u64(1..4));
     }
     Actor {
         id: format!("bench/app/a-{number}"),
         runs_on,
         requires,
-        move_cost: dice.u64(..8),
+        move_cost: rng.u64(..8),
         fixed,
-        group: (dice.u8(..3) > 0).then(|| format!("group-{}", dice.u8(..2))),
-        current: (fixed || (!fresh && dice.u8(..4) > 0)).then(|| home.id.clone()),
+        group: (rng.u8(..3) > 0).then(|| format!("group-{}", rng.u8(..2))),
+        current: (fixed || (!fresh && rng.u8(..4) > 0)).then(|| home.id.clone()),
         ..Actor::default()
     }
 }
 
-fn edges(dice: &mut Rng, file: &mut SnapshotFile) {
+fn edges(rng: &mut Rng, file: &mut SnapshotFile) {
     let ids: Vec<String> = file.actors.iter().map(|actor| actor.id.clone()).collect();
-    let mut pair =
-        || (dice.choice(&ids).unwrap().clone(), dice.choice(&ids).unwrap().clone(), dice.u64(..10));
+    let mut pair = || (rng.choice(&ids).unwrap().clone(), rng.choice(&ids).unwrap().clone(), rng.u64(..10));
     for _ in 0..ids.len() * 2 {
         let (from, to, count) = pair();
         file.messages.push(Message { from, to, count });
@@ -174,23 +173,23 @@ fn edges(dice: &mut Rng, file: &mut SnapshotFile) {
     }
 }
 
-fn exchange_cost(dice: &mut Rng, units: &[Unit]) -> ExchangeCost {
+fn exchange_cost(rng: &mut Rng, units: &[Unit]) -> ExchangeCost {
     let mut kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    let listed = dice.bool();
+    let listed = rng.bool();
     for (position, a) in KINDS.iter().enumerate() {
         for b in &KINDS[position..] {
-            if listed || dice.bool() {
-                kinds.entry((*a).into()).or_default().insert((*b).into(), dice.u64(..12));
+            if listed || rng.bool() {
+                kinds.entry((*a).into()).or_default().insert((*b).into(), rng.u64(..12));
             }
         }
     }
-    let mut some = |most: u64| if dice.bool() { dice.u64(..most) } else { 0 };
+    let mut some = |most: u64| if rng.bool() { rng.u64(..most) } else { 0 };
     let (other_numa, other_node, other_zone) = (some(5), some(10), some(10));
     let mut pairs: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    for _ in 0..dice.usize(..4) {
-        let (a, b) = (dice.usize(..units.len()), dice.usize(..units.len()));
+    for _ in 0..rng.usize(..4) {
+        let (a, b) = (rng.usize(..units.len()), rng.usize(..units.len()));
         if a != b {
-            pairs.insert((a.min(b), a.max(b)), dice.u64(..30));
+            pairs.insert((a.min(b), a.max(b)), rng.u64(..30));
         }
     }
     let pair = |((a, b), cost): ((usize, usize), u64)| PairCost {
@@ -200,7 +199,7 @@ fn exchange_cost(dice: &mut Rng, units: &[Unit]) -> ExchangeCost {
     };
     ExchangeCost {
         kinds,
-        other_kind: (!listed).then(|| dice.u64(..15)),
+        other_kind: (!listed).then(|| rng.u64(..15)),
         other_numa,
         other_node,
         other_zone,
@@ -208,18 +207,18 @@ fn exchange_cost(dice: &mut Rng, units: &[Unit]) -> ExchangeCost {
     }
 }
 
-fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
-    let unit = file.units[dice.usize(..file.units.len())].clone();
-    let actor = file.actors[dice.usize(..file.actors.len())].id.clone();
+fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
+    let unit = file.units[rng.usize(..file.units.len())].clone();
+    let actor = file.actors[rng.usize(..file.actors.len())].id.clone();
     let actors: Vec<String> =
-        file.actors.iter().filter(|_| dice.u8(..3) > 0).map(|actor| actor.id.clone()).collect();
-    let on = [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone][dice.usize(..4)];
-    let places = match dice.u8(..3) {
+        file.actors.iter().filter(|_| rng.u8(..3) > 0).map(|actor| actor.id.clone()).collect();
+    let on = [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone][rng.usize(..4)];
+    let places = match rng.u8(..3) {
         0 => Places::Units(vec![unit.id.clone()]),
         1 => Places::Nodes(vec![unit.node.clone()]),
         _ => unit.zone.clone().map_or(Places::Units(vec![unit.id.clone()]), |zone| Places::Zones(vec![zone])),
     };
-    Some(match dice.u8(..15) {
+    Some(match rng.u8(..15) {
         0 | 8 => Constraint::Apart { on, actors, reason: None },
         1 | 9 => Constraint::Together { on, actors, reason: None },
         2 => {
@@ -233,30 +232,30 @@ fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         3 => Constraint::Only { actors, places, reason: None },
         4 => Constraint::Never { actors, places, except_current: false, reason: None },
         5 => Constraint::Never { actors, places, except_current: true, reason: None },
-        6 => Constraint::Prefer { actor, unit: unit.id, weight: dice.u64(..9) },
+        6 => Constraint::Prefer { actor, unit: unit.id, weight: rng.u64(..9) },
         10 | 11 => {
-            let on = [CapScope::Node, CapScope::Zone, CapScope::All][dice.usize(..3)];
-            Constraint::PowerCap { on, max: dice.u64(1..24), reason: None }
+            let on = [CapScope::Node, CapScope::Zone, CapScope::All][rng.usize(..3)];
+            Constraint::PowerCap { on, max: rng.u64(1..24), reason: None }
         }
-        _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: dice.u64(2..9) },
+        _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: rng.u64(2..9) },
     })
 }
 
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
-fn objectives(dice: &mut Rng) -> Levels {
+fn objectives(rng: &mut Rng) -> Levels {
     use Criterion::{
         Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Licence, Migration,
         Overload, Policy, Spread,
     };
-    match dice.u8(..16) {
+    match rng.u8(..16) {
         0 => return Levels::default(),
         1 => return Levels::Adaptive,
         _ => {}
     }
     let mut criteria: Vec<Criterion> = Criterion::iter().collect();
-    dice.shuffle(&mut criteria);
+    rng.shuffle(&mut criteria);
     // Those that seldom decide come first more often, and before what is against them.
-    if dice.u8(..8) > 0 {
+    if rng.u8(..8) > 0 {
         let [first, second] = [
             [Consolidate, Bottleneck],
             [Spread, Communication],
@@ -270,15 +269,15 @@ fn objectives(dice: &mut Rng) -> Levels {
             [Interference, Consolidate],
             [Policy, Communication],
             [Licence, Overload],
-        ][dice.usize(..12)];
+        ][rng.usize(..12)];
         criteria.retain(|criterion| ![first, second].contains(criterion));
         criteria.splice(0..0, [first, second]);
     }
-    criteria.truncate(dice.usize(1..=7));
+    criteria.truncate(rng.usize(1..=7));
     let mut levels: Vec<Vec<Criterion>> = Vec::new();
     for criterion in criteria {
         match levels.last_mut() {
-            Some(level) if dice.u8(..3) == 0 => level.push(criterion),
+            Some(level) if rng.u8(..3) == 0 => level.push(criterion),
             _ => levels.push(vec![criterion]),
         }
     }

@@ -8,7 +8,7 @@ use placement::{Criterion, Snapshot};
 /// A quadratic assignment problem: one node with `side` × `side` exclusive devices on a grid, where a message costs the steps
 /// from one device to the other, as many actors, and so many random pairs of them that send each other 1 to 100 messages.
 pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let count = side * side;
     let unit = |at: usize| Unit {
         id: format!("node/gpu-{at}"),
@@ -31,10 +31,10 @@ pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
     };
     let mut chosen = BTreeSet::new();
     while chosen.len() < pairs.min(count * (count - 1) / 2) {
-        let (a, b) = (dice.usize(..count), dice.usize(..count));
+        let (a, b) = (rng.usize(..count), rng.usize(..count));
         if a < b && chosen.insert((a, b)) {
             let (from, to) = (format!("a-{a}"), format!("a-{b}"));
-            file.messages.push(Message { from, to, count: dice.u64(1..=100) });
+            file.messages.push(Message { from, to, count: rng.u64(1..=100) });
         }
     }
     file.exchange_cost.other_kind = Some(1);

@@ -54,15 +54,20 @@ spec:
 /// What a description says of a device; every other name that begins as these do comes from a driver.
 const DESCRIBED: [&str; 3] = ["cairn_device_info", "cairn_device_health", "cairn_device_compute_resources"];
 
-/// Names that a machine may not be able to tell, the collector that says so, and what it would need.
-const NEEDS: [(&str, &str, &str); 6] = [
-    ("cairn_pod_cpu_task_clock_seconds_total", "perf_software", "a hierarchy of cgroup v2"),
-    ("cairn_pod_context_switches_total", "perf_software", "a hierarchy of cgroup v2"),
-    ("cairn_pod_cpu_cycles_total", "perf_hardware", "counters of the processor"),
-    ("cairn_pod_cpu_instructions_total", "perf_hardware", "counters of the processor"),
-    ("cairn_pod_cpu_llc_misses_total", "perf_hardware", "counters of the processor"),
-    ("cairn_pod_perf_scaling_ratio", "perf_hardware", "counters of the processor"),
-];
+/// What the kernel counts of pods on any machine that has cgroups of version 2.
+const SOFTWARE: [&str; 2] = ["cairn_pod_cpu_task_clock_seconds_total", "cairn_pod_context_switches_total"];
+
+/// The collector that says whether the machine can tell a name, and what the machine would need: so it is with what is
+/// counted of pods as a whole.
+fn needs(name: &str, row: &Documented) -> Option<(&'static str, &'static str)> {
+    let is_counted = name.starts_with("cairn_pod_") && row.labels == ["node", "namespace", "pod"];
+    let needed = if SOFTWARE.contains(&name) {
+        ("perf_software", "a hierarchy of cgroup v2")
+    } else {
+        ("perf_hardware", "counters of the processor")
+    };
+    is_counted.then_some(needed)
+}
 
 /// Whether only hardware, a kubelet or cgroups of pods can tell it.
 fn is_elsewhere(name: &str) -> bool {
@@ -153,11 +158,11 @@ async fn every_name_of_the_documentation_is_scraped() {
     let each = described.clone().map(|job| format!("job=\"{}\"", job.name));
     let all_described = names.iter().filter(|(name, _)| !is_elsewhere(name));
     are_seen(&prometheus, all_described, &each).await;
-    let is_needy = |name: &str| NEEDS.iter().any(|(needy, ..)| *needy == name);
-    let of_gpus = names.iter().filter(|(name, _)| is_elsewhere(name) && !is_needy(name));
+    let of_gpus = names.iter().filter(|(name, row)| is_elsewhere(name) && needs(name, row).is_none());
     are_seen(&prometheus, of_gpus, &["job=~\"gpus/.*\"".to_owned()]).await;
-    for (name, collector, need) in NEEDS {
-        assert!(names.contains_key(name), "{name} is not documented");
+    assert!(SOFTWARE.iter().all(|name| names.contains_key(*name)), "not documented");
+    let counted = names.iter().filter_map(|(name, row)| Some((name, needs(name, row)?)));
+    for (name, (collector, need)) in counted {
         let works = gpus.collector(collector).await == "ok";
         let expression = format!("{name}{{job=\"gpus/new\"}}");
         if works {
@@ -180,6 +185,7 @@ async fn every_name_of_the_documentation_is_scraped() {
         }
     }
     values_arrive(&prometheus, &described[0].name).await;
+    let is_needy = |name: &str| names.get(name).is_some_and(|row| needs(name, row).is_some());
     queries::are_known_and_answered(&prometheus, |name| !is_needy(name) && !name.starts_with("actor_")).await;
 
     // a machine that is gone has no series, while the agent is scraped on

@@ -180,44 +180,44 @@ mod tests {
     /// Whatever drivers say, what is left keeps the rules that the API server holds it to, and a second look finds nothing.
     #[test]
     fn ten_thousand_topologies_of_anything_fit() {
-        let mut dice = fastrand::Rng::with_seed(3);
+        let mut rng = fastrand::Rng::with_seed(3);
         let names = ["", "a", "gpu-0", "numa-0", "\u{1}", "ü", "x\ny"];
         let long = "l".repeat(200);
         for _ in 0..10_000 {
-            let mut text = || match dice.usize(..=names.len()) {
+            let mut text = || match rng.usize(..=names.len()) {
                 at if at < names.len() => names[at].to_owned(),
                 _ => long.clone(),
             };
             let mut maybe = || Some(text());
             let (ids, parents) = ([maybe(), maybe(), maybe(), maybe()], [maybe(), maybe(), maybe(), maybe()]);
             let texts = [maybe(), maybe(), maybe(), maybe()];
-            let number = |dice: &mut fastrand::Rng| [0, -1, 7, i32::MAX, i32::MIN][dice.usize(..5)];
+            let number = |rng: &mut fastrand::Rng| [0, -1, 7, i32::MAX, i32::MIN][rng.usize(..5)];
             let devices = ids.iter().zip(parents).map(|(id, parent)| Device {
                 id: id.clone().unwrap_or_default(),
                 type_: texts[0].clone().unwrap_or_default(),
                 model: texts[1].clone(),
                 pci_bus_id: texts[2].clone(),
                 parent,
-                numa_node: Some(number(&mut dice)),
-                compute_resources: (0..dice.usize(..3))
+                numa_node: Some(number(&mut rng)),
+                compute_resources: (0..rng.usize(..3))
                     .map(|_| ComputeResource {
-                        type_: texts[dice.usize(..4)].clone().unwrap_or_default(),
-                        count: number(&mut dice),
+                        type_: texts[rng.usize(..4)].clone().unwrap_or_default(),
+                        count: number(&mut rng),
                     })
                     .collect(),
                 ..Device::default()
             });
             let devices: Vec<_> = devices.collect();
-            let links = (0..dice.usize(..4)).map(|_| Link {
-                source: ids[dice.usize(..4)].clone().unwrap_or_default(),
-                destination: ids[dice.usize(..4)].clone().unwrap_or_default(),
+            let links = (0..rng.usize(..4)).map(|_| Link {
+                source: ids[rng.usize(..4)].clone().unwrap_or_default(),
+                destination: ids[rng.usize(..4)].clone().unwrap_or_default(),
                 kind: texts[3].clone().unwrap_or_default(),
-                bandwidth_bytes_per_second: Some(number(&mut dice).into()),
-                relative_latency: Some(number(&mut dice)),
+                bandwidth_bytes_per_second: Some(number(&mut rng).into()),
+                relative_latency: Some(number(&mut rng)),
             });
             let mut spec = NodeTopologySpec { links: links.collect(), devices };
             fit(&mut spec);
-            assert_eq!(crate::source::check(&spec), Ok(()), "{spec:?}");
+            assert_eq!(crate::source::document::check(&spec), Ok(()), "{spec:?}");
             for device in &spec.devices {
                 let lengths = [
                     Some(&device.id),

@@ -6,6 +6,7 @@
 mod devices;
 mod domains;
 mod links;
+mod object;
 mod pci;
 
 pub use devices::short_vendor;
@@ -14,7 +15,6 @@ pub use pci::{is_address, normal_address};
 use crds::NodeTopologySpec;
 use hwlocality::{
     Topology,
-    object::{TopologyObject, types::ObjectType},
     topology::builder::{BuildFlags, TypeFilter},
 };
 use serde::{Deserialize, Serialize};
@@ -112,19 +112,4 @@ fn hint(xml: &str) -> &'static str {
     } else {
         ""
     }
-}
-
-/// The text of an info attribute, if there is one and it is text.
-fn info<'a>(object: &'a TopologyObject, key: &str) -> Option<&'a str> {
-    object.info(key)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
-}
-
-/// An info attribute that is a number.
-fn number(object: &TopologyObject, key: &str) -> Option<i64> {
-    info(object, key)?.parse().ok()
-}
-
-/// The PCI device that an object is, or is a part of.
-fn pci_of(object: &TopologyObject) -> Option<&TopologyObject> {
-    std::iter::once(object).chain(object.ancestors()).find(|it| it.object_type() == ObjectType::PCIDevice)
 }

@@ -5,11 +5,10 @@ mod gpus;
 mod library;
 mod state;
 pub mod trial;
+mod trouble;
 mod xids;
 
 use std::{ffi::OsString, sync::Arc, time::Duration};
-
-use crds::{Device, Link};
 
 use super::{
     reading::DeviceReading,
@@ -17,22 +16,15 @@ use super::{
 };
 use crate::{metrics::CollectorState, source::Collector};
 
+use gpus::Found;
 use library::Library;
 use state::State;
-pub use state::Trouble;
 use xids::Xids;
+
+pub use trouble::Trouble;
 
 /// How long NVML may take: the first question loads the driver's state, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// What NVML says that is there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// GPUs and their partitions.
-    pub devices: Vec<Device>,
-    /// NVLinks between them.
-    pub links: Vec<Link>,
-}
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]

@@ -7,22 +7,46 @@ use perf_event::{
     events::{Event, Hardware, Software},
 };
 
+use metric_names::{Name, agent, each_pod_counter};
+
 /// What is counted together, so that one system call reads it and it is all of the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Set {
-    /// Nanoseconds on a CPU, context switches: the kernel counts them itself, everywhere.
+    /// The kernel counts them itself, everywhere.
     Software,
-    /// Cycles, instructions, misses of the last cache: the CPU has to have counters that are not taken.
+    /// The CPU has to have counters that are not taken.
     Hardware,
 }
+
+macro_rules! sets {
+    ($($set:ident { $($event:ident / $scale:literal => $series:ident $name:literal $help:literal;)+ })+) => {
+        impl Set {
+            /// The series of its events, in their order, each with how many counts make one of its unit.
+            pub fn series(self) -> &'static [(&'static Name, f64)] {
+                match self {
+                    $(Self::$set => {
+                        static SERIES: &[(&Name, f64)] = &[$((&agent::$series, $scale)),+];
+                        SERIES
+                    })+
+                }
+            }
+
+            /// Opens its events.
+            fn open(self, cgroup: &File, cpu: usize) -> io::Result<Opened> {
+                match self {
+                    $(Self::$set => Opened::new(cgroup, cpu, [$($set::$event),+]),)+
+                }
+            }
+        }
+    };
+}
+
+each_pod_counter!(sets);
 
 impl Set {
     /// How many events there are in it, each of them a descriptor.
     pub fn len(self) -> usize {
-        match self {
-            Self::Software => 2,
-            Self::Hardware => 3,
-        }
+        self.series().len()
     }
 }
 
@@ -33,7 +57,7 @@ pub struct Reading {
     pub enabled: Duration,
     /// For how long it did.
     pub running: Duration,
-    /// The counts, in the order in which [`Set`] names them.
+    /// The counts, in the order of [`Set::series`].
     pub counts: Vec<u64>,
 }
 
@@ -57,14 +81,7 @@ pub struct Kernel;
 
 impl Layer for Kernel {
     fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>> {
-        Ok(Box::new(match set {
-            Set::Software => Opened::new(cgroup, cpu, [Software::TASK_CLOCK, Software::CONTEXT_SWITCHES])?,
-            Set::Hardware => Opened::new(
-                cgroup,
-                cpu,
-                [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS, Hardware::CACHE_MISSES],
-            )?,
-        }))
+        Ok(Box::new(set.open(cgroup, cpu)?))
     }
 }
 

@@ -32,7 +32,7 @@ impl Shared {
         Self(Arc::new(Mutex::new(perf)))
     }
 
-    /// Watches the pods of actors among `pods`, and says so. Ends never.
+    /// Watches the pods of actors among `pods`, and says so. Never ends.
     pub async fn keep(&self, pods: &Store<PodMeta>, metrics: &Metrics) -> Infallible {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -30,8 +30,8 @@ struct DoubleGroup(Double, Set);
 impl Double {
     fn with_hardware() -> Self {
         let told = Told {
-            software: reading(0, 0, &[0, 0]),
-            hardware: Some(reading(0, 0, &[0; 3])),
+            software: reading(0, 0, &vec![0; Set::Software.len()]),
+            hardware: Some(reading(0, 0, &vec![0; Set::Hardware.len()])),
             ..Told::default()
         };
         Self(Arc::new(Mutex::new(told)))
@@ -342,6 +342,6 @@ fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
 
 /// Seconds on CPUs, and context switches, of the one pod.
 fn totals(perf: &Perf) -> (f64, f64) {
-    let totals = perf.watched.values().next().unwrap().software.clone().unwrap();
+    let totals = perf.watched.values().next().unwrap().totals[&Set::Software].clone();
     (totals.counts[0] / 1e9, totals.counts[1])
 }

@@ -48,25 +48,25 @@ fn inputs() -> Vec<String> {
         "&amp;",
         "\u{fffd}",
     ];
-    let mut dice = fastrand::Rng::with_seed(11);
+    let mut rng = fastrand::Rng::with_seed(11);
     let mut change = |text: &str| {
         let mut bytes = text.as_bytes().to_vec();
-        for _ in 0..=dice.usize(..3) {
-            let at = dice.usize(..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
-            let piece = pieces[dice.usize(..pieces.len())].bytes();
-            match dice.u8(..6) {
-                0 => bytes[at] = dice.u8(32..127),
+        for _ in 0..=rng.usize(..3) {
+            let at = rng.usize(..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+            let piece = pieces[rng.usize(..pieces.len())].bytes();
+            match rng.u8(..6) {
+                0 => bytes[at] = rng.u8(32..127),
                 1 => bytes.truncate(at.max(1)),
                 2 => drop(bytes.splice(at..at, piece)),
                 3 => drop(bytes.splice(at..(at + piece.len()).min(bytes.len()), piece)),
-                4 => drop(bytes.drain(at..(at + dice.usize(1..200)).min(bytes.len()))),
+                4 => drop(bytes.drain(at..(at + rng.usize(1..200)).min(bytes.len()))),
                 // A line that is there twice, or in another place.
                 _ => {
                     let start = bytes[..at].iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
                     let end =
                         bytes[at..].iter().position(|it| *it == b'\n').map_or(bytes.len(), |it| at + it + 1);
                     let line = bytes[start..end].to_vec();
-                    let to = dice.usize(..=bytes.len());
+                    let to = rng.usize(..=bytes.len());
                     drop(bytes.splice(to..to, line));
                 }
             }

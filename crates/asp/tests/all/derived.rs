@@ -64,11 +64,11 @@ fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
     let snapshot = world(program);
     let derived = judge().derive(&snapshot).unwrap();
     let snapshot = snapshot.with_derived(derived).unwrap();
-    let dice = &mut fastrand::Rng::with_seed(7);
+    let rng = &mut fastrand::Rng::with_seed(7);
     let mut broken = 0;
     for _ in 0..30 {
-        let place = |dice: &mut fastrand::Rng| (dice.u8(..5) > 0).then(|| dice.usize(..8));
-        let assignment: Assignment = (0..6).map(|_| place(dice).map(UnitIx::new)).collect();
+        let place = |rng: &mut fastrand::Rng| (rng.u8(..5) > 0).then(|| rng.usize(..8));
+        let assignment: Assignment = (0..6).map(|_| place(rng).map(UnitIx::new)).collect();
         let judgement = judge().judge(&snapshot, &assignment).unwrap();
         let mut of_rules: Vec<String> =
             snapshot.violations(&assignment).iter().map(ToString::to_string).collect();

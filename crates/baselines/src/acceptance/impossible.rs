@@ -163,46 +163,46 @@ fn actors_of(constraint: &mut Constraint) -> Option<&mut Vec<String>> {
 }
 
 /// A small world with little room.
-fn tight(dice: &mut Rng) -> SnapshotFile {
-    let (units, actors) = (dice.usize(2..5), dice.usize(4..7));
+fn tight(rng: &mut Rng) -> SnapshotFile {
+    let (units, actors) = (rng.usize(2..5), rng.usize(4..7));
     let mut file = SnapshotFile { version: VERSION, ..SnapshotFile::default() };
     file.exchange_cost.other_kind = Some(1);
     file.nodes = (0..3)
         .map(|node| Node {
             id: format!("n{node}"),
-            provides: BTreeMap::from([("cores".to_owned(), dice.u64(1..6))]),
+            provides: BTreeMap::from([("cores".to_owned(), rng.u64(1..6))]),
             ..Node::default()
         })
         .collect();
     for i in 0..units {
         file.units.push(Unit {
             id: format!("u{i}"),
-            kind: if dice.u8(..3) == 0 { "gpu" } else { "cpu" }.to_owned(),
-            node: format!("n{}", dice.u8(..3)),
+            kind: if rng.u8(..3) == 0 { "gpu" } else { "cpu" }.to_owned(),
+            node: format!("n{}", rng.u8(..3)),
             capacity: 9,
-            slots: Some(dice.u64(1..4)),
-            provides: BTreeMap::from([("memory".to_owned(), dice.u64(1..7))]),
+            slots: Some(rng.u64(1..4)),
+            provides: BTreeMap::from([("memory".to_owned(), rng.u64(1..7))]),
             ..Unit::default()
         });
     }
     for i in 0..actors {
-        let node_requires = BTreeMap::from([("cores".to_owned(), dice.u64(..3))]);
+        let node_requires = BTreeMap::from([("cores".to_owned(), rng.u64(..3))]);
         let needs = RunsOn { work: 1, node_requires, ..RunsOn::default() };
-        let kind = file.units[dice.usize(..units)].kind.clone();
+        let kind = file.units[rng.usize(..units)].kind.clone();
         file.actors.push(Actor {
             id: format!("a{i}"),
             runs_on: BTreeMap::from([(kind, needs)]),
-            requires: BTreeMap::from([("memory".to_owned(), dice.u64(..4))]),
+            requires: BTreeMap::from([("memory".to_owned(), rng.u64(..4))]),
             ..Actor::default()
         });
     }
-    for _ in 0..dice.usize(..4) {
+    for _ in 0..rng.usize(..4) {
         let mut ids: Vec<String> = (0..actors).map(|i| format!("a{i}")).collect();
-        dice.shuffle(&mut ids);
-        ids.truncate(dice.usize(2..4));
-        let places = Places::Units(vec![file.units[dice.usize(..units)].id.clone()]);
-        let on = if dice.bool() { Scope::Unit } else { Scope::Node };
-        file.constraints.push(match dice.u8(..4) {
+        rng.shuffle(&mut ids);
+        ids.truncate(rng.usize(2..4));
+        let places = Places::Units(vec![file.units[rng.usize(..units)].id.clone()]);
+        let on = if rng.bool() { Scope::Unit } else { Scope::Node };
+        file.constraints.push(match rng.u8(..4) {
             0 => Constraint::Apart { on, actors: ids, reason: None },
             1 => Constraint::Together { on, actors: ids, reason: None },
             2 => Constraint::Only { actors: ids, places, reason: None },

@@ -11,7 +11,7 @@ use baselines::bench::{
     BestKnown, Bounds, Instance, Record, Run, Summary, apart, commit, cost_over_time, gap_by_size, markdown,
     measure, resumable,
 };
-use baselines::opponents::{External, Metis};
+use baselines::strategies::{External, Metis};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
 use portfolio::{Limits, Use};
@@ -165,12 +165,12 @@ struct OneArguments {
 
 #[derive(Args)]
 struct CpSat {
-    /// What starts the strategy cp-sat (crates/baselines/opponents/cpsat.py says what it needs)
+    /// What starts the strategy cp-sat (crates/baselines/cp-sat/cpsat.py says what it needs)
     #[arg(
         long,
         value_name = "COMMAND",
         env = "CAIRN_CP_SAT",
-        default_value = "python3 crates/baselines/opponents/cpsat.py"
+        default_value = "python3 crates/baselines/cp-sat/cpsat.py"
     )]
     cp_sat: String,
 }

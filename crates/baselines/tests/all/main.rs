@@ -1,9 +1,9 @@
-//! Tests of opponents and of the comparison, from outside.
+//! Tests of baselines and of the comparison, from outside.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
-mod opponents;
 mod program;
 mod report;
+mod strategies;
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! The words and columns of `status`, for people.
 
 use crate::style::{Style, Tone};
-use crate::summary::{joined, section};
 use crate::table::Table;
+use crate::text::{joined, section};
 
 use super::state::Status;
 

@@ -168,25 +168,25 @@ fn rules_that_keep_an_actor_out_are_told_by_name_and_line() {
 
 /// Random rules about the actors and units of a file.
 fn some_rules(file: &SnapshotFile, seed: u64) -> String {
-    let dice = &mut fastrand::Rng::with_seed(seed ^ 0x5eed);
-    let some = |dice: &mut fastrand::Rng, ids: Vec<&str>| {
-        let mut picked: Vec<&str> = ids.iter().copied().filter(|_| dice.bool()).collect();
+    let rng = &mut fastrand::Rng::with_seed(seed ^ 0x5eed);
+    let some = |rng: &mut fastrand::Rng, ids: Vec<&str>| {
+        let mut picked: Vec<&str> = ids.iter().copied().filter(|_| rng.bool()).collect();
         if picked.is_empty() {
-            picked.push(ids[dice.usize(..ids.len())]);
+            picked.push(ids[rng.usize(..ids.len())]);
         }
         picked.join(",")
     };
-    let case = |dice: &mut fastrand::Rng| {
-        let actors = some(dice, file.actors.iter().map(|actor| actor.id.as_str()).collect());
+    let case = |rng: &mut fastrand::Rng| {
+        let actors = some(rng, file.actors.iter().map(|actor| actor.id.as_str()).collect());
         let units = || file.units.iter().map(|unit| unit.id.as_str()).collect();
-        let (here, there, line) = (some(dice, units()), some(dice, units()), dice.u8(1..4));
-        match dice.u8(..6) {
+        let (here, there, line) = (some(rng, units()), some(rng, units()), rng.u8(1..4));
+        match rng.u8(..6) {
             0 => format!("{line} least 1 {actors} {here}"),
             1 => format!("{line} both {actors} {here} {there}"),
-            _ => format!("{line} most {} {actors} {here}", dice.u8(..3)),
+            _ => format!("{line} most {} {actors} {here}", rng.u8(..3)),
         }
     };
-    let cases: Vec<String> = (0..dice.usize(1..4)).map(|_| case(dice)).collect();
+    let cases: Vec<String> = (0..rng.usize(1..4)).map(|_| case(rng)).collect();
     cases.join(";")
 }
 

@@ -215,41 +215,41 @@ pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str
 
 /// Little room: most of these worlds leave somebody out.
 pub fn tight_file(seed: u64) -> SnapshotFile {
-    let dice = &mut fastrand::Rng::with_seed(seed);
-    let (units, actors) = (dice.usize(2..5), dice.usize(2..7));
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let (units, actors) = (rng.usize(2..5), rng.usize(2..7));
     let kinds = ["cpu", "cpu", "gpu"];
-    let unit = |dice: &mut fastrand::Rng, i: usize| {
-        let (kind, node) = (kinds[dice.usize(..3)], dice.usize(..3));
-        let slots = ["", ",slots=1", ",slots=2"][dice.usize(..3)];
-        let numa = ["", ",numa=0", ",power=90,idle=5"][dice.usize(..3)];
-        format!("u{i}:{kind}:9:node=n{node},zone=z{},mem={}{slots}{numa}", node / 2, dice.u64(1..7))
+    let unit = |rng: &mut fastrand::Rng, i: usize| {
+        let (kind, node) = (kinds[rng.usize(..3)], rng.usize(..3));
+        let slots = ["", ",slots=1", ",slots=2"][rng.usize(..3)];
+        let numa = ["", ",numa=0", ",power=90,idle=5"][rng.usize(..3)];
+        format!("u{i}:{kind}:9:node=n{node},zone=z{},mem={}{slots}{numa}", node / 2, rng.u64(1..7))
     };
-    let units_text: Vec<String> = (0..units).map(|i| unit(dice, i)).collect();
-    let actor = |dice: &mut fastrand::Rng, i: usize| {
-        let home = dice.usize(..units);
+    let units_text: Vec<String> = (0..units).map(|i| unit(rng, i)).collect();
+    let actor = |rng: &mut fastrand::Rng, i: usize| {
+        let home = rng.usize(..units);
         let kind = units_text[home].split(':').nth(1).unwrap();
-        let runs_on = if dice.u8(..4) == 0 { "cpu=1,gpu=1".to_owned() } else { format!("{kind}=1") };
-        let place = match dice.u8(..8) {
+        let runs_on = if rng.u8(..4) == 0 { "cpu=1,gpu=1".to_owned() } else { format!("{kind}=1") };
+        let place = match rng.u8(..8) {
             0 => format!(",at=u{home},fixed"),
             1 => format!(",at=u{home}"),
             _ => String::new(),
         };
-        format!("a{i}:{runs_on}:mem={},node.cores={}{place}", dice.u64(..4), dice.u64(..3))
+        format!("a{i}:{runs_on}:mem={},node.cores={}{place}", rng.u64(..4), rng.u64(..3))
     };
-    let actors_text: Vec<String> = (0..actors).map(|i| actor(dice, i)).collect();
-    let mut rules: Vec<String> = (0..3).map(|i| format!("node n{i} cores={}", dice.u64(1..6))).collect();
-    for _ in 0..dice.usize(..4) {
-        let [one, two, three] = [0; 3].map(|_| format!("a{}", dice.usize(..actors)));
-        let (unit, other) = (dice.usize(..units), dice.usize(..units));
-        let scope = ["unit", "numa", "node", "zone"][dice.usize(..4)];
-        rules.push(match dice.u8(..9) {
+    let actors_text: Vec<String> = (0..actors).map(|i| actor(rng, i)).collect();
+    let mut rules: Vec<String> = (0..3).map(|i| format!("node n{i} cores={}", rng.u64(1..6))).collect();
+    for _ in 0..rng.usize(..4) {
+        let [one, two, three] = [0; 3].map(|_| format!("a{}", rng.usize(..actors)));
+        let (unit, other) = (rng.usize(..units), rng.usize(..units));
+        let scope = ["unit", "numa", "node", "zone"][rng.usize(..4)];
+        rules.push(match rng.u8(..9) {
             0 | 1 => format!("apart {scope} {one} {two} {three}"),
             2 | 3 => format!("together {scope} {one} {two}"),
             4 => format!("only {one},{two} units u{unit},u{other}"),
-            5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][dice.usize(..2)]),
-            6 => format!("never {three} nodes n{}", dice.usize(..3)),
-            7 => format!("powerCap {} {}", ["node", "zone", "all"][dice.usize(..3)], dice.u64(5..60)),
-            _ => format!("reserve u{unit} mem {}", dice.u64(..4)),
+            5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][rng.usize(..2)]),
+            6 => format!("never {three} nodes n{}", rng.usize(..3)),
+            7 => format!("powerCap {} {}", ["node", "zone", "all"][rng.usize(..3)], rng.u64(5..60)),
+            _ => format!("reserve u{unit} mem {}", rng.u64(..4)),
         });
     }
     // A rule may name a node that no unit is on.

@@ -1,8 +1,8 @@
 //! Constraints: what placements must keep to. One file each.
 //!
-//! A new constraint is its fields in the file format ([`Constraint`]), a file here that implements [`Limit`], its two lines
-//! in this one, and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Reading and checking of
-//! files, the checker, [`State`](crate::State), explanations and `search` go by the list and name none.
+//! A new constraint is a file here that implements [`Limit`], its `mod` line in this one, its entry with its fields in the
+//! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Reading and
+//! checking of files, the checker, [`State`](crate::State), explanations, `search` and `asp` go by the list and name none.
 
 mod apart;
 mod fixed;
@@ -21,50 +21,36 @@ mod together;
 
 use crate::Snapshot;
 use crate::checked::{Checked, Violation};
-use crate::criteria::Step;
+use crate::constraint::each_constraint;
+use crate::criteria::{Encoding, Facts, Step};
 use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
-use crate::ix::ActorIx;
+use crate::ix::{ActorIx, UnitIx};
 use crate::names::Names;
 use crate::problem::Problem;
+use crate::room::Rooms;
 
 macro_rules! limits {
-    (of_the_world { $($own:ident in $own_module:ident;)* } of_the_file { $($name:ident in $module:ident;)* }) => {
-        /// Every constraint there is.
-        const LIMITS: &[&dyn Limit] = &[$(&$own_module::$own,)* $(&$module::$name,)*];
+    ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
+        /// Every constraint there is: those of the world, and those that a file lists.
+        const LIMITS: &[&dyn Limit] =
+            &[&fixed::Fixed, &kinds::Kinds, &slots::Slots, &resources::Resources, $(&$module::$name,)+];
 
         /// What is known of a constraint of the file.
         fn limit(given: &Constraint) -> &'static dyn Limit {
             match given {
-                $(Constraint::$name { .. } => &$module::$name,)*
+                $(Constraint::$name { .. } => &$module::$name,)+
             }
         }
     };
 }
 
-limits! {
-    of_the_world {
-        Fixed in fixed;
-        Kinds in kinds;
-        Slots in slots;
-        Resources in resources;
-    }
-    of_the_file {
-        Pin in pin;
-        Only in only;
-        Never in never;
-        Reserve in reserve;
-        Apart in apart;
-        Together in together;
-        PowerCap in power_cap;
-        Prefer in prefer;
-    }
-}
+each_constraint!(limits);
 
 /// What is known of one constraint.
 pub(crate) trait Limit: Sync {
-    /// Refuses names that do not exist, and contradictions.
-    fn check_names<'a>(
+    /// Refuses what contradicts a constraint before it.
+    fn agrees<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
@@ -107,6 +93,29 @@ pub(crate) trait Limit: Sync {
     /// What an assignment breaks, by the file alone.
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let _ = (checked, found);
+    }
+
+    /// What those of a world count of a unit beside who comes there, its kind and its place, told unit by unit: units are
+    /// symmetric only where that is equal.
+    fn tell_apart(&self, snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+        let _ = (snapshot, rooms, tell);
+    }
+
+    /// Says what its program has to know of a world.
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let _ = (world, facts);
+    }
+
+    /// The largest sum that its program can form of numbers that nothing divides, and what is to blame, as in `units`, `watts`.
+    fn most_sum(&self, world: &Encoding) -> Option<(&'static str, &'static str, i64)> {
+        let _ = world;
+        None
+    }
+
+    /// The largest sum of numbers of work that its program can form.
+    fn most_work(&self, world: &Encoding) -> i64 {
+        let _ = world;
+        0
     }
 
     /// What it means to clingo.
@@ -156,10 +165,36 @@ pub fn programs() -> Vec<&'static str> {
     programs
 }
 
+/// Says what the programs of all constraints have to know of a world.
+pub fn facts(world: &Encoding, facts: &mut Facts) {
+    for limit in LIMITS {
+        limit.facts(world, facts);
+    }
+}
+
+/// The largest sums that the programs can form of numbers that nothing divides: what is to blame, and what it is.
+pub fn most_sums(world: &Encoding) -> impl Iterator<Item = (&'static str, &'static str, i64)> {
+    LIMITS.iter().filter_map(|limit| limit.most_sum(world))
+}
+
+/// The largest sum of numbers of work that a program can form.
+pub fn most_work(world: &Encoding) -> i64 {
+    LIMITS.iter().map(|limit| limit.most_work(world)).max().unwrap_or(0)
+}
+
+/// What constraints count of units beside who comes there, told unit by unit.
+pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+    for limit in LIMITS {
+        limit.tell_apart(snapshot, rooms, tell);
+    }
+}
+
 /// Refuses names that do not exist, and contradictions.
 pub(crate) fn check_names<'a>(file: &'a SnapshotFile, names: &mut Names<'a>) -> Result<(), SnapshotError> {
-    let mut constraints = file.constraints.iter().enumerate();
-    constraints.try_for_each(|(position, given)| limit(given).check_names(position, given, names))
+    file.constraints.iter().enumerate().try_for_each(|(position, given)| {
+        names.of_constraint(position, given)?;
+        limit(given).agrees(position, given, names)
+    })
 }
 
 /// The number of a constraint, by the name of its field.

@@ -2,26 +2,13 @@
 
 use super::{Limit, places};
 use crate::checked::{Checked, Violation};
-use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
-use crate::names::Names;
 use crate::problem::Problem;
 
 /// Actors may not be in these places.
 pub(super) struct Never;
 
 impl Limit for Never {
-    fn check_names<'a>(
-        &self,
-        position: usize,
-        given: &'a Constraint,
-        names: &mut Names<'a>,
-    ) -> Result<(), SnapshotError> {
-        names.all_actors(position, given.actors())?;
-        let Constraint::Never { places, .. } = given else { return Ok(()) };
-        names.places(position, places)
-    }
-
     fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Never { actors, places, except_current, .. } = given else { return };
         let allows = problem.inside(places).iter().map(|inside| !inside).collect();

@@ -2,26 +2,13 @@
 
 use super::{Limit, places};
 use crate::checked::{Checked, Violation};
-use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
-use crate::names::Names;
 use crate::problem::Problem;
 
 /// Actors may be in these places only.
 pub(super) struct Only;
 
 impl Limit for Only {
-    fn check_names<'a>(
-        &self,
-        position: usize,
-        given: &'a Constraint,
-        names: &mut Names<'a>,
-    ) -> Result<(), SnapshotError> {
-        names.all_actors(position, given.actors())?;
-        let Constraint::Only { places, .. } = given else { return Ok(()) };
-        names.places(position, places)
-    }
-
     fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Only { actors, places, .. } = given else { return };
         let allows = problem.inside(places);

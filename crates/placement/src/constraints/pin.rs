@@ -11,15 +11,13 @@ use crate::problem::Problem;
 pub(super) struct Pin;
 
 impl Limit for Pin {
-    fn check_names<'a>(
+    fn agrees<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
         names: &mut Names<'a>,
     ) -> Result<(), SnapshotError> {
         let Constraint::Pin { actor, unit, .. } = given else { return Ok(()) };
-        names.actor(|| format!("constraints[{position}].actor"), actor)?;
-        names.unit(|| format!("constraints[{position}].unit"), unit)?;
         match names.pin(actor, unit) {
             Some(other) if other != unit => {
                 let problem = format!("`{actor}` is pinned to `{other}` and to `{unit}`; keep one");

@@ -1,16 +1,17 @@
 //! `powerCap`: places draw at most so many watts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Excess, Limit};
 use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
-use crate::criteria::Step;
+use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
+use crate::room::Rooms;
 
 /// At most so many watts in every place of a scope. What fixed actors draw by themselves, beyond a cap or not, may be drawn.
 pub(super) struct PowerCap;
@@ -104,6 +105,46 @@ impl Limit for PowerCap {
         }
     }
 
+    fn tell_apart(&self, snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+        for cap in &snapshot.problem().caps {
+            let mut units: IxVec<PlaceIx, usize> = IxVec::of(0, cap.limit.len());
+            cap.place.iter().for_each(|place| units[*place] += 1);
+            for (unit, &place) in cap.place.enumerate() {
+                // A place of its own is as good as another with the same limit.
+                let shared = (units[place] > 1).then_some(i64::from(place.raw()));
+                let own = [Some(cap.limit[place]), shared].into_iter();
+                tell(unit, own.chain(rooms.of_unit(snapshot.problem(), unit)).collect());
+            }
+        }
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        if world.problem().caps.is_empty() {
+            return;
+        }
+        let places = binding(world);
+        let capped: BTreeSet<UnitIx> = places.iter().flat_map(|place| &place.units).copied().collect();
+        world.say_watts(facts, |unit| capped.contains(&unit));
+        for (number, place) in (0i64..).zip(&places) {
+            facts.say("power_left", [number.into(), place.left.into()]);
+            for &unit in &place.units {
+                facts.say("capped", [number.into(), unit.into()]);
+            }
+        }
+    }
+
+    fn most_sum(&self, world: &Encoding) -> Option<(&'static str, &'static str, i64)> {
+        if world.problem().caps.is_empty() {
+            return None;
+        }
+        let left = binding(world).into_iter().map(|place| place.left.saturating_abs());
+        Some(("units", "watts", left.fold(world.most_watts(), i64::saturating_add)))
+    }
+
+    fn most_work(&self, world: &Encoding) -> i64 {
+        if world.problem().caps.is_empty() { 0 } else { world.most_work_of_watts() }
+    }
+
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/power-cap.lp")
     }
@@ -126,6 +167,34 @@ fn watts(checked: &Checked, all: bool) -> Vec<i64> {
         i64::try_from(share).expect("worlds whose watts could pass 2^53 are refused on input") + number(idle)
     });
     draws.collect()
+}
+
+/// A place under a cap.
+#[derive(Default)]
+struct Capped {
+    /// Watts that are left beside what is drawn whoever comes.
+    left: i64,
+    /// The most that can come to that.
+    most: i64,
+    units: Vec<UnitIx>,
+}
+
+/// Places in which a cap can bind, by cap and place.
+fn binding(world: &Encoding) -> Vec<Capped> {
+    let meters: BTreeMap<UnitIx, i64> = world.meters().into_iter().collect();
+    let mut all = Vec::new();
+    for cap in &world.problem().caps {
+        let mut places: BTreeMap<PlaceIx, Capped> = BTreeMap::new();
+        for (unit, &place) in cap.place.enumerate() {
+            let capped =
+                places.entry(place).or_insert_with(|| Capped { left: cap.limit[place], ..Capped::default() });
+            capped.left -= world.settled_watts(&meters, unit);
+            capped.most += meters.get(&unit).copied().unwrap_or(0) + world.idle_watts(unit);
+            capped.units.push(unit);
+        }
+        all.extend(places.into_values().filter(|capped| capped.most > capped.left));
+    }
+    all
 }
 
 /// What the places of one cap draw.

@@ -1,25 +1,12 @@
 //! `prefer`: no limit, but a penalty of the criterion `policy`; here for its names and words.
 
 use super::Limit;
-use crate::error::SnapshotError;
 use crate::file::Constraint;
-use crate::names::Names;
 
 /// Costs its weight when the actor is placed elsewhere.
 pub(super) struct Prefer;
 
 impl Limit for Prefer {
-    fn check_names<'a>(
-        &self,
-        position: usize,
-        given: &'a Constraint,
-        names: &mut Names<'a>,
-    ) -> Result<(), SnapshotError> {
-        let Constraint::Prefer { actor, unit, .. } = given else { return Ok(()) };
-        names.actor(|| format!("constraints[{position}].actor"), actor)?;
-        names.unit(|| format!("constraints[{position}].unit"), unit).map(|_| ())
-    }
-
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Prefer { weight, .. } = given else { return None };
         Some(("weight", *weight))

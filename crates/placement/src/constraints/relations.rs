@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Limit;
 use crate::checked::{Checked, Rule, Violation};
-use crate::file::{Constraint, Scope};
+use crate::file::{Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, RelationIx, UnitIx};
 use crate::problem::Problem;
 
@@ -44,27 +45,55 @@ impl Company {
 }
 
 /// A scope in plain words.
-pub(super) fn in_words(scope: Scope) -> String {
+fn in_words(scope: Scope) -> String {
     match scope {
         Scope::Numa => "NUMA domain".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// Finds the relations of one type, told its scope, that two actors break which are not both fixed.
-pub(super) fn check(
-    checked: &Checked,
-    found: &mut Vec<Violation>,
-    apart: bool,
-    scope: impl Fn(&Constraint) -> Option<Scope>,
-) {
+/// What tells `apart` from `together`.
+pub(super) trait Relation: Sync {
+    /// Whether its actors may not share a place; they must otherwise.
+    const APART: bool;
+
+    /// Its scope and its actors, if this is one of the type.
+    fn of(given: &Constraint) -> Option<(Scope, &[String])>;
+
+    /// What it demands of actors, told the scope in plain words.
+    fn demands(scope: &str) -> String;
+}
+
+impl<T: Relation> Limit for T {
+    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+        if let Some((scope, actors)) = T::of(given) {
+            problem.add_relation(position, T::APART, scope, actors);
+        }
+    }
+
+    fn demands(&self, position: usize, given: &Constraint) -> String {
+        let Some((scope, _)) = T::of(given) else { return format!("constraints[{position}]") };
+        T::demands(&in_words(scope))
+    }
+
+    fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
+        check::<T>(checked, found);
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/relations.lp")
+    }
+}
+
+/// Finds the relations of one type that two actors break which are not both fixed.
+fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     for (&position, actors) in &checked.reading.related {
-        let Some(scope) = scope(&checked.file.constraints[position]) else { continue };
+        let Some((scope, _)) = T::of(&checked.file.constraints[position]) else { continue };
         let placed: Vec<(ActorIx, UnitIx)> =
             actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
         let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
             let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
-                is_same_place(checked, scope, at_a, at_b) == apart
+                is_same_place(checked, scope, at_a, at_b) == T::APART
                     && !(checked.is_fixed(a) && checked.is_fixed(b))
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))

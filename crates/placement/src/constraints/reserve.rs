@@ -1,9 +1,7 @@
 //! `reserve`: so much of a unit's resource stays free. What is left is checked with the other [resources](super::resources).
 
 use super::Limit;
-use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
-use crate::names::Names;
 use crate::problem::Problem;
 use crate::reading::number;
 
@@ -11,16 +9,6 @@ use crate::reading::number;
 pub(super) struct Reserve;
 
 impl Limit for Reserve {
-    fn check_names<'a>(
-        &self,
-        position: usize,
-        given: &'a Constraint,
-        names: &mut Names<'a>,
-    ) -> Result<(), SnapshotError> {
-        let Constraint::Reserve { unit, .. } = given else { return Ok(()) };
-        names.unit(|| format!("constraints[{position}].unit"), unit).map(|_| ())
-    }
-
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Reserve { quantity, .. } = given else { return None };
         Some(("quantity", *quantity))

@@ -236,8 +236,8 @@ fn a_level_has_the_names_of_its_criteria() {
 
 /// Any places at all, feasible or not.
 pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
-    let mut dice = fastrand::Rng::with_seed(seed);
-    let place = |_| Some(dice.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let place = |_| Some(rng.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units());
     line::places((0..snapshot.actors()).map(place))
 }
 

@@ -41,6 +41,21 @@ fn refused(pointer: &str, value: Value) -> String {
 }
 
 #[test]
+fn what_a_constraint_says_twice_is_refused() {
+    let read = |fields: &str| {
+        let world = format!("{{\"version\":1,\"constraints\":[{{{fields}}}]}}");
+        Snapshot::read(&world).unwrap_err().to_string()
+    };
+    assert_eq!(
+        [r#""type":"pin","unit":"a","unit":"b""#, r#""type":"pin","type":"apart""#].map(read),
+        [
+            "constraints[0]: `unit` is given twice; keep one at line 1 column 59",
+            "constraints[0]: `type` is given twice; keep one at line 1 column 48",
+        ]
+    );
+}
+
+#[test]
 fn what_is_refused_and_in_which_words() {
     let big = json!(LARGEST + 1);
     let rows = [
@@ -149,7 +164,7 @@ fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
         Snapshot::read(&world.to_string()).map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
     };
     let send = |from: &str, to: &str, count: u64| json!({"from": from, "to": to, "count": count});
-    let circle =
+    let cycle =
         json!({"messages": [send("a", "b", 1), send("b", "c", 1), send("c", "b", 1), send("a", "a", 1)]});
     let many: Vec<Value> = (0..20).map(|i| json!({"id": format!("a{i}"), "runsOn": {}})).collect();
     let round: Vec<Value> =
@@ -157,8 +172,8 @@ fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
     let heavy = json!({"actors": [{"id": "a", "runsOn": {"cpu": half}}]});
     let far = json!({"exchangeCost": {"otherKind": 1, "otherNode": half}});
     let rows = [
-        (json!(["overload"]), circle.clone()),
-        (json!(["latency"]), circle),
+        (json!(["overload"]), cycle.clone()),
+        (json!(["latency"]), cycle),
         (json!(["latency"]), json!({"actors": many, "messages": round})),
         (json!(["latency"]), json!({"messages": [send("a", "b", 1), send("b", "a", 0)]})),
         (json!(["overload"]), heavy.clone()),

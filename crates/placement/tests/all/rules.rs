@@ -10,22 +10,22 @@ use proptest::prelude::*;
 use worlds::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
-fn ground(dice: &mut Rng) -> Vec<GroundRule> {
+fn ground(rng: &mut Rng) -> Vec<GroundRule> {
     let first = i32::try_from(on(RULED_ACTORS - 1, RULED_UNITS - 1)).unwrap() + 1;
     let mut rules = Vec::new();
     for head in first..first + 8 {
-        for _ in 0..dice.usize(..3) {
+        for _ in 0..rng.usize(..3) {
             let mut body: Vec<(i32, i64)> = Vec::new();
-            for _ in 0..dice.usize(..5) {
-                let atom = dice.i32(1..head);
-                body.push((if dice.u8(..3) == 0 { -atom } else { atom }, dice.i64(1..4)));
+            for _ in 0..rng.usize(..5) {
+                let atom = rng.i32(1..head);
+                body.push((if rng.u8(..3) == 0 { -atom } else { atom }, rng.i64(1..4)));
             }
             let sum: i64 = body.iter().map(|(_, weight)| weight).sum();
-            let lower = if dice.bool() { sum } else { dice.i64(0..=sum) };
+            let lower = if rng.bool() { sum } else { rng.i64(0..=sum) };
             rules.push(GroundRule { head: head.unsigned_abs(), lower, body });
         }
     }
-    dice.shuffle(&mut rules);
+    rng.shuffle(&mut rules);
     rules
 }
 
@@ -50,8 +50,8 @@ proptest! {
     /// After any moves, the circuit says what the rules say; placed at once or one by one is the same.
     #[test]
     fn a_circuit_says_what_its_rules_say(seed: u64) {
-        let dice = &mut Rng::with_seed(seed);
-        let ground = ground(dice);
+        let rng = &mut Rng::with_seed(seed);
+        let ground = ground(rng);
         let last = on(RULED_ACTORS - 1, RULED_UNITS - 1) + 8;
         let demands: Vec<GroundConstraint> =
             (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
@@ -60,11 +60,11 @@ proptest! {
         let mut ruling = Ruling::new(&rules);
         let mut assignment = Assignment::of(None, RULED_ACTORS);
         for _ in 0..20 {
-            let actor = ActorIx::new(dice.usize(..RULED_ACTORS));
+            let actor = ActorIx::new(rng.usize(..RULED_ACTORS));
             if let Some(unit) = assignment[actor] {
                 ruling.take(actor, unit);
             }
-            assignment[actor] = if dice.u8(..4) == 0 { None } else { Some(UnitIx::new(dice.usize(..RULED_UNITS))) };
+            assignment[actor] = if rng.u8(..4) == 0 { None } else { Some(UnitIx::new(rng.usize(..RULED_UNITS))) };
             if let Some(unit) = assignment[actor] {
                 ruling.put(actor, unit);
             }
@@ -120,11 +120,11 @@ fn what_is_said_over_and_over_is_evaluated_once() {
 
 #[test]
 fn nothing_may_follow_from_itself() {
-    let circle = vec![
+    let cycle = vec![
         GroundRule { head: 20, lower: 1, body: vec![(21, 1)] },
         GroundRule { head: 21, lower: 1, body: vec![(20, 1)] },
     ];
-    let refused = Rules::new(RULED_ACTORS, circle, &inputs(), vec![], vec![]).unwrap_err();
+    let refused = Rules::new(RULED_ACTORS, cycle, &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(refused, "the rules conclude something from itself");
     let unknown = Rules::new(1, vec![], &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(unknown, "there is no actor at position 1");

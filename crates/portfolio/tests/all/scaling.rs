@@ -12,8 +12,8 @@ use crate::asp;
 /// A random world with every quantity multiplied, and a little added to each, so that nothing divides evenly.
 fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
     let mut file = worlds::world(seed);
-    let dice = &mut fastrand::Rng::with_seed(seed);
-    let mut grow = |number: &mut u64, factor: u64| *number = *number * factor + dice.u64(..factor.max(8) / 8);
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let mut grow = |number: &mut u64, factor: u64| *number = *number * factor + rng.u64(..factor.max(8) / 8);
     for unit in &mut file.units {
         grow(&mut unit.capacity, work);
         unit.provides.values_mut().for_each(|there| grow(there, memory));

@@ -1,4 +1,4 @@
-//! What every strategy promises, and what `plan` makes of it.
+//! What holds of every strategy, and what `plan` makes of it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
 mod planning;

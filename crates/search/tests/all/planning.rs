@@ -1,4 +1,4 @@
-//! From a world to a decision: what `plan` promises whichever strategy it asks.
+//! From a world to a decision: what holds of `plan` whichever strategy it asks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

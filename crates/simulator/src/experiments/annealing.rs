@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use baselines::opponents::KWay;
+use baselines::strategies::KWay;
 use taskgraph::generate::annealing::{Family, STRIPS, graph, platform};
 use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking, PIECE};
 use taskgraph::{Budget, Graph, Mapped, Mapper, Platform};

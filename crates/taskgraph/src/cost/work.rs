@@ -11,9 +11,8 @@ use super::{links, stores};
 use crate::{Cost, Graph, MapError, Model, Platform};
 
 /// How a vector is divided over a processing element's vector length.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Division {
     /// `w1 / W1`, as Eq. 1 is printed.

@@ -7,9 +7,8 @@
 use crate::{Cost, Edge, FileError, Graph, Group, Kind, Link, Links, Model, Parts, Platform, Task, Weight};
 
 /// The families.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString, strum::EnumIter,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Family {
     /// Binomial option pricing.

@@ -82,9 +82,8 @@ pub fn ten_node() -> Graph {
 }
 
 /// The structures of the paper's larger graphs (Fig. 5).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString, strum::EnumIter,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Shape {
     /// Random levels, up to seven children each on the next.

@@ -12,9 +12,8 @@ use crate::offline::{Plan, makespan};
 use crate::{Graph, MapError, Mapping, Platform};
 
 /// What counts as a mapping's stored time.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Stored {
     /// The mean in the table: what the paper's text says.

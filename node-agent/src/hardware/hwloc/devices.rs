@@ -10,7 +10,8 @@ use hwlocality::{
 
 use super::{
     domains::{self, Domain},
-    info, number, pci, pci_of,
+    object::{info, number, pci_of},
+    pci,
 };
 
 /// Those who speak of one and the same device, who knows it best first.

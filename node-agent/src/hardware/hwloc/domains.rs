@@ -7,7 +7,7 @@ use hwlocality::{
     object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
 };
 
-use super::info;
+use super::object::info;
 
 /// A NUMA node of the system as a device.
 pub struct Domain {

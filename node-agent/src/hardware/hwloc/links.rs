@@ -10,7 +10,8 @@ use hwlocality::{
 
 use super::{
     domains::{self, Domain},
-    pci, pci_of,
+    object::pci_of,
+    pci,
 };
 
 /// hwloc's names of its matrices of bandwidths in MB/s, and what we call such a link.

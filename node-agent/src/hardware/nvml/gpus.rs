@@ -7,8 +7,16 @@ use nvml_wrapper::{
     Device as Handle, Nvml, error::NvmlError, structs::device::FieldId, sys_exports::field_id,
 };
 
-use super::Found;
 use crate::hardware::hwloc::{is_address, normal_address};
+
+/// What NVML says that is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// GPUs and their partitions.
+    pub devices: Vec<Device>,
+    /// NVLinks between them.
+    pub links: Vec<Link>,
+}
 
 /// The most links that a GPU has.
 pub const LINKS: u32 = 18;

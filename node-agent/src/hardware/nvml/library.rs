@@ -8,7 +8,7 @@ use std::{
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 
-use super::{state::Trouble, trial::Outcome};
+use super::trouble::Trouble;
 use crate::hardware::{
     PROBE_NVML,
     child::{Answer, Child},
@@ -105,7 +105,7 @@ impl Library {
 
 /// What became of a process that loaded the library and asked it everything.
 fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<(), Trouble> {
-    match child.ask::<Outcome>(&file) {
+    match child.ask::<Result<(), Trouble>>(&file) {
         Answer::Found(outcome) => outcome,
         Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(Trouble::Failed(format!(
             "{why}; the agent does not load the library of NVIDIA's driver before a process of its own has come \

@@ -4,14 +4,12 @@ use std::ffi::OsString;
 
 use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
 
-use super::{counters, gpus, library::open, state::Trouble, xids::tellers};
+use super::{counters, gpus, library::open, trouble::Trouble, xids::tellers};
 use crate::hardware::child::Answer;
 
-/// That the library can be loaded and asked without harm, or why it cannot be loaded.
-pub type Outcome = Result<(), Trouble>;
-
-/// What the child says that was asked to try the library in this file.
-pub fn answer(file: Option<&OsString>) -> Answer<Outcome> {
+/// What the child says that was asked to try the library in this file: that it can be loaded and asked without harm, or
+/// why it cannot be loaded.
+pub fn answer(file: Option<&OsString>) -> Answer<Result<(), Trouble>> {
     Answer::Found(open(file).map_err(Trouble::from).map(|nvml| ask_all(&nvml)))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use baselines::opponents::KWay;
+use baselines::strategies::KWay;
 use clap::{Args, ValueEnum};
 use taskgraph::cost::{Division, Vector, WorkModel};
 use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking, Ect, Genetic, Settings};

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""OR-Tools CP-SAT as an opponent: a snapshot on standard input, a placement on standard output.
+"""OR-Tools CP-SAT as a baseline: a snapshot on standard input, a placement on standard output.
 
 cpsat.py --seconds S --seed N [--workers W] < snapshot.json > placement.json
 
 For measuring only; nothing that is installed uses it. It needs `pip install ortools` (measured with 9.15) in an
 environment of its own, whose Python `bench-placement --cp-sat` names. The time limit is the solver's alone: reading the
-snapshot and building the model come on top, which is in the opponent's favour.
+snapshot and building the model come on top, which is in the baseline's favour.
 
 The model: one literal per actor and unit, exactly one each; work within capacity; resources of units and nodes; slots;
 apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, nodes

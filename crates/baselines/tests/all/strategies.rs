@@ -1,10 +1,10 @@
-//! Opponents give feasible answers, and what an outside program says is held against the checker.
+//! Baselines give feasible answers, and what an outside program says is held against the checker.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use baselines::bench::{Instance, Run, measure};
-use baselines::opponents::{Annealing, External, Metis, MetisApolike};
+use baselines::strategies::{Annealing, External, Metis, MetisApolike};
 use exact::Exhaustive;
 use placement::ix::ActorIx;
 use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
@@ -18,7 +18,7 @@ fn read(name: &str) -> Instance {
 
 /// A program that prints `text` whatever it is asked.
 fn program(folder: &tempfile::TempDir, text: &str) -> External {
-    let file = folder.path().join("opponent");
+    let file = folder.path().join("baseline");
     std::fs::write(&file, format!("#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{text}\nEND\n")).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     External::new("outside", vec![file.to_str().unwrap().to_owned()], Duration::from_secs(1))
@@ -43,7 +43,7 @@ fn all() -> [Box<dyn Strategy>; 7] {
 
 /// In worlds small enough to look at every assignment: feasible, the same by seed, and never better than the best there is.
 #[test]
-fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
+fn no_baseline_breaks_a_rule_or_beats_the_optimum() {
     let mut optima = 0;
     for seed in 0..24 {
         let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { continue };
@@ -51,9 +51,9 @@ fn no_opponent_breaks_a_rule_or_beats_the_optimum() {
         let price =
             |of: &Assignment| Cost { policy: snapshot.penalty(of), ..snapshot.cost(of) }.vector(&snapshot);
         let best = price(&best.assignment);
-        for opponent in all() {
-            let name = opponent.name();
-            let solve = || opponent.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
+        for baseline in all() {
+            let name = baseline.name();
+            let solve = || baseline.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
             let found = solve();
             assert_eq!(snapshot.violations(&found), [], "{name}, world {seed}");
             assert_eq!(found, solve(), "{name}, world {seed}");
