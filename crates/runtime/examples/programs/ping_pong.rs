@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use runtime::{
-    Error, InstanceId, Tag,
+    CommunicationManager, Error, InstanceId, Tag,
     frontends::channel::{Consumer, Mode, Producer, PushError, Setup, Shape, open},
 };
 
@@ -13,6 +13,7 @@ pub struct Side<'a> {
     back: Consumer<'a>,
     message: runtime::LocalSlot,
     bytes: Vec<u8>,
+    communication: &'a dyn CommunicationManager,
 }
 
 /// Opens both channels for messages of `size` bytes between two Instances, or two threads of one: (first, second).
@@ -28,7 +29,8 @@ pub fn sides<'a>(
     let make = |ends: (Option<Producer<'a>>, Option<Consumer<'a>>)| -> Result<_, Error> {
         let (Some(there), Some(back)) = ends else { return Ok(None) };
         let message = setup.memory.allocate(setup.space, size)?;
-        Ok(Some(Side { there, back, message, bytes: vec![0; size] }))
+        let communication = setup.communication;
+        Ok(Some(Side { there, back, message, bytes: vec![0; size], communication }))
     };
     Ok([make((there.0, back.1))?, make((back.0, there.1))?])
 }
@@ -74,6 +76,7 @@ impl Side<'_> {
             self.message.write(0, &self.bytes)?;
             self.send()?;
         }
-        Ok(())
+        // Who leaves before its last copy has gone takes it along.
+        self.communication.fence((&self.message).into(), rounds as u64, 0)?.done()
     }
 }
