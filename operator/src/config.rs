@@ -35,7 +35,7 @@ pub struct Planning {
     #[arg(long, env = "CAIRN_SOLVER_SLOTS")]
     pub solver_slots: Option<usize>,
 
-    /// How long a refusal counts at most, in seconds: the first one counts for 10, and each that follows twice as long
+    /// How long a refusal of scheduler or kubelet keeps an actor off that node, in seconds; the scheduler's counts after 30
     #[arg(long, env = "CAIRN_REFUSAL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub refusal_seconds: u32,
 }

@@ -48,12 +48,12 @@ pub struct Context {
     pub searches: Searches,
     /// What was considered for each application when it was last planned.
     pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
-    /// Actors that are not started again at once, and nodes that are not tried again at once.
+    /// Actors that are not started again at once.
     pub back_offs: Mutex<BackOffs<Tried>>,
 }
 
-/// An application's actor that was started, anywhere or on a node.
-pub type Tried = (ApplicationKey, String, Option<String>);
+/// An actor of an application.
+pub type Tried = (ApplicationKey, String);
 
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default)]
@@ -78,8 +78,8 @@ impl Context {
 
     /// What went wrong with an actor is tried again after a while; until when it is held back.
     fn hold_back(&self, tried: Tried, why: &str, free: bool) -> control::Moment {
-        let most = Duration::from_secs(self.planning.refusal_seconds.into()).min(LONGEST_WAIT);
-        self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).failed(tried, why, free, most, moment())
+        let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
     }
 
     /// Remembers at which capacities an application would be pressed more than it is.
@@ -280,7 +280,7 @@ async fn carry_out(
         seen.now = moment();
         let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         for actor in &wanted.actors {
-            if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone(), None), seen.now) {
+            if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
                 seen.held_back.insert(actor.name.clone(), held.clone());
             }
         }
@@ -295,7 +295,7 @@ async fn carry_out(
     let todo = control::steps(&wanted, &decided, &seen, &infeasible);
     (outcome.waiting, outcome.next) = (todo.waiting, todo.next);
     for actor in todo.ended {
-        ctx.hold_back((key.clone(), actor, None), "its pod ended", true);
+        ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
     if !todo.refused.is_empty() {
         remember(application, decision, ctx, refusals, todo.refused).await?;
@@ -340,7 +340,7 @@ async fn carry_out(
     // Quota, policies, a template that is none: nothing that another node would take. The actors wait where they are.
     let said: Vec<String> = not_admitted.iter().map(|r| format!("{}: {}", r.actor, r.reason)).collect();
     for Refused { actor, reason, .. } in not_admitted {
-        let until = ctx.hold_back((key.clone(), actor.clone(), None), &reason, false);
+        let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
         outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
         outcome.waiting.insert(actor, Wait::BackOff(reason));
     }
@@ -356,14 +356,10 @@ async fn remember(
     refusals: &mut Vec<Refusal>,
     refused: Vec<Refused>,
 ) -> Result<(), Error> {
-    let key = ApplicationKey::of(application);
+    let until = moment() + Duration::from_secs(ctx.planning.refusal_seconds.into());
     let said = |r: &Refused| format!("{} on {}: {}", r.actor, r.node, r.reason);
     let said: Vec<String> = refused.iter().map(said).collect();
-    for one in refused {
-        let until =
-            ctx.hold_back((key.clone(), one.actor.clone(), Some(one.node.clone())), &one.reason, false);
-        *refusals = control::remember(std::mem::take(refusals), vec![one], until);
-    }
+    *refusals = control::remember(std::mem::take(refusals), refused, until);
     let before = decision.status.clone().unwrap_or_default();
     let status = PlacementStatus { refusals: as_told(refusals), ..before };
     *decision = ctx.writer.apply_status(decision, &status).await?;

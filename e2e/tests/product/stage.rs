@@ -60,8 +60,8 @@ async fn product() -> MutexGuard<'static, Product> {
     PRODUCT.get_or_init(install).await.lock().await
 }
 
-/// How long a refusal counts here: short, so that a test can wait for its end.
-pub const REFUSAL_SECONDS: u32 = 20;
+/// How long a refusal counts here: longer than the time that the scheduler has on each of a few nodes.
+pub const REFUSAL_SECONDS: u32 = 150;
 
 /// The product with a test's own nodes, pools and namespace; what is left of them goes when this is dropped.
 pub struct Stage {
