@@ -245,8 +245,8 @@ fn constraint(dice: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
 fn objectives(dice: &mut Rng) -> Levels {
     use Criterion::{
-        Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Licence, Migration,
-        Overload, Policy, Spread,
+        Annoyance, Bottleneck, Busiest, Communication, Consolidate, Energy, Interference, Latency, Licence,
+        Migration, Overload, Policy, Spread,
     };
     match dice.u8(..16) {
         0 => return Levels::default(),
@@ -270,7 +270,8 @@ fn objectives(dice: &mut Rng) -> Levels {
             [Interference, Consolidate],
             [Policy, Communication],
             [Licence, Overload],
-        ][dice.usize(..12)];
+            [Busiest, Annoyance],
+        ][dice.usize(..13)];
         criteria.retain(|criterion| ![first, second].contains(criterion));
         criteria.splice(0..0, [first, second]);
     }
