@@ -85,7 +85,7 @@ pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
 /// The work on every unit that hosts actors that are not fixed; nothing where no level names a criterion of load.
 pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u64> {
     let counts = |criterion| snapshot.objectives().names(criterion);
-    if !counts(Criterion::Overload) && !counts(Criterion::Bottleneck) {
+    if ![Criterion::Overload, Criterion::Bottleneck, Criterion::Busiest].into_iter().any(counts) {
         return BTreeMap::new();
     }
     let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);

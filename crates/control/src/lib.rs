@@ -2,7 +2,7 @@
 //!
 //! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
 //! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
-//! [`due`] and why, whether one [`still_stands`] in the newest world, which decided places are [`infeasible`] now, the
+//! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, which decided places are [`infeasible`] now, the
 //! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), and when to
 //! look again ([`look_again`]).
 //!
@@ -12,6 +12,7 @@
 mod back_off;
 mod commit;
 mod due;
+mod gain;
 mod mend;
 mod nouns;
 mod observed;
@@ -26,6 +27,7 @@ pub use due::{
     BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, loads, look_again, openings,
     strain, turns,
 };
+pub use gain::{Gain, gain, go_or_stay};
 pub use mend::mend;
 pub use nouns::{
     Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit,

@@ -36,6 +36,19 @@ impl Counts {
         self.0.keys().next_back().copied().unwrap_or(0)
     }
 
+    /// The largest value if some units' changed, each from a value to another.
+    pub fn most_with(&self, changes: impl Iterator<Item = (i64, i64)>) -> i64 {
+        let mut gone: BTreeMap<i64, usize> = BTreeMap::new();
+        let mut most = None;
+        for (before, after) in changes {
+            *gone.entry(before).or_default() += 1;
+            most = most.max(Some(after));
+        }
+        let stays = |(value, count): &(&i64, &usize)| gone.get(value).is_none_or(|gone| gone < count);
+        let kept = self.0.iter().rev().find(stays).map(|(value, _)| *value);
+        kept.max(most).unwrap_or(0)
+    }
+
     /// The smallest and the largest value if one unit's changed.
     pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
         let alone = self.0.get(&before) == Some(&1);

@@ -33,6 +33,8 @@ macro_rules! each_criterion {
             Latency in latency;
             /// What nodes cost while they host anything.
             Licence in licence;
+            /// The busiest unit: work and what its actors send, over capacity, in thousandths.
+            Busiest in busiest;
         }
     };
 }

@@ -29,6 +29,8 @@ pub struct Edge {
     pub peer: ActorIx,
     /// Messages per window.
     pub rate: i64,
+    /// Those of them that go to the other actor.
+    pub sent: i64,
     /// Drag when apart.
     pub annoyance: i64,
     /// Drag when together on a unit.
@@ -272,7 +274,11 @@ impl Problem {
             }
         };
         for message in &file.messages {
-            add(&message.from, &message.to, &|edge| edge.rate += number(message.count));
+            let is_up = self.actor_by_id[&message.from] < self.actor_by_id[&message.to];
+            add(&message.from, &message.to, &|edge| {
+                edge.rate += number(message.count);
+                edge.sent += if is_up { number(message.count) } else { 0 };
+            });
         }
         for pair in &file.annoyance {
             add(&pair.a, &pair.b, &|edge| edge.annoyance += number(pair.drag));
@@ -283,7 +289,7 @@ impl Problem {
         self.edges = IxVec::of(Vec::new(), file.actors.len());
         for ((a, b), edge) in pairs {
             self.edges[a].push(Edge { peer: b, ..edge });
-            self.edges[b].push(Edge { peer: a, ..edge });
+            self.edges[b].push(Edge { peer: a, sent: edge.rate - edge.sent, ..edge });
         }
         for edges in &mut self.edges {
             edges.sort_unstable_by_key(|edge| edge.peer);

@@ -31,7 +31,7 @@ struct Likeness {
     /// Who would rather be there than elsewhere, and what it is worth.
     homes: Vec<(ActorIx, i64)>,
     /// What ties those who can move to fixed actors there, and on other units of its node.
-    ties: Vec<(ActorIx, Near, [i64; 3])>,
+    ties: Vec<(ActorIx, Near, [i64; 4])>,
     /// Relations of those who can move with fixed actors there, and on other units of its node.
     relations: Vec<(RelationIx, Near)>,
     /// Itself, if it has links of its own.
@@ -171,7 +171,9 @@ impl<'a> Likenesses<'a> {
                     same_numa: problem.unit_numa[unit] == problem.unit_numa[home],
                     kind: problem.unit_kind[home],
                 };
-                let tie = |edge: &&Edge| (edge.peer, near, [edge.rate, edge.annoyance, edge.interference]);
+                let tie = |edge: &&Edge| {
+                    (edge.peer, near, [edge.rate, edge.sent, edge.annoyance, edge.interference])
+                };
                 self.of[unit].ties.extend(tied.iter().map(tie));
                 self.of[unit].relations.extend(bound.iter().map(|relation| (*relation, near)));
             }

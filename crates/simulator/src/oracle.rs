@@ -11,6 +11,18 @@ pub const MOST: usize = 5_000;
 /// Times that neighbours of the best assignment are gone through at each decision.
 const SWEEPS: usize = 2;
 
+/// With more actors than this the neighbours are too many.
+const MOST_CLIMBED: usize = 16;
+
+/// An assignment that an oracle looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hint {
+    /// After which window alone, where only then.
+    pub after: Option<u64>,
+    /// The unit of each actor.
+    pub assignment: Vec<usize>,
+}
+
 /// What an oracle decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreseen {
@@ -24,11 +36,12 @@ pub struct Foreseen {
 ///
 /// A world's state depends on everything that was decided before, so that there is nothing to share between sequences:
 /// where there are at most [`MOST`], all are tried. Otherwise each decision is the best that single moves and exchanges
-/// find, from what runs and from `hints`, judged by what comes until the second next decision; that is a bound from below.
+/// find, from what runs and from `hints`, judged by what comes until the second next decision; with more than 16 actors, the best of
+/// the hints. That is a bound from below.
 ///
 /// # Errors
 /// When a world cannot go on.
-pub fn foresee(case: &Case, hints: &[Vec<usize>]) -> Result<Foreseen, RunError> {
+pub fn foresee(case: &Case, hints: &[Hint]) -> Result<Foreseen, RunError> {
     let schedule = match exact(case)? {
         Some(schedule) => (schedule, true),
         None => (climb(case, hints)?, false),
@@ -134,11 +147,13 @@ fn best_of(case: &Case, state: &State, all: &[Vec<usize>]) -> Result<(f64, Vec<V
 }
 
 /// One decision after the other, each by single moves and exchanges.
-fn climb(case: &Case, hints: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, RunError> {
+fn climb(case: &Case, hints: &[Hint]) -> Result<Vec<Vec<usize>>, RunError> {
     let every = case.config.replan_every_windows;
     let mut state = State::start(case)?;
     let mut schedule = Vec::new();
+    let sweeps = if case.start.len() > MOST_CLIMBED { 0 } else { SWEEPS };
     while state.left > 0 {
+        let now = (schedule.len() as u64 + 1) * every;
         let worth = |assignment: &[usize]| -> Result<f64, WorldError> {
             let mut world = state.world.clone();
             if assignment != state.at {
@@ -155,10 +170,10 @@ fn climb(case: &Case, hints: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, RunError>
             }
             Ok(is_better)
         };
-        for hint in hints {
-            better(&mut best, hint)?;
+        for hint in hints.iter().filter(|hint| hint.after.is_none_or(|after| after == now)) {
+            better(&mut best, &hint.assignment)?;
         }
-        for _ in 0..SWEEPS {
+        for _ in 0..sweeps {
             let mut improved = false;
             for change in changes(case.allowed) {
                 let mut other = best.1.clone();

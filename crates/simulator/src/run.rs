@@ -124,6 +124,8 @@ pub struct Change {
     pub stayed: f64,
     /// How many actors were ordered elsewhere.
     pub moves: usize,
+    /// Where everybody was ordered.
+    pub to: Vec<usize>,
     /// What the planner knew.
     pub known: Option<Known>,
 }
@@ -221,6 +223,7 @@ impl Case<'_> {
         let mut world = World::new(config.world, platform, self.trace, self.start);
         let mut period = Counted::new(self.start.len(), platform.units());
         let mut total = period.clone();
+        let mut recent: Vec<Counted> = Vec::new();
         let mut report = Report {
             windows: Vec::new(),
             mean: None,
@@ -234,6 +237,9 @@ impl Case<'_> {
             number += 1;
             period.absorb(counted);
             total.absorb(counted);
+            if planner.is_some() {
+                recent.push(counted.clone());
+            }
             let window = Window::of(counted, platform, &report.assignment);
             told(&window);
             report.windows.push(window);
@@ -248,6 +254,7 @@ impl Case<'_> {
                     assignment: &report.assignment,
                     windows: number,
                     period: &period,
+                    recent: &recent,
                     total: &total,
                 };
                 let decided = planner.plan(&observed);
@@ -259,7 +266,14 @@ impl Case<'_> {
                         let stayed = world.clone().throughputs(config.replan_every_windows)?;
                         let moves = assignment.iter().zip(&report.assignment).filter(|(a, b)| a != b).count();
                         let stayed = mean(&stayed).unwrap_or(0.0);
-                        report.changes.push(Change { after: number, went: 0.0, stayed, moves, known });
+                        report.changes.push(Change {
+                            after: number,
+                            went: 0.0,
+                            stayed,
+                            moves,
+                            to: assignment.clone(),
+                            known,
+                        });
                     }
                     let delay = if config.charge_planning { config.planning_milliseconds } else { 0.0 };
                     world.reassign(&assignment, delay);
@@ -268,6 +282,7 @@ impl Case<'_> {
                 }
             }
             period.clear();
+            recent.clear();
         }
         report.mean = mean(&report.throughputs());
         let every = usize::try_from(config.replan_every_windows).unwrap_or(usize::MAX);

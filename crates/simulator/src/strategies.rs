@@ -3,7 +3,7 @@
 use placement::Strategy;
 use portfolio::{Limits, Use};
 
-use crate::planner::{Facts, Gate, Placing, Planner};
+use crate::planner::{Facts, Placing, Planner};
 
 /// The name that stands for never moving anything.
 pub const NONE: &str = "none";
@@ -39,18 +39,17 @@ pub fn strategies() -> Vec<Box<dyn Strategy>> {
     entries().into_iter().map(|entry| entry.strategy).collect()
 }
 
-/// A planner that uses the strategy of this name; an inner `None` never moves anything. Of several `facts` ours make a plan
-/// each; baselines see the first. With `steps`, plans of ours are improved by [`Estimate`](crate::planner::Estimate).
+/// A planner that uses the strategy of this name; an inner `None` never moves anything. Plans of ours have to gain
+/// `least_gain`, where it is given ([`Placing::behind`]).
 ///
 /// # Errors
 /// When there is no such strategy; names those that there are.
 pub fn planner(
     name: &str,
-    facts: Vec<Facts>,
+    facts: Facts,
     effort: Option<u64>,
     seed: u64,
-    gate: Gate,
-    steps: bool,
+    least_gain: Option<f64>,
 ) -> Result<Option<Box<dyn Planner>>, String> {
     if name == NONE {
         return Ok(None);
@@ -59,7 +58,6 @@ pub fn planner(
         let names: Vec<&str> = entries().iter().map(|entry| entry.strategy.name()).collect();
         return Err(format!("there is no strategy {name}; there are {NONE}, {}", names.join(", ")));
     };
-    let planner = Placing::new(entry.strategy, facts, effort, seed).behind(gate);
-    let planner = if steps { planner.in_steps() } else { planner };
+    let planner = Placing::new(entry.strategy, facts, effort, seed).behind(least_gain);
     Ok(Some(Box::new(if entry.as_it_is { planner.as_it_is() } else { planner })))
 }

@@ -8,8 +8,8 @@ use placement::file::{Actor, CapScope, Constraint, Places, Scope, SnapshotFile, 
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
 /// Overload, communication, annoyance, interference, migration, unplaced, missed preferences; then bottleneck,
-/// consolidate, energy, spread, latency, licence, whether they are named or not. Latency is nothing where messages go round.
-pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 13] {
+/// consolidate, energy, spread, latency, licence, busiest, whether they are named or not. Latency is nothing where messages go round.
+pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 14] {
     let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
     let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
     let communication = file.messages.iter().filter_map(|message| {
@@ -52,6 +52,11 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 13] {
             .max()
             .unwrap_or(0),
         licences(file, at),
+        file.units
+            .iter()
+            .map(|unit| divide_up((load(file, at, unit) + sent(file, at, unit)) * 1000, unit.capacity))
+            .max()
+            .unwrap_or(0),
     ]
 }
 
@@ -67,6 +72,15 @@ fn hosts(at: &Placed, unit: &Unit) -> bool {
 fn load(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
     let here = file.actors.iter().filter(|actor| at.get(actor.id.as_str()).is_some_and(|u| u.id == unit.id));
     here.filter_map(|actor| Some(i128::from(actor.runs_on.get(&unit.kind)?.work))).sum()
+}
+
+/// What those on a unit spend on messages to other units.
+fn sent(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
+    let paid = file.messages.iter().filter_map(|message| {
+        let (u, v) = (at.get(message.from.as_str())?, at.get(message.to.as_str())?);
+        (u.id == unit.id && v.id != unit.id).then(|| i128::from(message.count) * exchange(file, u, v))
+    });
+    paid.sum()
 }
 
 fn watts(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {

@@ -108,6 +108,23 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             };
             (0..file.units.len()).map(full).max().unwrap_or(0)
         }
+        Criterion::Busiest => {
+            let mut most = 0;
+            for (unit, given) in file.units.iter().enumerate() {
+                let mut busy = load(file, places, unit);
+                for message in &file.messages {
+                    if let (Some(u), Some(v)) = (at(&message.from), at(&message.to))
+                        && u == unit
+                        && v != unit
+                    {
+                        busy += i64::try_from(message.count * exchange(file, u, v)).unwrap();
+                    }
+                }
+                let capacity = i64::try_from(given.capacity).unwrap();
+                most = most.max(busy * 1000 / capacity + i64::from(busy * 1000 % capacity > 0));
+            }
+            most
+        }
         Criterion::Consolidate => {
             let used = (0..file.units.len()).filter(|unit| places.contains(&Some(*unit)));
             i64::try_from(used.count()).unwrap()

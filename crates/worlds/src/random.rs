@@ -244,8 +244,8 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
 fn objectives(rng: &mut Rng) -> Levels {
     use Criterion::{
-        Annoyance, Bottleneck, Communication, Consolidate, Energy, Interference, Latency, Licence, Migration,
-        Overload, Policy, Spread,
+        Annoyance, Bottleneck, Busiest, Communication, Consolidate, Energy, Interference, Latency, Licence,
+        Migration, Overload, Policy, Spread,
     };
     match rng.u8(..16) {
         0 => return Levels::default(),
@@ -269,7 +269,8 @@ fn objectives(rng: &mut Rng) -> Levels {
             [Interference, Consolidate],
             [Policy, Communication],
             [Licence, Overload],
-        ][rng.usize(..12)];
+            [Busiest, Annoyance],
+        ][rng.usize(..13)];
         criteria.retain(|criterion| ![first, second].contains(criterion));
         criteria.splice(0..0, [first, second]);
     }

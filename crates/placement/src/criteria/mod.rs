@@ -5,6 +5,7 @@
 
 mod annoyance;
 mod bottleneck;
+mod busiest;
 mod communication;
 mod consolidate;
 pub mod encoding;
@@ -156,6 +157,11 @@ pub trait Measure: Sync {
 
     /// Whether its values grow with exchange costs.
     fn counts_exchange(&self) -> bool {
+        false
+    }
+
+    /// Whether it adds messages to work: then neither can be divided alone.
+    fn adds_messages_to_work(&self) -> bool {
         false
     }
 

@@ -104,6 +104,19 @@ fn the_bottleneck_is_the_fullest_unit_in_thousandths_rounded_up() {
 }
 
 #[test]
+fn the_busiest_unit_pays_for_what_its_actors_send() {
+    let busiest = |rules, places| {
+        alone(Criterion::Busiest, "u:cpu:10 v:cpu:10 w:gpu:10", "a:cpu=1,gpu=1 b:cpu=2,gpu=1", rules, places)
+    };
+    let sends = "a to b 3; b to a 1; a to a 9";
+    assert_eq!(busiest(sends, ""), 0);
+    assert_eq!(busiest(sends, "a=u b=u"), 300, "together nothing is sent");
+    assert_eq!(busiest(sends, "a=u b=v"), 400, "1 to do and 3 messages at 1");
+    assert_eq!(busiest(sends, "a=u b=w"), 1600, "3 messages at 5; the other end pays for its own");
+    assert_eq!(busiest(sends, "a=u"), 100, "to nowhere nothing is sent");
+}
+
+#[test]
 fn consolidation_counts_units_that_host_anything() {
     let used = |places| alone(Criterion::Consolidate, "u:cpu:3 v:cpu:7", "a:cpu=0 b:cpu=5", "", places);
     assert_eq!([used(""), used("a=u"), used("a=u b=u"), used("a=u b=v")], [0, 1, 1, 2], "without work too");
@@ -250,7 +263,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
 }
 
 /// Everything that is told of a cost, and what it does not tell as it is by definition.
-fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 13] {
+fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 14] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
     let named = |criterion, position: usize| {
@@ -270,6 +283,7 @@ fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 13] {
         named(Criterion::Spread, 10),
         named(Criterion::Latency, 11),
         named(Criterion::Licence, 12),
+        named(Criterion::Busiest, 13),
     ]
 }
 

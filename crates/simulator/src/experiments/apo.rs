@@ -6,6 +6,7 @@ use super::chart::{Labels, Panel, Series, lines};
 use super::contest::{ALL, Contest, Contestant, Result, last, losses, overall, table};
 use super::setting::{Failure, Setting};
 use crate::mean::mean;
+use crate::oracle::Hint;
 use crate::run::Report;
 use crate::trace::{Hotspot, Kind, Phold, Surveillance};
 
@@ -66,7 +67,7 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
         let contest = Contest::new(&equal_units(), kind, Some(8))?;
         let results = contest.compete(setting, ALL)?;
         let (assignment, best) = contest.best_static_found(&results, Some(4))?;
-        let oracle = foreseen(&contest, &results, &assignment)?;
+        let oracle = foreseen(&contest, &results, Some(&assignment))?;
         write!(
             text,
             "\n## {name}\n\nThe paper: {published}. Best static found: {best} tasks/ms, {assignment:?}. {oracle}\n\n{}{}",
@@ -78,17 +79,34 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// The sentence about the oracle.
-fn foreseen(contest: &Contest, results: &[Result], best: &[usize]) -> std::result::Result<String, Failure> {
-    let ends = results.iter().filter_map(|result| Some(result.reports.first()?.assignment.clone()));
-    let mut hints: Vec<Vec<usize>> = ends.chain([best.to_vec()]).collect();
+fn foreseen(
+    contest: &Contest,
+    results: &[Result],
+    best: Option<&[usize]>,
+) -> std::result::Result<String, Failure> {
+    let first = || results.iter().filter_map(|result| result.reports.first());
+    let ends = first().map(|report| Hint { after: None, assignment: report.assignment.clone() });
+    let changes = first().flat_map(|report| &report.changes);
+    let changes = changes.map(|change| Hint { after: Some(change.after), assignment: change.to.clone() });
+    let best = best.map(|best| Hint { after: None, assignment: best.to_vec() });
+    let mut hints: Vec<Hint> = match best {
+        Some(best) => ends.chain([best]).collect(),
+        None => changes.collect(),
+    };
     hints.sort();
     hints.dedup();
     let oracle = contest.foreseen(&hints)?;
     let after = after(contest, &oracle.report);
+    let what = match (oracle.exact, hints.iter().any(|hint| hint.after.is_some())) {
+        (true, _) => "The oracle, exact",
+        (false, false) => "The oracle, from below (what foresight found)",
+        (false, true) => "From below, of what anybody decided at a time the best, chosen with foresight",
+    };
     Ok(format!(
-        "{}: {after:.2} tasks/ms after the first decision, {:.2} over the run.",
-        if oracle.exact { "The oracle, exact" } else { "The oracle, from below (what foresight found)" },
-        overall(&oracle.report)
+        "{what}: {after:.2} tasks/ms after the first decision, {:.2} over the run. From above, with every unit at work all \
+         the time and every message within its unit: {:.2}.",
+        overall(&oracle.report),
+        contest.most()
     ))
 }
 
@@ -136,7 +154,7 @@ fn described(
     let of: &dyn Fn(&Report) -> f64 = &|report| after(contest, report);
     let (reference, level, said) = if with_static {
         let (assignment, best) = contest.best_static_found(&results, contest.windows)?;
-        let oracle = foreseen(contest, &results, &assignment)?;
+        let oracle = foreseen(contest, &results, Some(&assignment))?;
         let said = format!(
             "Ratios are to the best static assignment found, {best} tasks/ms: {assignment:?}. {oracle}"
         );
@@ -145,8 +163,9 @@ fn described(
         let first = results.first().ok_or("nobody competes")?;
         let ours = super::contest::interval(&first.reports.iter().map(of).collect::<Vec<_>>()).0;
         let said = format!(
-            "Ratios are to {} after the first decision. There are too many assignments for a best static one or an oracle.",
-            first.label
+            "Ratios are to {} after the first decision; there are too many assignments for a best static one. {}",
+            first.label,
+            foreseen(contest, &results, None)?
         );
         (ours, None, said)
     };
@@ -247,6 +266,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
     );
     let out = [
         "asp, levels in time",
+        "asp, levels alone, roomy",
         "asp on the paper's facts, adaptive",
         "asp on the paper's facts",
         "asp, adaptive",

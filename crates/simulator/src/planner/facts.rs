@@ -25,6 +25,8 @@ pub enum Measure {
     Tasks,
     /// The same with the approximation of its authors' program: every actor is taken to have run the mean of all.
     Mean,
+    /// Tenths of a microsecond of a unit, as if nothing went to another one ([`work::alone`]).
+    Alone,
 }
 
 /// What a message between two units costs.
@@ -36,6 +38,8 @@ pub enum Exchange {
     /// Half of the time that it takes, shared among all units, in the currency of [`Measure::Time`]: added to overload,
     /// that is how much longer the busiest unit has to work. Half, since a task's measured time has the sender's part in it.
     Time,
+    /// The time that it takes longer than within a unit, in the currency of [`Measure::Alone`].
+    Longer,
 }
 
 /// How a world becomes a snapshot.
@@ -59,6 +63,19 @@ impl Facts {
         use Criterion::{Annoyance, Communication, Migration, Overload};
         let objectives = Levels::InOrder(vec![vec![Overload, Communication, Migration], vec![Annoyance]]);
         Self { exchange: Exchange::Time, gamma, objectives, ..Self::default() }
+    }
+
+    /// What the busiest unit has to do with what its actors send; then the difference to who has least to do, who runs ahead;
+    /// then annoyance, then all messages.
+    pub fn busiest(gamma: Gamma) -> Self {
+        use Criterion::{Annoyance, Busiest, Communication, Migration, Overload};
+        let objectives = Levels::InOrder(vec![
+            vec![Busiest],
+            vec![Overload],
+            vec![Annoyance],
+            vec![Communication, Migration],
+        ]);
+        Self { measure: Measure::Alone, exchange: Exchange::Longer, gamma, objectives, ..Self::default() }
     }
 }
 
@@ -85,6 +102,7 @@ impl Facts {
             Measure::Roomy => work::time(observed, 0.5),
             Measure::Tasks => work::tasks(observed),
             Measure::Mean => work::mean_tasks(observed),
+            Measure::Alone => work::alone(observed),
         };
         file.units = (0..platform.units()).map(|unit| unit_of(observed, unit, capacity[unit])).collect();
         file.actors =
@@ -111,9 +129,10 @@ impl Facts {
             Counters::Cumulative => 1.0,
         };
         let actors = observed.assignment.len();
+        let paces = if self.exchange == Exchange::Longer { work::paces(observed) } else { vec![1.0; actors] };
         for at in 0..actors {
             for from in (0..actors).filter(|from| *from != at) {
-                let count = whole(f64::from(counted.messages.get(at, from)) / windows);
+                let count = whole(f64::from(counted.messages.get(at, from)) / windows * paces[from]);
                 if count > 0 {
                     file.messages.push(Message { from: name(from), to: name(at), count });
                 }
@@ -194,13 +213,16 @@ impl Facts {
         whole(messages * self.scale(observed)).max(1)
     }
 
-    /// By what factors are multiplied to be costs.
+    /// By what factors are multiplied to be costs, after `less` has been taken off.
     fn scale(&self, observed: &Observed) -> f64 {
         let platform = observed.platform;
         if self.exchange == Exchange::Time {
             #[expect(clippy::cast_precision_loss, reason = "units are few")]
             let units = platform.units() as f64;
             return observed.config.communication_milliseconds * work::PER_MILLISECOND / 2.0 / units;
+        }
+        if self.exchange == Exchange::Longer {
+            return observed.config.communication_milliseconds * work::PER_MILLISECOND;
         }
         let factors = || {
             let rows = platform.factor.iter().enumerate();
@@ -215,10 +237,11 @@ impl Facts {
     fn exchange_cost(&self, observed: &Observed) -> ExchangeCost {
         let (platform, config) = (observed.platform, observed.config);
         let scale = self.scale(observed);
+        let within = if self.exchange == Exchange::Longer { config.same_unit_factor } else { 0.0 };
         let mut kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for (a, row) in &config.exchange_factors {
             for (b, factor) in row {
-                kinds.entry(a.clone()).or_default().insert(b.clone(), whole(factor * scale));
+                kinds.entry(a.clone()).or_default().insert(b.clone(), whole((factor - within) * scale));
             }
         }
         let mut pairs = Vec::new();
@@ -226,7 +249,7 @@ impl Facts {
         for a in (0..platform.units()).filter(|_| by_place) {
             for b in 0..a {
                 let (to, of) = (platform.labels[a].clone(), platform.labels[b].clone());
-                pairs.push(PairCost { a: of, b: to, cost: whole(platform.factor[a][b] * scale) });
+                pairs.push(PairCost { a: of, b: to, cost: whole((platform.factor[a][b] - within) * scale) });
             }
         }
         ExchangeCost { kinds, pairs, ..ExchangeCost::default() }

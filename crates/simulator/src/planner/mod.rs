@@ -1,12 +1,10 @@
 //! Who decides where actors go, and what is shown to them.
 
-mod estimate;
 mod facts;
 mod observed;
 mod placing;
 mod work;
 
-pub use estimate::Estimate;
 pub use facts::{Exchange, Facts, Measure, levels};
 pub use observed::{Known, Observed, Planner, PlannerError, Proposal};
-pub use placing::{Gate, Placing};
+pub use placing::Placing;

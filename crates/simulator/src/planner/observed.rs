@@ -1,5 +1,7 @@
 //! What a planner is shown, and what it answers.
 
+use control::Gain;
+
 use crate::config::{Config, Platform};
 use crate::world::Counted;
 
@@ -18,6 +20,8 @@ pub struct Observed<'a> {
     pub windows: u64,
     /// What was counted since the last plan was due.
     pub period: &'a Counted,
+    /// The same by window.
+    pub recent: &'a [Counted],
     /// What was counted since the start.
     pub total: &'a Counted,
 }
@@ -57,8 +61,8 @@ pub struct Known {
     pub stay: Vec<i64>,
     /// By level: what the plan costs.
     pub go: Vec<i64>,
-    /// Milliseconds per window that the busiest unit has to work when everything stays, and by the plan.
-    pub busiest: (f64, f64),
+    /// What going gains; absent where staying was no question.
+    pub gain: Option<Gain>,
 }
 
 /// Decides, again and again, where actors go.

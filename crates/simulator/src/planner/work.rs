@@ -61,6 +61,36 @@ pub fn time(observed: &Observed, room: f64) -> Work {
     (capacity, work)
 }
 
+/// By actor: [`demand`] over what it ran, by which what it sent is corrected as well.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+pub fn paces(observed: &Observed) -> Vec<f64> {
+    let windows = observed.period.milliseconds / observed.platform.window;
+    let ran = observed.period.executed.iter().map(|ran| *ran as f64 / windows);
+    demand(observed).iter().zip(ran).map(|(tasks, ran)| if ran > 0.0 { tasks / ran } else { 0.0 }).collect()
+}
+
+/// Time as if all messages stayed within units: an actor's [`demand`] times its task's own time, and what it sends at the
+/// price within a unit. A capacity is half of the share at perfect balance: overload tells who has less to do than others, too.
+pub fn alone(observed: &Observed) -> Work {
+    let (platform, period) = (observed.platform, observed.period);
+    let windows = period.milliseconds / platform.window;
+    let (tasks, paces) = (demand(observed), paces(observed));
+    let sends = |actor: usize| -> f64 {
+        let to = (0..tasks.len()).map(|to| f64::from(period.messages.get(to, actor)));
+        to.sum::<f64>() * paces[actor] / windows
+    };
+    let of = |actor: usize| -> Vec<f64> {
+        let (tasks, sends) = (tasks[actor], sends(actor));
+        let on = |unit: usize| tasks * platform.task[unit] + sends * platform.latency[unit][unit];
+        (0..platform.units()).map(|unit| on(unit) * PER_MILLISECOND).collect()
+    };
+    let work: Vec<Vec<f64>> = (0..tasks.len()).map(of).collect();
+    // All units together do all work in this time, were it divisible.
+    let needs = |unit: usize| work.iter().map(|of| of[unit]).sum::<f64>();
+    let together: f64 = (0..platform.units()).map(|unit| 1.0 / needs(unit).max(1.0)).sum();
+    (vec![0.5 / together; platform.units()], work)
+}
+
 /// Tasks that ran, and 1.01 times what the unit ran as its capacity: the numbers of the APO paper's authors.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn tasks(observed: &Observed) -> Work {

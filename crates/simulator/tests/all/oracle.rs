@@ -2,7 +2,7 @@
 
 use simulator::config::Config;
 use simulator::oracle::foresee;
-use simulator::planner::{Facts, Gate};
+use simulator::planner::Facts;
 use simulator::run::{Case, allowed};
 use simulator::strategies::planner;
 use simulator::trace::{Kind, Phold, Trace};
@@ -37,7 +37,7 @@ fn means(actors: u32, windows: u64, seed: u64) -> (f64, bool, Vec<f64>) {
         compared: false,
     };
     let others = ["none", "local", "metis", "random", "annealing-standard"].map(|name| {
-        let mut planner = planner(name, vec![Facts::default()], Some(50), seed, Gate::OPEN, false).unwrap();
+        let mut planner = planner(name, Facts::default(), Some(50), seed, None).unwrap();
         let report = case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {}).unwrap();
         report.mean.unwrap()
     });

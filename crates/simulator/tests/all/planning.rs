@@ -1,7 +1,7 @@
 //! Worlds with a planner.
 
 use simulator::config::Config;
-use simulator::planner::{Facts, Gate};
+use simulator::planner::Facts;
 use simulator::run::{Case, Report, allowed};
 use simulator::strategies::planner;
 use simulator::trace::{Hotspot, Kind, Phold, Trace};
@@ -50,7 +50,7 @@ fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
         windows: None,
         compared: false,
     };
-    let mut planner = planner(strategy, vec![Facts::default()], Some(50), 1, Gate::OPEN, false).unwrap();
+    let mut planner = planner(strategy, Facts::default(), Some(50), 1, None).unwrap();
     match &mut planner {
         Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}).unwrap(),
         None => case.run(None, &mut |_| {}).unwrap(),
@@ -111,6 +111,6 @@ fn every_paradigm_can_be_planned() {
 
 #[test]
 fn an_unknown_strategy_is_named_with_those_that_there_are() {
-    let error = planner("best", vec![Facts::default()], None, 1, Gate::OPEN, false).err().unwrap();
+    let error = planner("best", Facts::default(), None, 1, None).err().unwrap();
     assert!(error.starts_with("there is no strategy best; there are none, asp, "), "{error}");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use simulator::config::{Config, Start};
 use simulator::oracle::foresee;
-use simulator::planner::{Facts, Gate, Measure, levels};
+use simulator::planner::{Facts, Measure, levels};
 use simulator::run::{Case, Report, allowed};
 use simulator::strategies::{NONE, planner, strategies};
 use simulator::{trace, world};
@@ -49,16 +49,12 @@ pub struct Arguments {
     /// Measure work in tasks, as the APO paper says, or as the program of its authors approximates it, not in time.
     #[arg(long, value_name = "HOW")]
     count_tasks: Option<Tasks>,
-    /// Make a second plan, with overload and the time of messages as one level, and carry out the one after which the
-    /// busiest unit has least to do by estimate.
+    /// Plan for what the busiest unit has to do with what its actors send, instead of the usual criteria.
     #[arg(long, conflicts_with_all = ["adaptive", "count_tasks"])]
-    estimate: bool,
-    /// Improve every plan by single steps that leave the busiest unit less to do by estimate.
-    #[arg(long, requires = "estimate")]
-    steps: bool,
-    /// Leave plans whose gain is a smaller part of what staying costs.
-    #[arg(long, value_name = "PART", default_value_t = 0.0)]
-    least_gain: f64,
+    busiest: bool,
+    /// Stay where going gains a smaller part of what staying costs, or the 95 % interval of the gain has a loss in it.
+    #[arg(long, value_name = "PART")]
+    least_gain: Option<f64>,
     /// How the result is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -74,18 +70,17 @@ enum Tasks {
 }
 
 impl Arguments {
-    fn facts(&self, config: &Config) -> Vec<Facts> {
+    fn facts(&self, config: &Config) -> Facts {
+        let gamma = config.gamma.clone();
+        if self.busiest {
+            return Facts::busiest(gamma);
+        }
         let measure = match self.count_tasks {
-            None if self.estimate => Measure::Time,
             None => Measure::Roomy,
             Some(Tasks::Exact) => Measure::Tasks,
             Some(Tasks::Mean) => Measure::Mean,
         };
-        let gamma = config.gamma.clone();
-        let first =
-            Facts { measure, gamma: gamma.clone(), objectives: levels(self.adaptive), ..Facts::default() };
-        let second = self.estimate.then(|| Facts::in_time(gamma));
-        std::iter::once(first).chain(second).collect()
+        Facts { measure, gamma, objectives: levels(self.adaptive), ..Facts::default() }
     }
 }
 
@@ -121,11 +116,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = if arguments.strategy == ORACLE {
         foresee(&case, &[])?.report
     } else {
-        let least = arguments.least_gain;
-        let gate = if arguments.estimate { Gate::Busiest(least) } else { Gate::Levels(least) };
-        let facts = arguments.facts(&config);
-        let mut planner =
-            planner(&arguments.strategy, facts, arguments.effort, arguments.seed, gate, arguments.steps)?;
+        let (facts, least) = (arguments.facts(&config), arguments.least_gain);
+        let mut planner = planner(&arguments.strategy, facts, arguments.effort, arguments.seed, least)?;
         case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?
     };
     match arguments.output {

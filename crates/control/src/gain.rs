@@ -1,0 +1,89 @@
+//! Whether a plan gains enough to be carried out: moving costs what no criterion counts, and facts are not certain.
+
+use placement::{Assignment, Cost, Plan, Snapshot};
+
+use crate::commit::price;
+
+/// Half the width of a 95 % interval, in standard errors (normal approximation).
+const STANDARD_ERRORS: f64 = 1.96;
+
+/// What an assignment gains against what runs, at the first level at which they differ, as a part of what staying costs
+/// there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gain {
+    /// By all facts together; below 0 is a loss.
+    pub expected: f64,
+    /// Half the width of its 95 % interval, by how far the facts of single windows differ; 0 where there are less than two.
+    pub uncertain: f64,
+}
+
+impl Gain {
+    /// What is gained though chance is against it.
+    pub fn at_least(self) -> f64 {
+        self.expected - self.uncertain
+    }
+}
+
+/// What going to `goes` gains; `None` where that is no question: what runs may not stay, or more actors have a place.
+///
+/// `windows` are the facts of single windows, each with the units, actors and levels of `snapshot`, in which they are
+/// together.
+pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Option<Gain> {
+    let stays = snapshot.incumbent();
+    if !snapshot.violations(&stays).is_empty() {
+        return None;
+    }
+    let costs = |of: &Snapshot| (vector(of, &stays), vector(of, goes));
+    let (stay, go) = costs(snapshot);
+    let Some(level) = stay.iter().zip(&go).position(|(stay, go)| stay != go) else {
+        return Some(Gain::default());
+    };
+    if level == 0 {
+        return None;
+    }
+    let part = |stay: i64, go: i64| {
+        #[expect(clippy::cast_precision_loss, reason = "costs are at most 2^53")]
+        let part = (stay - go) as f64 / stay.max(1) as f64;
+        part
+    };
+    let each = windows.iter().map(|window| {
+        let (stay, go) = costs(window);
+        part(stay[level], go[level])
+    });
+    let uncertain = STANDARD_ERRORS * standard_error(&each.collect::<Vec<f64>>());
+    Some(Gain { expected: part(stay[level], go[level]), uncertain })
+}
+
+/// The plan, or staying where going gains too little: less than `least`, as a part of what staying costs at the first level
+/// that differs, or where the 95 % interval of the [`gain`] has a loss in it.
+///
+/// Asked before [`still_stands`](crate::still_stands).
+pub fn go_or_stay(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: f64) -> Plan {
+    match gain(snapshot, windows, &plan.assignment) {
+        Some(gain) if gain.expected < least || gain.at_least() < 0.0 => stay(snapshot, plan),
+        _ => plan,
+    }
+}
+
+fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
+    let assignment = snapshot.incumbent();
+    let cost: Cost = price(snapshot, &assignment);
+    let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
+    Plan { cost, optimal, moves: Vec::new(), assignment, ..plan }
+}
+
+fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
+    price(snapshot, assignment).vector(snapshot)
+}
+
+/// Of the mean of some numbers; 0 of less than two.
+#[expect(clippy::cast_precision_loss, reason = "windows are few")]
+fn standard_error(numbers: &[f64]) -> f64 {
+    if numbers.len() < 2 {
+        return 0.0;
+    }
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (variance / count).sqrt()
+}

@@ -1,0 +1,61 @@
+//! What plans gain, by facts of windows.
+#![expect(clippy::unwrap_used, reason = "a test's own words")]
+
+use control::{Gain, gain, go_or_stay};
+use placement::ix::UnitIx;
+use placement::{Budget, NoPolicy, Snapshot, plan};
+use search::Greedy;
+
+/// Two actors on one of two units; the second has less to do elsewhere by so much of each window.
+fn world(work: &[u64]) -> Snapshot {
+    let actors = work
+        .iter()
+        .enumerate()
+        .map(|(actor, work)| format!(r#"{{"id":"a{actor}","runsOn":{{"cpu":{work}}},"current":"u"}}"#));
+    let actors = actors.collect::<Vec<_>>().join(",");
+    let text = format!(
+        r#"{{"version":1,"nodes":[{{"id":"n"}}],"actors":[{actors}],"objectives":["bottleneck"],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}},
+        "units":[{{"id":"u","kind":"cpu","node":"n","capacity":100}},{{"id":"v","kind":"cpu","node":"n","capacity":100}}]}}"#
+    );
+    Snapshot::read(&text).unwrap()
+}
+
+fn gained(together: &[u64], windows: &[&[u64]], goes: [Option<usize>; 2]) -> Option<Gain> {
+    let windows: Vec<Snapshot> = windows.iter().map(|work| world(work)).collect();
+    gain(&world(together), &windows, &goes.into_iter().map(|unit| unit.map(UnitIx::new)).collect())
+}
+
+#[test]
+fn a_gain_is_a_part_of_what_staying_costs_and_as_certain_as_windows_agree() {
+    let apart = [Some(0), Some(1)];
+    let of = |windows: &[&[u64]]| gained(&[50, 50], windows, apart).unwrap();
+    assert_eq!(of(&[]), Gain { expected: 0.5, uncertain: 0.0 });
+    assert_eq!(of(&[&[50, 50], &[50, 50]]), Gain { expected: 0.5, uncertain: 0.0 });
+    let split = of(&[&[50, 50], &[100, 0]]);
+    // Half and nothing: a standard error of a quarter.
+    assert!((split.uncertain - 1.96 * 0.25).abs() < 1e-9, "{split:?}");
+    assert_eq!(gained(&[50, 50], &[], [Some(0), Some(0)]), Some(Gain::default()), "nothing changes");
+    assert_eq!(gained(&[50, 50], &[], [Some(0), None]), None, "who has a place is another question");
+}
+
+#[test]
+fn who_gains_too_little_or_may_lose_stays() {
+    let goes = |windows: &[&[u64]], least: f64| {
+        let world_now = world(&[50, 40]);
+        let windows: Vec<Snapshot> = windows.iter().map(|work| world(work)).collect();
+        let plan = plan(&world_now, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        assert_eq!(plan.moves.len(), 1, "one of the two goes to the free unit");
+        let decided = go_or_stay(&world_now, &windows, plan.clone(), least);
+        if decided == plan {
+            return true;
+        }
+        assert_eq!(decided.assignment, world_now.incumbent());
+        assert!(decided.moves.is_empty());
+        assert_eq!(decided.cost, world_now.cost(&world_now.incumbent()));
+        false
+    };
+    assert!(goes(&[], 0.4), "from 90 to 50 hundredths");
+    assert!(!goes(&[], 0.5), "that is not a half");
+    assert!(goes(&[&[50, 40], &[50, 41]], 0.4));
+    assert!(!goes(&[&[50, 50], &[100, 0]], 0.1), "windows that do not agree");
+}
