@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
 use super::partition::{Method, Web, cut};
@@ -69,6 +69,8 @@ impl Strategy for MetisApolike {
             optimal: false,
             effort: 1,
             stage: Stage::Whole,
+            found_by: FoundBy::Construction,
+            proven_by: None,
             stopped_by: StoppedBy::Effort,
         })
     }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use placement::file::{Constraint, Policy};
 use placement::{
-    Answer, Assignment, Budget, Derived, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
-    SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
+    Answer, Assignment, Budget, Derived, FoundBy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError,
+    ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
 };
 use proptest::prelude::*;
 use search::{Greedy, Random};
@@ -60,6 +60,8 @@ impl Strategy for Says {
             optimal: self.optimal,
             effort: 1,
             stage: Stage::Whole,
+            found_by: FoundBy::Exact,
+            proven_by: self.optimal.then_some(ProvenBy::Enumeration),
             stopped_by: if self.optimal { StoppedBy::Proof } else { StoppedBy::Effort },
         })
     }
@@ -199,7 +201,7 @@ impl Judge for Strict {
     fn judge(&self, _: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
         let violations =
             if assignment.contains(&Some(0)) { vec!["nothing on the first unit".into()] } else { vec![] };
-        Ok(Judgement { violations, penalty: 7 })
+        Ok(Judgement { violations, penalty: 7, ..Judgement::default() })
     }
 }
 
