@@ -197,7 +197,7 @@ impl Scene<'_> {
         self.story.say("");
         self.story.say(format!("objective  {}", in_words(spec)));
         let proof = if spec.optimal { "proven optimal" } else { "not proven optimal" };
-        self.story.say(format!("           {} by {}: {proof}", vector(spec), spec.strategy));
+        self.story.say(format!("           {} strategy {}: {proof}", vector(spec), spec.strategy));
         Ok(())
     }
 

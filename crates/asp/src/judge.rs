@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use placement::ix::ActorIx;
-use placement::{Assignment, Derived, Judge, JudgeError, Judgement, Rules, Snapshot};
+use placement::{Assignment, Derived, Judge, JudgeError, Judged, Judgement, Rules, Snapshot};
 use policy::{GroundBudget, Policy, Question, Size};
 
 use crate::ask::ask;
@@ -74,7 +74,7 @@ impl Judge for ClingoJudge {
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
         let penalty = snapshot.penalty(assignment);
         let Some(policy) = Policy::of(snapshot)?.filter(Policy::depends_on_placement) else {
-            return Ok(Judgement { violations: Vec::new(), penalty });
+            return Ok(Judgement { penalty, ..Judgement::default() });
         };
         let Question { program, facts, actors, units } = policy.question(assignment)?;
         let job =
@@ -90,6 +90,6 @@ impl Judge for ClingoJudge {
                 policy.name()
             )));
         }
-        Ok(Judgement { violations, penalty })
+        Ok(Judgement { violations, penalty, judged: Judged::Constraints })
     }
 }

@@ -28,6 +28,11 @@ pub struct Report {
     levels: Option<Vec<String>>,
     strategy: &'static str,
     stage: &'static str,
+    found_by: &'static str,
+    /// Absent unless it is optimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proven_by: Option<&'static str>,
+    judged: &'static str,
     seed: u64,
     effort: u64,
     stopped_by: &'static str,
@@ -96,6 +101,9 @@ impl Report {
             levels: (snapshot.file().objectives == Levels::Adaptive).then(|| keys(snapshot).collect()),
             strategy: plan.strategy,
             stage: plan.stage.into(),
+            found_by: plan.found_by.into(),
+            proven_by: plan.proven_by.map(Into::into),
+            judged: plan.judged.into(),
             seed: plan.seed,
             effort: plan.effort,
             stopped_by: plan.stopped_by.into(),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use placement::ix::ActorIx;
 use placement::{
-    Answer, Assignment, Budget, Cost, Objectives, Snapshot, SolveError, Stage, StoppedBy, Strategy,
+    Answer, Assignment, Budget, Cost, FoundBy, Objectives, ProvenBy, Snapshot, SolveError, Stage, StoppedBy,
+    Strategy,
 };
 
 /// The most assignments that are looked at.
@@ -105,6 +106,8 @@ impl Search<'_> {
             effort: if self.stopped.is_none() { self.done } else { effort },
             stopped_by: self.stopped.unwrap_or(StoppedBy::Proof),
             stage: Stage::Whole,
+            found_by: FoundBy::Exact,
+            proven_by: optimal.then_some(ProvenBy::Enumeration),
         }
     }
 }

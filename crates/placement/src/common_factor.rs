@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::criteria::Scaling;
 use crate::file::{Constraint, ExchangeCost, SnapshotFile};
-use crate::{Answer, Criterion, Objectives, Snapshot};
+use crate::{Answer, Criterion, Objectives, Rules, Snapshot};
 
 /// What the numbers of a snapshot have in common; 0 where there are none but 0.
 #[derive(Debug)]
@@ -149,7 +149,9 @@ impl CommonFactors {
 
     fn divide_actors(&self, file: &mut SnapshotFile) {
         let divide = |needs: &mut BTreeMap<String, u64>| {
-            needs.iter_mut().for_each(|(name, quantity)| *quantity /= self.resource(name));
+            for (name, quantity) in needs {
+                *quantity /= self.resource(name);
+            }
         };
         for actor in &mut file.actors {
             divide(&mut actor.requires);
@@ -186,7 +188,7 @@ impl CommonFactors {
 fn own_factor(snapshot: &Snapshot, copy: &mut SnapshotFile, criterion: Criterion) -> u64 {
     let factor = Cell::new(0);
     let penalties = snapshot.rules().filter(|_| criterion == Criterion::Policy);
-    for (_, penalty) in penalties.into_iter().flat_map(|rules| rules.penalties()) {
+    for (_, penalty) in penalties.into_iter().flat_map(Rules::penalties) {
         factor.set(common(factor.get(), penalty.unsigned_abs()));
     }
     // The same way in which they are divided says which they are.

@@ -40,6 +40,19 @@ pub struct Judgement {
     pub violations: Vec<String>,
     /// Σ penalties: those of the policy and those of `prefer`.
     pub penalty: i64,
+    /// How much of the verdict is clingo's.
+    pub judged: Judged,
+}
+
+/// What clingo, beside the checker, judged of a placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Judged {
+    /// Nothing.
+    #[default]
+    None,
+    /// What the policy demands, and its penalties.
+    Constraints,
 }
 
 /// Why a policy cannot be evaluated.
@@ -69,6 +82,6 @@ impl Judge for NoPolicy {
     }
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
-        Ok(Judgement { violations: Vec::new(), penalty: snapshot.penalty(assignment) })
+        Ok(Judgement { penalty: snapshot.penalty(assignment), ..Judgement::default() })
     }
 }

@@ -6,8 +6,8 @@ use crate::common_factor::CommonFactors;
 use crate::ix::{ActorIx, UnitIx};
 use crate::state::State;
 use crate::{
-    Answer, Assignment, Budget, Cost, Criterion, Derived, Judge, JudgeError, NoPolicy, Objectives, Rule,
-    Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
+    Answer, Assignment, Budget, Cost, Criterion, Derived, FoundBy, Judge, JudgeError, Judged, NoPolicy,
+    Objectives, ProvenBy, Rule, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -33,6 +33,12 @@ pub struct Plan {
     pub effort: u64,
     /// Which part of the search found it.
     pub stage: Stage,
+    /// What improved it last.
+    pub found_by: FoundBy,
+    /// What proved that no feasible assignment is better; none unless it is optimal.
+    pub proven_by: Option<ProvenBy>,
+    /// What clingo judged of it.
+    pub judged: Judged,
     /// What ended the search.
     pub stopped_by: StoppedBy,
     /// What the policy derived from the snapshot.
@@ -144,17 +150,17 @@ pub fn plan(
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
     };
-    let (violations, mut cost) = assess(snapshot, judge, &assignment)?;
+    let (violations, mut cost, mut judged) = assess(snapshot, judge, &assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Infeasible { strategy: name, violations });
     }
     if !violations.is_empty() {
         return Err(PlanError::Disobeyed { strategy: name, violations });
     }
-    let mut stage = answer.stage;
+    let (mut stage, mut found_by) = (answer.stage, answer.found_by);
     let proposed = cost.vector(snapshot);
     if let Some(kept) = not_worse(snapshot, judge, &proposed)? {
-        ((assignment, cost), stage) = (kept, Stage::Incumbent);
+        ((assignment, cost, judged), stage, found_by) = (kept, Stage::Incumbent, FoundBy::Incumbent);
     }
     if claimed.is_none() {
         (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
@@ -165,10 +171,13 @@ pub fn plan(
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
     let optimal = answer.optimal && !refuted;
     let bound = bounds(snapshot, &cost, proven, optimal);
+    let is_bounded = is_bounded(snapshot, &cost, &bound);
+    let closed_by = answer.proven_by.filter(|_| optimal);
     Ok(Plan {
         unplaced: unplaced(&assignment),
         moves: snapshot.moves(&assignment),
-        optimal: optimal || is_bounded(snapshot, &cost, &bound),
+        optimal: optimal || is_bounded,
+        proven_by: closed_by.or_else(|| is_bounded.then_some(ProvenBy::Bound)),
         bound,
         assignment,
         cost,
@@ -176,6 +185,8 @@ pub fn plan(
         seed: budget.seed,
         effort: answer.effort,
         stage,
+        found_by,
+        judged,
         stopped_by: answer.stopped_by,
         derived,
     })
@@ -190,20 +201,21 @@ fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Resul
     }
 }
 
-/// What checker and judge say, and the exact cost with the judge's penalty in it.
+/// What checker and judge say, the exact cost with the judge's penalty in it, and what clingo judged.
 fn assess(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     assignment: &Assignment,
-) -> Result<(Vec<Violation>, Cost), JudgeError> {
+) -> Result<(Vec<Violation>, Cost, Judged), JudgeError> {
     let mut violations = snapshot.violations(assignment);
     if !violations.is_empty() {
-        return Ok((violations, Cost::default()));
+        return Ok((violations, Cost::default(), Judged::None));
     }
     let judgement = judge.judge(snapshot, assignment)?;
     let of_policy = |says| Violation { rule: Rule::Policy, says };
     violations.extend(judgement.violations.into_iter().map(of_policy));
-    Ok((violations, Cost { policy: judgement.penalty, ..snapshot.cost(assignment) }))
+    let cost = Cost { policy: judgement.penalty, ..snapshot.cost(assignment) };
+    Ok((violations, cost, judgement.judged))
 }
 
 /// What runs now, if it is feasible and not worse than what was proposed.
@@ -211,15 +223,15 @@ fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     proposed: &[i64],
-) -> Result<Option<(Assignment, Cost)>, JudgeError> {
+) -> Result<Option<(Assignment, Cost, Judged)>, JudgeError> {
     let incumbent = snapshot.incumbent();
     // The judge is expensive, and penalties are never below 0: what is worse without them needs no verdict.
     if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
         return Ok(None);
     }
-    let (violations, cost) = assess(snapshot, judge, &incumbent)?;
+    let (violations, cost, judged) = assess(snapshot, judge, &incumbent)?;
     let keep = violations.is_empty() && cost.vector(snapshot).as_slice() <= proposed;
-    Ok(keep.then_some((incumbent, cost)))
+    Ok(keep.then_some((incumbent, cost, judged)))
 }
 
 /// Under rules that are written out, a feasible assignment without the moves that gain nothing, and what it cost with them:
@@ -231,7 +243,7 @@ fn tidied(
     if snapshot.rules().is_none() {
         return Ok(None);
     }
-    let (violations, cost) = assess(snapshot, &NoPolicy, assignment)?;
+    let (violations, cost, _) = assess(snapshot, &NoPolicy, assignment)?;
     if !violations.is_empty() {
         return Ok(None);
     }
@@ -255,7 +267,7 @@ fn take_back_idle_moves(
         if idle.is_empty() {
             return Ok((assignment, cost));
         }
-        let (violations, price) = assess(snapshot, judge, &without)?;
+        let (violations, price, _) = assess(snapshot, judge, &without)?;
         if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
             (assignment, cost) = (without, price);
             continue;
@@ -269,7 +281,7 @@ fn take_back_idle_moves(
             let mut without = assignment.clone();
             without[actor] = snapshot.current(actor);
             verdicts += 1;
-            let (violations, price) = assess(snapshot, judge, &without)?;
+            let (violations, price, _) = assess(snapshot, judge, &without)?;
             if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
                 (assignment, cost, changed) = (without, price, true);
             }

@@ -50,8 +50,42 @@ pub struct Answer {
     pub effort: u64,
     /// Which part of the search found it.
     pub stage: Stage,
+    /// What improved it last.
+    pub found_by: FoundBy,
+    /// What closed the last level; none unless it is optimal.
+    pub proven_by: Option<ProvenBy>,
     /// What ended the search.
     pub stopped_by: StoppedBy,
+}
+
+/// What improved an answer last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum FoundBy {
+    /// Nothing: it is what runs now.
+    Incumbent,
+    /// One actor after the other was given a place.
+    Construction,
+    /// Moves and exchanges, each from what was found before.
+    Search,
+    /// Branch and bound, or every assignment in turn, of the whole or of a part.
+    Exact,
+    /// clingo, of the whole or of a part.
+    Clingo,
+}
+
+/// What proved that no feasible answer is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum ProvenBy {
+    /// Branch and bound saw to the rest.
+    BranchAndBound,
+    /// clingo found that there is nothing better.
+    Clingo,
+    /// It reaches a lower bound, such as 0, on every level.
+    Bound,
+    /// Every assignment was looked at.
+    Enumeration,
 }
 
 /// The part of a search that found an answer. A strategy of one part names what it is most like.

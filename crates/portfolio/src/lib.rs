@@ -7,6 +7,7 @@
 //! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls
 //! [`run_child_if_asked`] first in `main`.
 
+mod clingo;
 mod destroy_repair;
 mod neighbourhood;
 mod partial;
@@ -18,5 +19,6 @@ mod subproblem;
 mod whole;
 
 pub use asp::{ClingoJudge, Limits, run_child_if_asked};
+pub use clingo::Clingo;
 pub use registry::{Entry, UnknownStrategy, Use, strategies, strategy};
 pub use strategy::Asp;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use asp::{Aim, Ended, Rounding, Scale, Task};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Snapshot, SolveError, Stage};
+use placement::{FoundBy, Snapshot, SolveError, Stage};
 
 use crate::destroy_repair::drawn;
 use crate::run::{Search, is_exhausted};
@@ -67,7 +67,7 @@ impl<'a> Neighbourhoods<'a> {
         search.spend(1);
         let small = last.filter(|_| matches!(ended, Ended::Finished(_)));
         let wide = small.map(|small| subproblem.widen(&search.best.assignment, &small));
-        let is_better = wide.is_some_and(|wide| search.offer(wide, Stage::Neighbourhood));
+        let is_better = wide.is_some_and(|wide| search.offer(wide, Stage::Neighbourhood, FoundBy::Clingo));
         if is_better {
             self.solution.settle(&search.best.assignment);
         }

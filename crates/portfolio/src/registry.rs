@@ -5,6 +5,7 @@ use exact::Exhaustive;
 use placement::Strategy;
 use search::{Greedy, Local, Random, RoundRobin};
 
+use crate::clingo::Clingo;
 use crate::strategy::Asp;
 
 /// What a strategy is chosen for.
@@ -25,10 +26,11 @@ pub struct Entry {
 
 /// What is listed first is the default. Those that are not for production place at random or without regard to cost, or
 /// end with an error where a world is large: they are there to compare and to check others by.
-const REGISTRY: [Entry; 6] = [
+const REGISTRY: [Entry; 7] = [
     Entry { is_for_production: true, make: |limits| Box::new(Asp::new(limits)) },
     Entry { is_for_production: true, make: |_| Box::new(Greedy) },
     Entry { is_for_production: true, make: |_| Box::new(Local) },
+    Entry { is_for_production: true, make: |limits| Box::new(Clingo::new(limits)) },
     Entry { is_for_production: false, make: |_| Box::new(RoundRobin) },
     Entry { is_for_production: false, make: |_| Box::new(Random) },
     Entry { is_for_production: false, make: |_| Box::new(Exhaustive) },
@@ -128,17 +130,17 @@ mod tests {
                 answer(name, Use::Production),
                 format!(
                     "strategy `{name}` is there to compare and to check others by, not for production; use one of asp, \
-                     greedy, local"
+                     greedy, local, clingo"
                 )
             );
         }
         assert_eq!(
             answer("best", Use::Production),
-            "there is no strategy `best`; use one of asp, greedy, local"
+            "there is no strategy `best`; use one of asp, greedy, local, clingo"
         );
         assert_eq!(
             answer("metis", Use::Desk),
-            "there is no strategy `metis`; use one of asp, greedy, local, round-robin, random, exhaustive"
+            "there is no strategy `metis`; use one of asp, greedy, local, clingo, round-robin, random, exhaustive"
         );
     }
 }

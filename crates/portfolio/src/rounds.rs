@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use exact::bound;
-use placement::{Answer, SolveError, Stage, StoppedBy};
+use placement::{Answer, FoundBy, SolveError, Stage, StoppedBy};
 
 use crate::destroy_repair::{DestroyRepair, Round, movable};
 use crate::neighbourhood::Neighbourhoods;
@@ -99,13 +99,13 @@ fn alternate<'a>(
         let mut improved = false;
         for (after, found) in round.found {
             search.spend(before_repairs + after - search.spent());
-            improved |= search.offer(found, Stage::Neighbourhood);
+            improved |= search.offer(found, Stage::Neighbourhood, FoundBy::Exact);
         }
         search.spend(before_repairs + round.done - search.spent());
         // Of what a clock cut short only the beginning could be done again: repairs come first.
         if round.is_whole {
             search.spend(done);
-            improved |= done > 0 && search.offer(native.best(), Stage::Local);
+            improved |= done > 0 && search.offer(native.best(), Stage::Local, FoundBy::Search);
         }
         neighbourhoods.settle(&search);
         let before = search.best.vector.clone();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use asp::{Ended, Outcome, Session, Task, vector};
 use placement::{
-    Answer, Assignment, Budget, Objectives, Rule, Ruling, Snapshot, SolveError, Stage, StoppedBy,
+    Answer, Assignment, Budget, FoundBy, Objectives, ProvenBy, Rule, Ruling, Snapshot, SolveError, Stage,
+    StoppedBy,
 };
 
 /// An assignment, and how it was come by.
@@ -16,6 +17,7 @@ pub(crate) struct Best {
     /// Effort units after which it was known.
     effort: u64,
     stage: Stage,
+    found_by: FoundBy,
 }
 
 pub(crate) struct Search<'a> {
@@ -41,6 +43,7 @@ impl<'a> Search<'a> {
             assignment: start.assignment,
             effort: start.effort,
             stage: start.stage,
+            found_by: start.found_by,
         };
         let mut search = Self {
             snapshot,
@@ -51,7 +54,7 @@ impl<'a> Search<'a> {
             session: Some(session),
             bound: BTreeMap::new(),
         };
-        search.offer(snapshot.incumbent(), Stage::Incumbent);
+        search.offer(snapshot.incumbent(), Stage::Incumbent, FoundBy::Incumbent);
         search
     }
 
@@ -93,15 +96,15 @@ impl<'a> Search<'a> {
     }
 
     /// Takes an assignment if it is feasible, and obeys the policy more or is better.
-    pub fn offer(&mut self, assignment: Assignment, stage: Stage) -> bool {
+    pub fn offer(&mut self, assignment: Assignment, stage: Stage, found_by: FoundBy) -> bool {
         let snapshot = self.snapshot;
         let broken = broken(snapshot, &assignment);
         let vector = vector(snapshot, &assignment);
         let is_better = (broken, &vector) < (self.best.broken, &self.best.vector)
             && snapshot.violations(&assignment).iter().all(|violation| violation.rule == Rule::Policy);
         if is_better {
-            tracing::debug!(?vector, broken, %stage, effort = self.spent, "better");
-            self.best = Best { assignment, vector, broken, effort: self.spent, stage };
+            tracing::debug!(?vector, broken, %stage, %found_by, effort = self.spent, "better");
+            self.best = Best { assignment, vector, broken, effort: self.spent, stage, found_by };
         }
         is_better
     }
@@ -113,7 +116,7 @@ impl<'a> Search<'a> {
         self.spend(found.effort);
         // What a clock cut short before the first effort unit could not be done again.
         if found.effort > 0 {
-            self.offer(found.assignment, Stage::Local);
+            self.offer(found.assignment, Stage::Local, found.found_by);
         }
     }
 
@@ -161,17 +164,19 @@ impl<'a> Search<'a> {
             optimal: false,
             effort: self.best.effort,
             stage: self.best.stage,
+            found_by: self.best.found_by,
+            proven_by: None,
             stopped_by,
         }
     }
 
     /// The answer, which nothing feasible is better than.
-    pub fn proven(self) -> Answer {
+    pub fn proven(self, by: ProvenBy) -> Answer {
         let levels = self.snapshot.objectives().levels();
         let keys = levels.iter().map(|level| Objectives::key(level));
         let bound = keys.zip(self.best.vector[1..].iter().copied()).collect();
         let effort = self.spent;
-        Answer { optimal: true, bound, effort, ..self.answer(StoppedBy::Proof) }
+        Answer { optimal: true, proven_by: Some(by), bound, effort, ..self.answer(StoppedBy::Proof) }
     }
 }
 

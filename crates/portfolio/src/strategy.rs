@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use asp::{Limits, Session};
 use placement::constraints::excesses;
 use placement::criteria::Scaling;
-use placement::{Answer, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
 
 use crate::rounds;
@@ -21,8 +21,10 @@ const EFFORT: u64 = 1 << 20;
 /// The same where the whole has been searched and there is no proof all the same: seconds.
 const EFFORT_AFTER_ALL: u64 = 1 << 11;
 
-/// Pairs of an actor and a candidate above which greedy takes a second and more.
+/// Pairs of an actor and a candidate above which greedy takes a second and more, and how many ties an actor may have
+/// before it counts as several.
 const MOST_CHOICES: usize = 500_000;
+const FEW_TIES: usize = 16;
 
 /// Effort units of the native search that come before the search of the whole.
 const EFFORT_BEFORE_ALL: u64 = 40;
@@ -98,7 +100,7 @@ impl Asp {
         let mut search = Search::new(session, snapshot, budget, start);
         if search.best.broken == 0 && search.best.vector.iter().all(|value| *value == 0) {
             // Nothing is below 0.
-            return Ok(search.proven());
+            return Ok(search.proven(ProvenBy::Bound));
         }
         if is_cut {
             return Ok(search.answer(StoppedBy::Deadline));
@@ -110,7 +112,7 @@ impl Asp {
         }
         if is_branched && search.over().is_none() {
             match whole::branch(&mut search) {
-                Verdict::Proven => return Ok(search.proven()),
+                Verdict::Proven => return Ok(search.proven(ProvenBy::BranchAndBound)),
                 Verdict::Stopped => {
                     let why = search.over().unwrap_or(StoppedBy::Deadline);
                     return Ok(search.answer(why));
@@ -123,7 +125,7 @@ impl Asp {
                 return Ok(search.answer(why));
             }
             match whole::solve(&mut search, self.conflicts)? {
-                Verdict::Proven => return Ok(search.proven()),
+                Verdict::Proven => return Ok(search.proven(ProvenBy::Clingo)),
                 Verdict::Stopped => return Ok(search.answer(StoppedBy::Deadline)),
                 Verdict::Open => search.allow(EFFORT_AFTER_ALL.min(self.effort)),
             }
@@ -138,12 +140,17 @@ impl Asp {
 /// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
 fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     let problem = snapshot.problem();
-    let choices: usize = problem.current.positions().map(|actor| problem.candidates(actor).len()).sum();
+    // A candidate takes as long to look at as the actor has ties.
+    let choices = problem
+        .current
+        .positions()
+        .map(|actor| problem.candidates(actor).len() * problem.edges[actor].len().div_ceil(FEW_TIES).max(1));
+    let choices: usize = choices.sum();
     if choices <= MOST_CHOICES {
         return Greedy.construct(snapshot, budget);
     }
     let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
-    Answer { stage: Stage::Construction, ..placed }
+    Answer { stage: Stage::Construction, found_by: FoundBy::Construction, ..placed }
 }
 
 /// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a constraint is on

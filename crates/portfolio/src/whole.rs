@@ -2,7 +2,7 @@
 
 use asp::{Aim, Ended, Rounding, Scale, Task};
 use exact::branch;
-use placement::{Objectives, Snapshot, SolveError, Stage};
+use placement::{FoundBy, Objectives, Snapshot, SolveError, Stage};
 
 use crate::run::{Search, is_exhausted};
 
@@ -55,7 +55,7 @@ pub(crate) fn branch(search: &mut Search) -> Verdict {
     let mut agreed = true;
     let solved = branch::solve(snapshot, &start, &limits, &mut |assignment| {
         search.spend(1);
-        agreed &= search.offer(assignment, Stage::Whole);
+        agreed &= search.offer(assignment, Stage::Whole, FoundBy::Exact);
         search.left() > 0
     });
     if !agreed {
@@ -117,7 +117,7 @@ fn improve(
     let task = Task { conflicts, aim: Aim::Proof, models: search.left(), no_worse };
     let ended = search.ask(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
-        search.offer(assignment, Stage::Whole);
+        search.offer(assignment, Stage::Whole, FoundBy::Clingo);
         last = Some(vector);
     })?;
     if is_exhausted(&ended) {

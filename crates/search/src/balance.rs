@@ -72,6 +72,26 @@ pub(crate) fn balance(solution: &mut Solution, rng: &mut fastrand::Rng) -> bool 
     false
 }
 
+/// Moves and swaps items until the largest overload is, within a part of 256, the least that this way reaches: where a kind is short,
+/// units of it are to be loaded evenly before anything else counts. Leaves no slack.
+pub(crate) fn even_out(solution: &mut Solution, rng: &mut fastrand::Rng) {
+    if balance(solution, rng) {
+        return;
+    }
+    let (mut too_little, mut enough) = (0, solution.overloads().0);
+    while enough - too_little > (enough / 256).max(1) {
+        let between = too_little + (enough - too_little) / 2;
+        let mut tried = solution.clone();
+        tried.set_slack(between);
+        if balance(&mut tried, rng) {
+            tried.set_slack(0);
+            (*solution, enough) = (tried, between);
+        } else {
+            too_little = between;
+        }
+    }
+}
+
 fn left(solution: &Solution, unit: UnitIx) -> i64 {
     debug_assert_ne!(unit, NOWHERE);
     solution.left[unit.at() * solution.model.dims]

@@ -38,6 +38,8 @@ fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<
         *turn += 1;
         seen.push(candidates[*turn % candidates.len()]);
     }
+    seen.sort_unstable();
+    seen.dedup();
     seen.retain(|unit| solution.admits(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)]));
     let best = seen
         .into_iter()

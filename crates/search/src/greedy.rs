@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::bundle::{Bundles, Settlement};
 use crate::repair::obeying;
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
+use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
 /// Keeps what runs where that is feasible, places the rest one by one where the vector grows least, then moves single actors, and
 /// whole bundles of actors that must be together, as long as that makes the vector smaller.
@@ -52,6 +52,8 @@ impl Greedy {
             optimal: false,
             effort: work.done,
             stage: Stage::Construction,
+            found_by: FoundBy::Construction,
+            proven_by: None,
             stopped_by: if improved || work.left == 0 { StoppedBy::Effort } else { StoppedBy::Deadline },
         }
     }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::schedule::STEPS;
 use crate::session::{Instance, Search};
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+
+/// Pieces after which what chains would come to is looked at for the first time; more where there are more actors.
+const FIRST_LOOK: u64 = 160;
 
 /// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer,
 /// with greedy runs of the best between them, on two chains; small worlds with uneven losses by chains at steady temperatures
@@ -31,20 +34,39 @@ impl Strategy for Local {
 
 /// Looks for a placement that is better than `start`, whose actors without a place are given one first.
 ///
-/// The answer is feasible. It is never worse than `start` where that is feasible; where it is not, whoever stands against
+/// The answer is feasible, and no worse than that of a search of 160 pieces, or of half as many as there are actors where that is more,
+/// or of any doubling of these, that is shorter. It is never worse than `start` where that is feasible; where it is not, whoever stands against
 /// a limit there is placed anew. [`Search`] is the same step by step.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
     let instance = Instance::new(snapshot);
     let mut search = Search::new(&instance, start, budget.seed);
     let pieces = budget.effort.unwrap_or_else(|| enough(snapshot.actors()));
-    let effort = search.run(pieces, budget.stop);
+    let effort = run(&mut search, pieces, snapshot.actors(), budget.stop);
     Answer {
         assignment: search.best(),
         bound: BTreeMap::new(),
         optimal: false,
         effort,
         stage: Stage::Local,
+        found_by: if effort == 0 { FoundBy::Construction } else { FoundBy::Search },
+        proven_by: None,
         stopped_by: if effort < pieces { StoppedBy::Deadline } else { StoppedBy::Effort },
+    }
+}
+
+/// Runs so many pieces. What chains would come to is looked at, and kept, after fixed numbers of them, each twice the one
+/// before: a longer search knows what the shorter ones found that ended there.
+fn run(search: &mut Search, pieces: u64, actors: usize, stop: &(dyn Fn() -> bool + Sync)) -> u64 {
+    let mut next = FIRST_LOOK.max(actors as u64 / 2);
+    let mut done = 0;
+    loop {
+        let until = next.min(pieces);
+        done += search.run(until - done, stop);
+        if done < until || done == pieces {
+            return done;
+        }
+        search.best();
+        next *= 2;
     }
 }
 

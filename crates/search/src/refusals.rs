@@ -23,7 +23,7 @@ impl Refusals {
 
     /// Whether most are refused: then units are full, as exclusive devices are, and exchanges are the way on.
     #[inline]
-    pub fn are_the_rule(&self) -> bool {
+    pub fn are_the_rule(self) -> bool {
         2 * self.refused > self.pleasing
     }
 }

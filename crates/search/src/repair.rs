@@ -20,8 +20,12 @@ pub fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
     if rules.violations(&repaired.assignment).is_empty() {
         return Answer {
             stage: repaired.stage,
+            found_by: repaired.found_by,
             assignment: repaired.assignment,
             bound: BTreeMap::new(),
+            // What was proven, was proven of what the rules refuse.
+            optimal: false,
+            proven_by: None,
             ..answer
         };
     }

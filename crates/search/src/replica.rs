@@ -8,7 +8,7 @@ use crate::anneal::Chain;
 use crate::schedule::{Annealing, STEPS, Schedule};
 
 /// Steps that a chain takes to come to rest when the search is stopped in the middle of its course: per item, and at
-/// most.
+/// most, on a sparse world.
 const DESCENT: u64 = 300;
 const LONGEST_DESCENT: u64 = 1_000_000;
 
@@ -99,7 +99,8 @@ impl Replica<'_> {
         };
         let mut chain = self.chain.clone();
         chain.forget_best();
-        let steps = (DESCENT * chain.solution.model.free as u64).min(LONGEST_DESCENT) / CHUNKS;
+        let model = chain.solution.model;
+        let steps = (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density()) / CHUNKS;
         let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
         let temperature = |chunk: u64| annealing.temperature(part(chunk), (mean, median));
         for chunk in 0..CHUNKS {

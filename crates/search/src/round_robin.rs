@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::repair::obeying;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Answer, Budget, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
+use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
 /// Goes round the units: each actor lands on the next one that may take it. Looks at no cost.
 ///
@@ -48,6 +48,8 @@ pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[UnitIx]) 
         bound: BTreeMap::new(),
         optimal: false,
         stage: Stage::Construction,
+        found_by: FoundBy::Construction,
+        proven_by: None,
         stopped_by: StoppedBy::Effort,
     }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::anneal::Chain;
-use crate::balance::balance;
+use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::model::Model;
 use crate::replica::{Course, Descent, Replica};
@@ -68,7 +68,7 @@ impl<'t> Search<'t> {
         best.offer(model.assignment(&solution.place));
         let mut rng = fastrand::Rng::with_seed(seed);
         let before = solution.clone();
-        balance(&mut solution, &mut rng);
+        even_out(&mut solution, &mut rng);
         solution.set_slack(if model.has_limit { solution.overloads().0 } else { NO_LIMIT });
         best.offer(model.assignment(&solution.place));
         // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
@@ -116,7 +116,9 @@ impl<'t> Search<'t> {
     /// Anneals so many pieces, at most up to where a chain may look at what the others have found.
     fn anneal(&mut self, pieces: u64, workers: &[Worker<'t>]) -> u64 {
         let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
-        let round = left.unwrap_or(ROUND).min(ROUND).min(pieces);
+        // Where steps take long, a round has fewer, so that the clock is looked at as often.
+        let most = (ROUND / self.replicas[0].chain.solution.model.density()).max(1);
+        let round = left.unwrap_or(most).min(most).min(pieces);
         run_all(&mut self.replicas, &[round; CHAINS as usize], workers);
         round
     }

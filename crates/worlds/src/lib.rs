@@ -11,4 +11,4 @@ mod shapes;
 
 pub use published::{published, several};
 pub use random::world;
-pub use shapes::grid;
+pub use shapes::{all_to_all, famine, grid};

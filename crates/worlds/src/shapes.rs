@@ -49,3 +49,84 @@ pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
         placement::file::Levels::InOrder(vec![vec![Criterion::Overload], vec![Criterion::Communication]]);
     Snapshot::new(file).unwrap()
 }
+
+/// Stages of a pipeline, each actor of which sends to each of the next: so many actors each, on nodes of four units of which the
+/// last is another kind, at half of their capacity.
+pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let count: usize = stages.iter().sum();
+    let kind = |at: usize| if at % 4 == 3 { "gpu" } else { "cpu" };
+    let actors: Vec<Actor> = (0..count)
+        .map(|at| {
+            let work = dice.u64(10..=100);
+            let way = |kind: &str| (kind.to_owned(), RunsOn { work, ..RunsOn::default() });
+            let kinds = if dice.u8(..4) == 0 { vec!["cpu", "gpu"] } else { vec!["cpu"] };
+            Actor { id: format!("a-{at}"), runs_on: kinds.into_iter().map(way).collect(), ..Actor::default() }
+        })
+        .collect();
+    let work: u64 = actors.iter().flat_map(|actor| actor.runs_on.values().take(1)).map(|way| way.work).sum();
+    let unit = |at: usize| Unit {
+        id: format!("node-{}/{}-{at}", at / 4, kind(at)),
+        kind: kind(at).into(),
+        node: format!("node-{}", at / 4),
+        zone: Some(format!("zone-{}", at / 64)),
+        capacity: 2 * work / units as u64 + 100,
+        ..Unit::default()
+    };
+    let mut file = SnapshotFile {
+        version: placement::file::VERSION,
+        units: (0..units).map(unit).collect(),
+        actors,
+        ..SnapshotFile::default()
+    };
+    let mut first = 0;
+    for pair in stages.windows(2) {
+        let next = first + pair[0];
+        for from in first..next {
+            for to in next..next + pair[1] {
+                let (from, to) = (format!("a-{from}"), format!("a-{to}"));
+                file.messages.push(Message { from, to, count: dice.u64(1..=20) });
+            }
+        }
+        first = next;
+    }
+    file.exchange_cost.other_kind = Some(5);
+    (file.exchange_cost.other_node, file.exchange_cost.other_zone) = (30, 30);
+    Snapshot::new(file).unwrap()
+}
+
+/// A famine of one kind: so many actors that run on gpus alone have a third more work than the few gpus can do, and as many that
+/// run on cpus have twice the room. Each sends to the next, and to a random one.
+pub fn famine(actors: usize, gpus: usize, seed: u64) -> Snapshot {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let kind = |at: usize| if at < actors { "gpu" } else { "cpu" };
+    let works: Vec<u64> = (0..2 * actors).map(|_| dice.u64(10..=100)).collect();
+    let actor = |at: usize| Actor {
+        id: format!("a-{at}"),
+        runs_on: [(kind(at).to_owned(), RunsOn { work: works[at], ..RunsOn::default() })].into(),
+        ..Actor::default()
+    };
+    let sum = |of: &[u64]| of.iter().sum::<u64>() / gpus as u64;
+    let (scarce, plenty) = (sum(&works[..actors]) * 3 / 4, sum(&works[actors..]) * 2);
+    let unit = |at: usize| Unit {
+        id: format!("{}-{}", if at < gpus { "gpu" } else { "cpu" }, at % gpus),
+        kind: if at < gpus { "gpu" } else { "cpu" }.into(),
+        node: format!("node-{}", at % gpus),
+        capacity: if at < gpus { scarce } else { plenty },
+        ..Unit::default()
+    };
+    let mut file = SnapshotFile {
+        version: placement::file::VERSION,
+        units: (0..2 * gpus).map(unit).collect(),
+        actors: (0..2 * actors).map(actor).collect(),
+        ..SnapshotFile::default()
+    };
+    for at in 0..2 * actors {
+        for to in [(at + 1) % (2 * actors), dice.usize(..2 * actors)] {
+            let (from, to) = (format!("a-{at}"), format!("a-{to}"));
+            file.messages.push(Message { from, to, count: dice.u64(1..=100) });
+        }
+    }
+    (file.exchange_cost.other_kind, file.exchange_cost.other_node) = (Some(5), 30);
+    Snapshot::new(file).unwrap()
+}

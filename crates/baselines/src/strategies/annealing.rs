@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::repair::repair;
 
@@ -129,6 +129,8 @@ impl Strategy for Annealing {
             optimal: false,
             effort: left.spent.max(1),
             stage: Stage::Local,
+            found_by: FoundBy::Search,
+            proven_by: None,
             stopped_by: if cut_short { StoppedBy::Deadline } else { StoppedBy::Effort },
         })
     }

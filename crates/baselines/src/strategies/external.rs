@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{
+    Answer, Assignment, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy,
+};
 use serde::Deserialize;
 
 /// Asks another program for a placement.
@@ -86,6 +88,8 @@ impl Strategy for External {
             optimal: printed.optimal,
             effort: 1,
             stage: Stage::Whole,
+            found_by: FoundBy::Exact,
+            proven_by: printed.optimal.then_some(ProvenBy::BranchAndBound),
             stopped_by: if printed.optimal { StoppedBy::Proof } else { StoppedBy::Deadline },
         };
         Ok(search::obeying(snapshot, answer, budget))

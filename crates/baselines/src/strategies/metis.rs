@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use placement::file::{Constraint, Scope};
 use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
 use super::partition::{Method, Web, cut};
@@ -68,6 +68,8 @@ impl Strategy for Metis {
             optimal: false,
             effort,
             stage: Stage::Whole,
+            found_by: FoundBy::Construction,
+            proven_by: None,
             stopped_by: if tried < most { StoppedBy::Deadline } else { StoppedBy::Effort },
         };
         Ok(search::obeying(snapshot, answer, budget))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Answer, Assignment, Budget, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
 use super::partition::{Method, Web, cut};
@@ -70,6 +70,8 @@ impl Strategy for MetisApolike {
             optimal: false,
             effort: 1,
             stage: Stage::Whole,
+            found_by: FoundBy::Construction,
+            proven_by: None,
             stopped_by: StoppedBy::Effort,
         })
     }

@@ -328,7 +328,7 @@ fn a_policy_of_the_cluster_must_be_there() {
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!(
         ran.err,
-        "error: vision/surveillance: policy throughput: strategy: there is no strategy `magic`; use one of asp, greedy, local\n"
+        "error: vision/surveillance: policy throughput: strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo\n"
     );
 }
 

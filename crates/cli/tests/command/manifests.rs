@@ -144,7 +144,7 @@ fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
     assert_eq!(
         plan(&[&["-f", drawn.path()], &only[..]].concat()).err,
         "error: vision/surveillance: policy throughput: strategy: strategy `random` is there to compare and to check \
-         others by, not for production; use one of asp, greedy, local\n"
+         others by, not for production; use one of asp, greedy, local, clingo\n"
     );
     let other = File::new("policy.yaml", &policy.replace("throughput", "latency"));
     let missing = plan(&[&["-f", other.path()], &only[..]].concat());

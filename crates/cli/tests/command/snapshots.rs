@@ -35,6 +35,9 @@ fn the_small_instance_is_solved_and_proven() {
         "gapPercent",
         "strategy",
         "stage",
+        "foundBy",
+        "provenBy",
+        "judged",
         "seed",
         "effort",
         "stoppedBy",
@@ -51,6 +54,8 @@ fn the_small_instance_is_solved_and_proven() {
     assert_eq!(plan["bound"], bound);
     assert_eq!(plan["optimal"], true);
     assert_eq!(plan["stoppedBy"], "proof");
+    // What is printed is what happened: clingo is not asked about worlds that branch and bound proves.
+    assert_eq!((&plan["provenBy"], &plan["judged"]), (&"branch-and-bound".into(), &"none".into()));
     assert_eq!(plan["strategy"], "asp");
     assert_eq!(plan["gapPercent"], 0);
     assert_eq!(plan["assignments"].as_object().unwrap().len(), 8);
@@ -73,7 +78,7 @@ fn equal_efforts_are_equal_bytes() {
             "json",
         ])
     };
-    for strategy in ["asp", "greedy", "round-robin", "random"] {
+    for strategy in ["asp", "clingo", "greedy", "round-robin", "random"] {
         let (one, two) = (run(strategy), run(strategy));
         assert_eq!(one, two);
         assert_eq!(one.json()["strategy"], strategy);
@@ -255,6 +260,8 @@ fn json_and_yaml_say_the_same() {
       "optimal": false,
       "strategy": "greedy",
       "stage": "construction",
+      "foundBy": "construction",
+      "judged": "none",
       "seed": 1,
       "effort": 10,
       "stoppedBy": "effort",
@@ -360,8 +367,8 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
     error: fast.yaml: window: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: moveCost: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`
-    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local
-    error: fast.yaml: strategy: strategy `random` is there to compare and to check others by, not for production; use one of asp, greedy, local
+    error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo
+    error: fast.yaml: strategy: strategy `random` is there to compare and to check others by, not for production; use one of asp, greedy, local, clingo
     error: fast.yaml: is not YAML: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 13
     error: fast.yaml: objectives: `overload` is named twice; name it once
     error: fast.yaml: has several documents; a policy is one, give one

@@ -12,6 +12,7 @@ fn strategies_are_listed_without_planning_anything() {
     asp          an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small
     greedy       keeps what runs, places the rest where it costs least, then takes every single step that pays
     local        starts from what runs and a quick placement of the rest, then anneals by moves and swaps
+    clingo       Answer Set Programming alone, from what runs: for comparison, and for small worlds
     round-robin  goes round the units and looks at no cost; for comparison (not for policies)
     random       draws a unit for each actor, by the seed; for comparison (not for policies)
     exhaustive   looks at every assignment, ten million at most; to check others by (not for policies)
@@ -66,7 +67,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read() {
     let strategy = says(&["plan", "--snapshot", "/does/not/exist", "--strategy", "magic"]);
     assert_eq!(
         strategy,
-        "error: --strategy: there is no strategy `magic`; use one of asp, greedy, local, round-robin, random, exhaustive\n"
+        "error: --strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo, round-robin, random, exhaustive\n"
     );
     let twice =
         says(&["plan", "--snapshot", "/does/not/exist", "--objectives", "overload,annoyance+overload"]);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use exact::Exhaustive;
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
+use placement::{Assignment, Budget, Cost, FoundBy, NoPolicy, ProvenBy, Snapshot, Strategy, plan};
+use portfolio::{Clingo, Limits};
 use proptest::prelude::*;
 use search::{Greedy, Local, Random, RoundRobin};
 
@@ -44,6 +45,23 @@ fn optimum(snapshot: &Snapshot) -> Assignment {
 
 fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }.vector(snapshot)
+}
+
+/// Answer Set Programming alone, on the shipped programs: what other ways of proving are held against.
+#[test]
+fn clingo_alone_finds_and_proves_the_same() {
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    let mut found_by_clingo = 0;
+    for seed in 0..40 {
+        let snapshot = Snapshot::new(worlds::world(seed)).unwrap();
+        let plan = plan(&snapshot, &clingo, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        let best = optimum(&snapshot);
+        assert_eq!(plan.cost.vector(&snapshot), vector(&snapshot, &best), "in {}", snapshot.write());
+        assert_eq!((plan.optimal, plan.proven_by), (true, Some(ProvenBy::Clingo)), "in {}", snapshot.write());
+        assert!([FoundBy::Clingo, FoundBy::Incumbent, FoundBy::Construction].contains(&plan.found_by));
+        found_by_clingo += u32::from(plan.found_by == FoundBy::Clingo);
+    }
+    assert!(found_by_clingo > 20, "{found_by_clingo}");
 }
 
 /// Whether a constraint is of some type.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use placement::file::{Actor, Levels, Message, Node, RunsOn, SnapshotFile, Unit};
-use placement::{Budget, NoPolicy, Plan, Snapshot, StoppedBy, Strategy, plan};
+use placement::{Budget, NoPolicy, Plan, ProvenBy, Snapshot, StoppedBy, Strategy, plan};
 use search::Greedy;
 
 use worlds::published;
@@ -21,7 +21,7 @@ fn small_published_instances_are_solved_and_proven() {
         let plan = solve(&snapshot, None);
         println!("{name}: {:?} after {:?}", plan.cost, start.elapsed());
         assert_eq!((plan.cost.vector(&snapshot), plan.optimal), (vector.to_vec(), true), "{name}");
-        assert_eq!(plan.stopped_by, StoppedBy::Proof);
+        assert_eq!((plan.stopped_by, plan.proven_by), (StoppedBy::Proof, Some(ProvenBy::BranchAndBound)));
         assert_eq!(plan.bound["communication"], vector[2]);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use placement::file::{Constraint, Policy};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
-    Answer, Assignment, Budget, Derived, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError, Snapshot,
-    SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
+    Answer, Assignment, Budget, Derived, FoundBy, Judge, JudgeError, Judgement, NoPolicy, Plan, PlanError,
+    ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy, Unplaced, plan,
 };
 use proptest::prelude::*;
 use search::{Greedy, Random};
@@ -61,6 +61,8 @@ impl Strategy for Says {
             optimal: self.optimal,
             effort: 1,
             stage: Stage::Whole,
+            found_by: FoundBy::Exact,
+            proven_by: self.optimal.then_some(ProvenBy::Enumeration),
             stopped_by: if self.optimal { StoppedBy::Proof } else { StoppedBy::Effort },
         })
     }
@@ -203,7 +205,7 @@ impl Judge for Strict {
         } else {
             vec![]
         };
-        Ok(Judgement { violations, penalty: 7 })
+        Ok(Judgement { violations, penalty: 7, ..Judgement::default() })
     }
 }
 

@@ -144,3 +144,45 @@ fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
         assert_eq!(snapshot.cost(&found.assignment).vector(&snapshot), [0, 0, best], "seed {seed}");
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    /// What a search found that ended where longer ones look, these know.
+    #[test]
+    fn more_effort_is_never_worse(seed: u64, looks in 0..2u32, more in 1..300u64) {
+        let snapshot = worlds::grid(7, 150, seed);
+        let vector = |effort: u64| {
+            let found = solve(&Local, &snapshot, Some(effort), seed).assignment;
+            Cost { policy: snapshot.penalty(&found), ..snapshot.cost(&found) }.vector(&snapshot)
+        };
+        let shorter = 160u64 << looks;
+        prop_assert!(vector(shorter + more) <= vector(shorter));
+    }
+}
+
+/// What the fullest unit has too much of where the longest jobs come first, each to the emptiest unit (Graham 1969).
+fn longest_first(snapshot: &Snapshot, kind: &str) -> i64 {
+    let file = snapshot.file();
+    let units = file.units.iter().filter(|unit| unit.kind == kind);
+    let mut left: Vec<i64> = units.map(|unit| unit.capacity.cast_signed()).collect();
+    let mut works: Vec<i64> =
+        file.actors.iter().filter_map(|actor| Some(actor.runs_on.get(kind)?.work.cast_signed())).collect();
+    works.sort_unstable_by_key(|work| -work);
+    for work in works {
+        *left.iter_mut().max().unwrap() -= work;
+    }
+    -left.into_iter().min().unwrap()
+}
+
+/// Communication gives way to the largest overload also where that cannot be 0.
+#[test]
+fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
+    for (actors, gpus, seed) in [(30, 4, 1), (30, 4, 2), (100, 8, 3), (300, 16, 4)] {
+        let snapshot = worlds::famine(actors, gpus, seed);
+        let found = solve(&Local, &snapshot, Some(200), seed);
+        let overload = snapshot.cost(&found.assignment).of(Criterion::Overload);
+        let longest_first = longest_first(&snapshot, "gpu");
+        println!("{actors} actors, {gpus} gpus, seed {seed}: {overload}, longest first {longest_first}");
+        assert!(overload * 100 <= longest_first * 101, "{overload} for {longest_first}");
+    }
+}

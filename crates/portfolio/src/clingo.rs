@@ -1,0 +1,81 @@
+//! The strategy `clingo`: Answer Set Programming alone.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use asp::{Limits, Session};
+use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
+
+use crate::run::Search;
+use crate::whole::{self, Verdict};
+
+/// Conflicts where nothing else is said; what ends most searches is the clock.
+const CONFLICTS: u64 = 2_000_000;
+
+/// The shipped programs and clingo, and nothing else: no native search, no parts, no branch and bound.
+///
+/// It begins from what runs now, as far as that is feasible, and ends with the best model that was found in time, or the
+/// proof that there is none better. Made for comparison, for teaching, and for worlds with criteria that nothing else knows; from some
+/// 30 actors on `asp` finds better placements sooner.
+///
+/// An effort unit is a better answer, and the proof that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clingo {
+    executable: PathBuf,
+    limits: Limits,
+    conflicts: u64,
+}
+
+impl Clingo {
+    /// Solves in this executable started again, within `limits`.
+    pub fn new(limits: Limits) -> Self {
+        // The running image itself: an executable that was replaced meanwhile is not started.
+        Self::with_executable("/proc/self/exe", limits)
+    }
+
+    /// Solves in another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
+    pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits) -> Self {
+        Self { executable: executable.into(), limits, conflicts: CONFLICTS }
+    }
+
+    /// Ends the search after so many conflicts instead of 2,000,000.
+    #[must_use]
+    pub fn with_conflicts(self, conflicts: u64) -> Self {
+        Self { conflicts, ..self }
+    }
+}
+
+impl Strategy for Clingo {
+    fn name(&self) -> &'static str {
+        "clingo"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Answer Set Programming alone, from what runs: for comparison, and for small worlds"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let start = Answer {
+            // The fixed actors at home and nobody else anywhere, which is feasible; what runs is offered next.
+            assignment: State::new(snapshot).assignment,
+            bound: BTreeMap::new(),
+            optimal: false,
+            effort: 0,
+            stage: Stage::Construction,
+            found_by: FoundBy::Construction,
+            proven_by: None,
+            stopped_by: StoppedBy::Effort,
+        };
+        let session = Session::new(&self.executable, self.limits, budget.seed);
+        let mut search = Search::new(session, snapshot, budget, start);
+        if let Some(why) = search.over() {
+            return Ok(search.answer(why));
+        }
+        let answer = match whole::solve(&mut search, self.conflicts)? {
+            Verdict::Proven => search.proven(ProvenBy::Clingo),
+            Verdict::Stopped => search.answer(StoppedBy::Deadline),
+            Verdict::Open => search.answer(StoppedBy::Effort),
+        };
+        Ok(search::obeying(snapshot, answer, budget))
+    }
+}
