@@ -21,11 +21,12 @@ impl Measure for Busiest {
 
     fn value(&self, placed: &Placed) -> i64 {
         let problem = placed.snapshot.problem();
-        let places = placed.assignment;
+        let assignment = placed.assignment;
         let mut busy = placed.load.clone();
         for (actor, edges) in problem.edges.enumerate() {
-            let Some(here) = places[actor] else { continue };
-            let sent = edges.iter().filter_map(|edge| Some(sending(problem, edge, here, places[edge.peer]?)));
+            let Some(here) = assignment[actor] else { continue };
+            let sent =
+                edges.iter().filter_map(|edge| Some(sending(problem, edge, here, assignment[edge.peer]?)));
             busy[here] = add(busy[here], sent.fold(0, add));
         }
         let full = busy.enumerate().map(|(unit, busy)| placed.snapshot.fullness(unit, *busy));
@@ -48,7 +49,7 @@ impl Measure for Busiest {
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         Some(Box::new(Busy {
             place: IxVec::of(None, snapshot.actors()),
-            busy: IxVec::of(0, snapshot.units()),
+            to_do: IxVec::of(0, snapshot.units()),
             full: Counts::of(snapshot.units()),
         }))
     }
@@ -175,7 +176,7 @@ fn peak(world: &Encoding, told: &[UnitIx]) -> i64 {
 #[derive(Clone)]
 struct Busy {
     place: IxVec<ActorIx, Option<UnitIx>>,
-    busy: IxVec<UnitIx, i64>,
+    to_do: IxVec<UnitIx, i64>,
     full: Counts,
 }
 
@@ -196,7 +197,7 @@ impl Busy {
     /// In thousandths of capacity: what the unit has to do before and after a change.
     fn of(&self, snapshot: &Snapshot, unit: UnitIx, change: i64) -> (i64, i64) {
         let full = |busy| snapshot.fullness(unit, busy);
-        (full(self.busy[unit]), full(self.busy[unit] + change))
+        (full(self.to_do[unit]), full(self.to_do[unit] + change))
     }
 }
 
@@ -205,7 +206,7 @@ impl Figure for Busy {
         for (unit, change) in self.changes(snapshot.problem(), step) {
             let (before, after) = self.of(snapshot, unit, change);
             self.full.change(before, after);
-            self.busy[unit] += change;
+            self.to_do[unit] += change;
         }
         self.place[step.actor] = step.comes.then_some(step.unit);
     }

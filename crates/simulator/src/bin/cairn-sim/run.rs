@@ -17,7 +17,6 @@ use crate::{Failure, Output, print};
 const ORACLE: &str = "oracle";
 
 #[derive(Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct Arguments {
     /// The configuration of the world.
     #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
