@@ -150,18 +150,7 @@ impl Cast {
 
 /// Actors that no constraint names, by position.
 fn unconstrained(file: &SnapshotFile) -> Vec<usize> {
-    let named: BTreeSet<&String> = file
-        .constraints
-        .iter()
-        .flat_map(|constraint| match constraint {
-            Constraint::Apart { actors, .. }
-            | Constraint::Together { actors, .. }
-            | Constraint::Only { actors, .. }
-            | Constraint::Never { actors, .. } => actors.iter().collect::<Vec<_>>(),
-            Constraint::Pin { actor, .. } | Constraint::Prefer { actor, .. } => vec![actor],
-            Constraint::Reserve { .. } | Constraint::PowerCap { .. } => Vec::new(),
-        })
-        .collect();
+    let named: BTreeSet<&String> = file.constraints.iter().flat_map(Constraint::actors).collect();
     (0..file.actors.len()).filter(|&at| !named.contains(&file.actors[at].id)).collect()
 }
 
