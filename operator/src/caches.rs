@@ -5,23 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use futures::channel::mpsc::UnboundedSender;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for, is_over};
 
 use crate::error::Error;
-use crate::policies::Policies;
 use crate::slim;
 use crate::touched::{Offer, Touched};
-use crate::watches::{BoxReady, Feed, Seen, Watches};
+use crate::watches::{BoxReady, Names, Seen};
 
 /// Asks for a reconcile of an application.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
-
-/// Objects by namespace and name.
-pub type Names = BTreeSet<(String, String)>;
 
 /// What there is, and who has to look again.
 pub struct Caches {
@@ -48,27 +44,14 @@ pub trait Indexed:
 }
 
 impl Caches {
-    /// Starts one watch per kind; the feeds must be run.
+    /// Nothing yet; `ready` waits until every store has been filled once.
     pub fn new(
-        client: &Client,
-        namespace: &str,
+        applications: Store<ActorApplication>,
         requests: Requests,
         pools_changed: Arc<tokio::sync::Notify>,
-        policies: Arc<Policies>,
-        refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-    ) -> (Arc<Self>, Vec<Feed>) {
-        let mut watches = Watches::new(client);
-        let caches = Arc::new(std::sync::OnceLock::new());
-        watches.add::<Node>(slim::node, &caches);
-        watches.add::<NodeTopology>(slim::metadata, &caches);
-        watches.add::<DevicePool>(slim::metadata, &caches);
-        watches.add::<Instance>(slim::metadata, &caches);
-        watches.add::<Placement>(slim::metadata, &caches);
-        watches.add::<Pod>(slim::pod, &caches);
-        let applications = watches.add::<ActorApplication>(slim::metadata, &caches);
-        watches.add_policies(namespace, policies, refused, &caches);
-        let (feeds, ready) = watches.made();
-        let made = Arc::new(Self {
+        ready: Vec<BoxReady>,
+    ) -> Self {
+        Self {
             applications,
             index: RwLock::default(),
             written: Mutex::default(),
@@ -77,9 +60,7 @@ impl Caches {
             requests,
             pools_changed,
             ready,
-        });
-        let _ = caches.set(made.clone());
-        (made, feeds)
+        }
     }
 
     /// Waits until every store has been filled once.

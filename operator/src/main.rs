@@ -8,12 +8,15 @@
 mod admin;
 mod caches;
 mod config;
+mod context;
 mod decision;
 mod devices;
 mod error;
 mod events;
+mod feeds;
 mod instances;
 mod leader;
+mod look;
 mod metrics;
 mod plan;
 mod pods;
@@ -22,6 +25,7 @@ mod pools;
 mod pulse;
 mod reconcile;
 mod report;
+mod searches;
 mod slim;
 mod standing;
 mod touched;
@@ -45,10 +49,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tracing_subscriber::EnvFilter;
 
-use crate::caches::Caches;
 use crate::config::{Config, LogFormat};
+use crate::context::Context;
 use crate::leader::Campaign;
-use crate::reconcile::{Context, after_error, reconcile};
+use crate::reconcile::{after_error, reconcile};
 
 /// A burst of changes around one application is looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -94,7 +98,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (requests, wanted) = mpsc::unbounded();
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
-    let (caches, feeds) = Caches::new(
+    let (caches, feeds) = feeds::watch(
         &client,
         &config.election.namespace,
         requests,
@@ -135,7 +139,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics,
         solver_slots: Semaphore::new(config.planning.slots()),
         commit: Mutex::new(()),
-        searches: plan::Searches::default(),
+        searches: searches::Searches::default(),
         considered: std::sync::Mutex::new(HashMap::new()),
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),

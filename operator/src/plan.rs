@@ -1,35 +1,34 @@
 //! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::{Decision, Due, Moment, Observed, SecondLook, Verdict};
+use control::{Due, Observed, SecondLook, Verdict};
 use crds::{ActorApplication, Placement};
 use explain::REASONS_EFFORT;
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
-use portfolio::{ClingoJudge, Limits, Use};
-use world::{ApplicationKey, Index, Policy, World};
+use portfolio::Use;
+use world::{ApplicationKey, Policy, World};
 
+use crate::context::{Context, moment};
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
+use crate::look::{judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
 use crate::pods::owner;
-use crate::reconcile::{Considered, Context};
 use crate::report::{Outcome, decision_events, event};
+use crate::searches::{Considered, Found, Search};
 use crate::standing::Standing;
 
 /// After so many plans that others overtook, what still holds of the next one is kept.
 const PLANS_SIDE_BY_SIDE: u32 = 3;
 /// What a search gets at least where many wait.
 const SMALLEST_SHARE: Duration = Duration::from_millis(10);
-/// CPU seconds that a solver may burn beyond its wall clock.
-const CPU_GRACE: u64 = 5;
 
 /// Decides for an application if anything changed that its plan depends on.
 ///
@@ -152,64 +151,6 @@ struct Begun {
     round: u32,
 }
 
-/// What a search found.
-pub struct Found {
-    policy: Policy,
-    world: Arc<World>,
-    look: Considered,
-    again: Option<SecondLook>,
-    round: u32,
-    plan: Result<Plan, Error>,
-}
-
-impl Found {
-    /// The same once more, where a plan was found.
-    fn kept(&self) -> Option<Self> {
-        let plan = Ok(self.plan.as_ref().ok()?.clone());
-        let (policy, world, look) = (self.policy.clone(), self.world.clone(), self.look.clone());
-        Some(Self { policy, world, look, again: self.again, round: self.round, plan })
-    }
-}
-
-/// A search for one application.
-#[derive(Default)]
-pub enum Search {
-    /// There is none.
-    #[default]
-    None,
-    /// It is under way, for a manifest of this generation; raised, the flag ends it.
-    Running { generation: Option<i64>, stop: Arc<AtomicBool> },
-    /// It is through.
-    Done(Box<Found>),
-}
-
-/// The searches of all applications, each beside everything else that its application needs.
-#[derive(Default)]
-pub struct Searches {
-    of: std::sync::Mutex<HashMap<ApplicationKey, Search>>,
-    /// How many wait for their turn or search.
-    under_way: AtomicUsize,
-}
-
-impl Searches {
-    /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
-    fn take(&self, key: &ApplicationKey, generation: Option<i64>) -> Search {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        match of.remove(key) {
-            Some(Search::Running { generation: begun, stop }) => {
-                stop.fetch_or(begun != generation, Ordering::AcqRel);
-                of.insert(key.clone(), Search::Running { generation: begun, stop: stop.clone() });
-                Search::Running { generation: begun, stop }
-            }
-            found => found.unwrap_or_default(),
-        }
-    }
-
-    fn put(&self, key: &ApplicationKey, search: Search) {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
-    }
-}
-
 /// Searches in a task of its own: what runs is looked after meanwhile. The application is rung for when it is through.
 fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun) {
     let stop = Arc::new(AtomicBool::new(false));
@@ -272,17 +213,6 @@ async fn settle(
     Ok(true)
 }
 
-/// Now, as `control` counts time.
-pub fn moment() -> Moment {
-    Timestamp::now().as_duration().try_into().unwrap_or_default()
-}
-
-/// The kinds that an application's actors can run on.
-pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
-    let implementations = application.spec.actors.iter().flat_map(|group| &group.implementations);
-    implementations.map(|implementation| implementation.kind.as_str()).collect()
-}
-
 /// Touches an application again that did not come to its end.
 struct Unfinished<'a> {
     key: &'a ApplicationKey,
@@ -296,51 +226,6 @@ impl Drop for Unfinished<'_> {
             self.ctx.caches.touch(self.key);
         }
     }
-}
-
-/// The actors whose decided place may not be taken now, whoever wrote the decision.
-pub fn infeasible(
-    index: &Index,
-    application: &ActorApplication,
-    world: &World,
-    decision: Option<&Decision>,
-) -> BTreeSet<String> {
-    let Some(decision) = decision else { return BTreeSet::new() };
-    control::infeasible(&world.snapshot, decision, &world::seen(index, application, &world.units))
-}
-
-/// What is to be known of a world before it is planned.
-pub struct Look {
-    facts: control::Considered,
-    infeasible: BTreeSet<String>,
-}
-
-/// The world of an application as it is now, off the executor.
-pub async fn observe(
-    ctx: &Context,
-    application: &ActorApplication,
-    key: &ApplicationKey,
-    policy: &Policy,
-    decision: Option<&Placement>,
-) -> Result<(Arc<World>, Look), Error> {
-    let (caches, application, key) = (ctx.caches.clone(), application.clone(), key.clone());
-    let (policy, decision, span) = (policy.clone(), decision.map(world::decision), tracing::Span::current());
-    let look = move || {
-        let index = caches.index();
-        let world = world::snapshot(&index, &key, &policy, Timestamp::now())?;
-        let infeasible = infeasible(&index, &application, &world, decision.as_ref());
-        drop(index);
-        let facts = control::Considered {
-            demand: world.demand(),
-            digest: world.digest(),
-            strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
-            openings: control::openings(&world.snapshot),
-            ..control::Considered::default()
-        };
-        Ok((Arc::new(world), Look { facts, infeasible }))
-    };
-    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
-    task.await.map_err(|e| Error::Search(e.to_string()))?
 }
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
@@ -407,16 +292,6 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// Who judges by the policy's program.
-pub fn judge(policy: &Policy) -> ClingoJudge {
-    ClingoJudge::new(limits(policy), policy.wall_milliseconds)
-}
-
-/// What a solver may use.
-pub fn limits(policy: &Policy) -> Limits {
-    Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }
 
 /// The strategy that the policy names, which may be one for production alone.

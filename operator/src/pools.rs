@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use tokio::sync::Notify;
 use world::{Policy, PoolReport};
 
+use crate::context::Context;
 use crate::error::Error;
-use crate::reconcile::Context;
 use crate::report::{Finding, conditions};
 
 /// A burst of changes is told once.

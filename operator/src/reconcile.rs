@@ -1,115 +1,30 @@
 //! One reconcile of one application: observe, validate, plan, apply, report.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{BackOffs, LONGEST_WAIT, Refusal, Refused, Step, Wait, active, look_again};
+use control::{Refusal, Refused, Step, Wait, active, look_again};
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType};
-use kube::{Resource, ResourceExt};
-use placement::{Assignment, Snapshot};
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use world::{ActorName, ApplicationKey, Note, Own, Policy, Unit, actors_of, object_name};
+use kube::runtime::events::EventType;
+use world::{ActorName, ApplicationKey, Own, Policy, Unit, actors_of, object_name};
 
-use crate::caches::Caches;
-use crate::config::Planning;
+use crate::context::{Context, moment};
 use crate::devices;
 use crate::error::Error;
-use crate::events::Events;
 use crate::instances::instance_status;
-use crate::metrics::Metrics;
-use crate::plan::{Searches, decide, infeasible, kinds, moment};
+use crate::look::{infeasible, kinds};
+use crate::plan::decide;
 use crate::pods;
-use crate::policies::Policies;
 use crate::report::{Outcome, application_status, event, placement_status};
-use crate::writes::Writer;
 
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
-
-/// What every reconcile shares.
-pub struct Context {
-    pub caches: Arc<Caches>,
-    pub policies: Arc<Policies>,
-    pub writer: Writer,
-    pub events: Events,
-    pub metrics: Metrics,
-    pub planning: Planning,
-    /// Searches at the same time.
-    pub solver_slots: Semaphore,
-    /// Plans are made side by side and committed one at a time.
-    pub commit: AsyncMutex<()>,
-    /// The searches, each in a task of its own.
-    pub searches: Searches,
-    /// What was considered for each application when it was last planned.
-    pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
-    /// Actors that are not started again at once.
-    pub back_offs: Mutex<BackOffs<Tried>>,
-}
-
-/// An actor of an application.
-pub type Tried = (ApplicationKey, String);
-
-/// The state of the world that an application was last planned for.
-#[derive(Clone, Debug, Default)]
-pub struct Considered {
-    pub generation: Option<i64>,
-    pub facts: control::Considered,
-    /// Actors whose decided place may not be taken.
-    pub infeasible: BTreeSet<String>,
-    pub notes: Vec<Note>,
-    pub proposed: Option<String>,
-}
-
-impl Context {
-    /// What was considered when the application was last planned.
-    pub fn considered(&self, key: &ApplicationKey) -> Option<Considered> {
-        self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
-    }
-
-    pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
-        self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
-    }
-
-    /// What went wrong with an actor is tried again after a while; until when it is held back.
-    fn hold_back(&self, tried: Tried, why: &str, free: bool) -> control::Moment {
-        let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
-    }
-
-    /// Remembers at which capacities an application would be pressed more than it is.
-    pub fn guard(
-        &self,
-        key: &ApplicationKey,
-        policy: &Policy,
-        snapshot: &Snapshot,
-        assignment: &Assignment,
-        strain: &control::Strain,
-    ) {
-        let known = |unit: &String| strain.overload.get(unit).copied().unwrap_or(0);
-        let need = |(unit, load): (String, u64)| {
-            let need = load.saturating_sub(known(&unit));
-            (unit, need)
-        };
-        let needs = control::loads(snapshot, assignment).into_iter().map(need).collect();
-        self.caches.guard(key, policy, needs);
-    }
-
-    /// Tells people; an event that cannot be written is logged and nothing else.
-    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
-        if self.writer.leadership.check().is_err() {
-            return;
-        }
-        if let Err(e) = self.events.tell(object, event).await {
-            tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
-        }
-    }
-}
 
 /// Brings one application a step closer to what was decided, and decides anew where that is due.
 ///

@@ -10,9 +10,9 @@ use portfolio::Use;
 use tokio::sync::MutexGuard;
 use world::{ApplicationKey, Policy, World};
 
+use crate::context::Context;
 use crate::error::Error;
-use crate::plan::{judge, limits, observe};
-use crate::reconcile::Context;
+use crate::look::{judge, limits, observe};
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";

@@ -1,0 +1,93 @@
+//! What every reconcile shares.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::{BackOffs, LONGEST_WAIT, Moment};
+use jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::events::Event;
+use placement::{Assignment, Snapshot};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use world::{ApplicationKey, Policy};
+
+use crate::caches::Caches;
+use crate::config::Planning;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::policies::Policies;
+use crate::searches::{Considered, Searches};
+use crate::writes::Writer;
+
+/// What every reconcile shares.
+pub struct Context {
+    pub caches: Arc<Caches>,
+    pub policies: Arc<Policies>,
+    pub writer: Writer,
+    pub events: Events,
+    pub metrics: Metrics,
+    pub planning: Planning,
+    /// Searches at the same time.
+    pub solver_slots: Semaphore,
+    /// Plans are made side by side and committed one at a time.
+    pub commit: AsyncMutex<()>,
+    /// The searches, each in a task of its own.
+    pub searches: Searches,
+    /// What was considered for each application when it was last planned.
+    pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
+    /// Actors that are not started again at once.
+    pub back_offs: Mutex<BackOffs<Tried>>,
+}
+
+/// An actor of an application.
+pub type Tried = (ApplicationKey, String);
+
+impl Context {
+    /// What was considered when the application was last planned.
+    pub fn considered(&self, key: &ApplicationKey) -> Option<Considered> {
+        self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
+        self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
+    }
+
+    /// What went wrong with an actor is tried again after a while; until when it is held back.
+    pub fn hold_back(&self, tried: Tried, why: &str, free: bool) -> Moment {
+        let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
+    }
+
+    /// Remembers at which capacities an application would be pressed more than it is.
+    pub fn guard(
+        &self,
+        key: &ApplicationKey,
+        policy: &Policy,
+        snapshot: &Snapshot,
+        assignment: &Assignment,
+        strain: &control::Strain,
+    ) {
+        let known = |unit: &String| strain.overload.get(unit).copied().unwrap_or(0);
+        let need = |(unit, load): (String, u64)| {
+            let need = load.saturating_sub(known(&unit));
+            (unit, need)
+        };
+        let needs = control::loads(snapshot, assignment).into_iter().map(need).collect();
+        self.caches.guard(key, policy, needs);
+    }
+
+    /// Tells people; an event that cannot be written is logged and nothing else.
+    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
+        if self.writer.leadership.check().is_err() {
+            return;
+        }
+        if let Err(e) = self.events.tell(object, event).await {
+            tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
+        }
+    }
+}
+
+/// Now, as `control` counts time.
+pub fn moment() -> Moment {
+    Timestamp::now().as_duration().try_into().unwrap_or_default()
+}

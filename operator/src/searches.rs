@@ -1,0 +1,80 @@
+//! The searches of all applications, and what each was begun with.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::SecondLook;
+use placement::Plan;
+use world::{ApplicationKey, Note, Policy, World};
+
+use crate::error::Error;
+
+/// The state of the world that an application was last planned for.
+#[derive(Clone, Debug, Default)]
+pub struct Considered {
+    pub generation: Option<i64>,
+    pub facts: control::Considered,
+    /// Actors whose decided place may not be taken.
+    pub infeasible: BTreeSet<String>,
+    pub notes: Vec<Note>,
+    pub proposed: Option<String>,
+}
+
+/// What a search found.
+pub struct Found {
+    pub policy: Policy,
+    pub world: Arc<World>,
+    pub look: Considered,
+    pub again: Option<SecondLook>,
+    pub round: u32,
+    pub plan: Result<Plan, Error>,
+}
+
+impl Found {
+    /// The same once more, where a plan was found.
+    pub fn kept(&self) -> Option<Self> {
+        let plan = Ok(self.plan.as_ref().ok()?.clone());
+        let (policy, world, look) = (self.policy.clone(), self.world.clone(), self.look.clone());
+        Some(Self { policy, world, look, again: self.again, round: self.round, plan })
+    }
+}
+
+/// A search for one application.
+#[derive(Default)]
+pub enum Search {
+    /// There is none.
+    #[default]
+    None,
+    /// It is under way, for a manifest of this generation; raised, the flag ends it.
+    Running { generation: Option<i64>, stop: Arc<AtomicBool> },
+    /// It is through.
+    Done(Box<Found>),
+}
+
+/// The searches of all applications, each beside everything else that its application needs.
+#[derive(Default)]
+pub struct Searches {
+    of: Mutex<HashMap<ApplicationKey, Search>>,
+    /// How many wait for their turn or search.
+    pub under_way: AtomicUsize,
+}
+
+impl Searches {
+    /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
+    pub fn take(&self, key: &ApplicationKey, generation: Option<i64>) -> Search {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        match of.remove(key) {
+            Some(Search::Running { generation: begun, stop }) => {
+                stop.fetch_or(begun != generation, Ordering::AcqRel);
+                of.insert(key.clone(), Search::Running { generation: begun, stop: stop.clone() });
+                Search::Running { generation: begun, stop }
+            }
+            found => found.unwrap_or_default(),
+        }
+    }
+
+    pub fn put(&self, key: &ApplicationKey, search: Search) {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
+    }
+}
