@@ -130,10 +130,10 @@ $(DONE)/baselines: | bench-programs $(CP_SAT)
 
 $(DONE)/brute-force: | bench-programs
 	$(call say,placement: equal to brute force)
-	@CAIRN_EXACT_WORLDS=1000 cargo test --locked -p portfolio --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
+	@CAIRN_EXACT_WORLDS=1000 cargo test --locked --workspace --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Equal to brute force\n\nRandom worlds with some of everything that a snapshot can say, each solved by `asp` to the optimum of all\nassignments, which a naive reading of the definitions finds. "Decided by": without it the optimum would be another.\n\n'; \
 		sed -n '/^|/p' $@.log; \
-		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test -p portfolio --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
+		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test --workspace --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
 	$(done)
 
 $(DONE)/acceptance: | bench-programs
@@ -177,7 +177,7 @@ $(DONE)/runtime: | bench-programs $(MPI)
 # The first word of an experiment's line is its paper, and the folder of its results.
 reproduce: tree ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
 	@mkdir -p $(DONE)
-	@cargo build --locked -p simulator --bins
+	@cargo build --locked --workspace --bin cairn-sim
 	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
 		folder=$(RESULTS)/$$(printf %s "$$paper" | tr A-Z a-z | tr -cd a-z-); \
 		if [ -e $(DONE)/experiment-$$experiment ]; then echo "$$experiment: done at $(COMMIT)"; continue; fi; \
