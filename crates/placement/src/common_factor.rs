@@ -49,7 +49,7 @@ impl CommonFactors {
         let file = snapshot.file();
         let works = file.actors.iter().flat_map(|actor| actor.runs_on.values().map(|way| way.work));
         let named = snapshot.objectives().levels().iter().flatten();
-        let own = named.filter(|criterion| criterion.measure().scaling() == Scaling::Own);
+        let own = named.clone().filter(|criterion| criterion.measure().scaling() == Scaling::Own);
         let mut copy = file.clone();
         let mut factors = Self {
             work: common_of(works.chain(file.units.iter().map(|unit| unit.capacity))),
@@ -58,6 +58,10 @@ impl CommonFactors {
             resources: of_resources(file),
             levels: BTreeMap::new(),
         };
+        // Where messages are added to work, dividing one alone would change what counts.
+        if named.clone().any(|criterion| criterion.measure().adds_messages_to_work()) {
+            (factors.work, factors.exchange) = (1, 1);
+        }
         factors.agree(snapshot.objectives().levels());
         factors
     }
