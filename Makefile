@@ -72,7 +72,7 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
-	@cargo test --locked --workspace --no-fail-fast
+	@e2e/test.sh
 
 # Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
 # where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.

@@ -5,6 +5,10 @@ use e2e::footprint::{Pace, measure};
 /// What may stay of a minute with 500 scrapes of some 100 KB each: less than a fiftieth of each.
 const MOST_GROWTH_MIB: f64 = 1.0;
 
+/// How many descriptors more than at rest may be open in the end: connections to the API server that are kept a while. One that
+/// stayed open with every change would be twice as many.
+const MOST_CONNECTIONS: usize = 3;
+
 /// How many losses and returns a minute has at least: the agent looks every two seconds, and believes a loss at the second
 /// look and a return at the third, so that there are twelve at most.
 const LEAST_CHANGES: usize = 6;
@@ -21,7 +25,7 @@ async fn an_agent_whose_devices_and_pods_come_and_go_keeps_nothing_of_them() {
     );
     assert!(measured.changes >= LEAST_CHANGES, "only {} changes were noticed", measured.changes);
     assert!(growth - 3.0 * error < MOST_GROWTH_MIB, "{growth} ± {error} MiB: {:?}", cost.memory_mib);
-    assert_eq!(first, last, "{:?}", cost.descriptors);
+    assert!(last <= first + MOST_CONNECTIONS, "{first} and then {last}: {:?}", cost.descriptors);
     let [before, after] = &measured.series_by_name;
     assert_eq!(before, after, "as many series of each name as before");
 }

@@ -151,7 +151,7 @@ struct Begun {
     round: u32,
 }
 
-/// Searches in a task of its own: what runs is looked after meanwhile. The application is rung for when it is through.
+/// Searches in a task of its own: what runs is looked after meanwhile. The application is reconciled again when it is through.
 fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun) {
     let stop = Arc::new(AtomicBool::new(false));
     ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });

@@ -53,14 +53,14 @@ pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
 /// Stages of a pipeline, each actor of which sends to each of the next: so many actors each, on nodes of four units of which the
 /// last is another kind, at half of their capacity.
 pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let count: usize = stages.iter().sum();
     let kind = |at: usize| if at % 4 == 3 { "gpu" } else { "cpu" };
     let actors: Vec<Actor> = (0..count)
         .map(|at| {
-            let work = dice.u64(10..=100);
+            let work = rng.u64(10..=100);
             let way = |kind: &str| (kind.to_owned(), RunsOn { work, ..RunsOn::default() });
-            let kinds = if dice.u8(..4) == 0 { vec!["cpu", "gpu"] } else { vec!["cpu"] };
+            let kinds = if rng.u8(..4) == 0 { vec!["cpu", "gpu"] } else { vec!["cpu"] };
             Actor { id: format!("a-{at}"), runs_on: kinds.into_iter().map(way).collect(), ..Actor::default() }
         })
         .collect();
@@ -85,7 +85,7 @@ pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
         for from in first..next {
             for to in next..next + pair[1] {
                 let (from, to) = (format!("a-{from}"), format!("a-{to}"));
-                file.messages.push(Message { from, to, count: dice.u64(1..=20) });
+                file.messages.push(Message { from, to, count: rng.u64(1..=20) });
             }
         }
         first = next;
@@ -98,9 +98,9 @@ pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
 /// A famine of one kind: so many actors that run on gpus alone have a third more work than the few gpus can do, and as many that
 /// run on cpus have twice the room. Each sends to the next, and to a random one.
 pub fn famine(actors: usize, gpus: usize, seed: u64) -> Snapshot {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let kind = |at: usize| if at < actors { "gpu" } else { "cpu" };
-    let works: Vec<u64> = (0..2 * actors).map(|_| dice.u64(10..=100)).collect();
+    let works: Vec<u64> = (0..2 * actors).map(|_| rng.u64(10..=100)).collect();
     let actor = |at: usize| Actor {
         id: format!("a-{at}"),
         runs_on: [(kind(at).to_owned(), RunsOn { work: works[at], ..RunsOn::default() })].into(),
@@ -122,9 +122,9 @@ pub fn famine(actors: usize, gpus: usize, seed: u64) -> Snapshot {
         ..SnapshotFile::default()
     };
     for at in 0..2 * actors {
-        for to in [(at + 1) % (2 * actors), dice.usize(..2 * actors)] {
+        for to in [(at + 1) % (2 * actors), rng.usize(..2 * actors)] {
             let (from, to) = (format!("a-{at}"), format!("a-{to}"));
-            file.messages.push(Message { from, to, count: dice.u64(1..=100) });
+            file.messages.push(Message { from, to, count: rng.u64(1..=100) });
         }
     }
     (file.exchange_cost.other_kind, file.exchange_cost.other_node) = (Some(5), 30);

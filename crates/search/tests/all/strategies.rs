@@ -186,3 +186,21 @@ fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
         assert!(overload * 100 <= longest_first * 101, "{overload} for {longest_first}");
     }
 }
+
+/// Everybody sends to everybody of the next stage: no move is without a hundred ties.
+#[test]
+fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
+    for seed in 0..3 {
+        let snapshot = worlds::all_to_all(&[8, 12, 8], 16, seed);
+        assert_eq!(snapshot.file().messages.len(), 192);
+        let start = solve(&Random, &snapshot, None, seed).assignment;
+        let mut least = snapshot.cost(&start).vector(&snapshot);
+        for effort in [160, 320] {
+            let found = solve(&Local, &snapshot, Some(effort), seed).assignment;
+            assert_eq!(snapshot.violations(&found), []);
+            let vector = snapshot.cost(&found).vector(&snapshot);
+            assert!(vector <= least, "seed {seed}, effort {effort}: {vector:?} after {least:?}");
+            least = vector;
+        }
+    }
+}
