@@ -205,6 +205,12 @@ pub struct PlacementStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
+    /// What holds for the decision now, `Ready` first of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+
     /// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PlacementPhase>,
@@ -214,12 +220,6 @@ pub struct PlacementStatus {
     #[schemars(length(max = 5000))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub refusals: Vec<Refusal>,
-
-    /// What holds for the decision now, `Ready` first of all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
 }
 
 /// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.

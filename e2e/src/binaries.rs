@@ -124,8 +124,8 @@ async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<(
     fs::create_dir_all(&module)
         .and_then(|()| fs::create_dir_all(&out))
         .with_context(|| cannot_write(workshop))?;
-    fs::write(module.join("go.mod"), set.go_mod)?;
-    fs::write(module.join("go.sum"), set.go_sum)?;
+    fs::write(module.join("go.mod"), set.pins.go_mod)?;
+    fs::write(module.join("go.sum"), set.pins.go_sum)?;
     let started = Instant::now();
     if let Some((library, package)) = set.links {
         let known = std::process::Command::new("pkg-config").args(["--exists", library]).status();
@@ -210,6 +210,7 @@ fn remove(folder: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::sets::Pins;
     use super::{SETS, Set, ensure_in};
 
     fn kubeconform() -> Set {
@@ -232,7 +233,10 @@ mod tests {
     async fn a_set_that_does_not_build_leaves_nothing_in_the_cache() {
         let cache = tempfile::tempdir().unwrap();
         // no module that would have the package
-        let set = Set { go_mod: "module broken\n\ngo 1.26.0\n", ..kubeconform() };
+        let set = Set {
+            pins: Pins { go_mod: "module broken\n\ngo 1.26.0\n", ..kubeconform().pins },
+            ..kubeconform()
+        };
         let error = ensure_in(cache.path(), std::slice::from_ref(&set)).await.unwrap_err();
         assert!(error.to_string().starts_with("cannot build kubeconform."), "{error:#}");
         assert!(!set.folder(cache.path()).exists());

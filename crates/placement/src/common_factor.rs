@@ -7,8 +7,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use crate::constraints;
 use crate::criteria::Scaling;
-use crate::file::{Constraint, ExchangeCost, SnapshotFile};
+use crate::file::{ExchangeCost, SnapshotFile};
 use crate::{Answer, Criterion, Objectives, Rules, Snapshot};
 
 /// What the numbers of a snapshot have in common; 0 where there are none but 0.
@@ -50,11 +51,10 @@ impl CommonFactors {
         let works = file.actors.iter().flat_map(|actor| actor.runs_on.values().map(|way| way.work));
         let named = snapshot.objectives().levels().iter().flatten();
         let own = named.clone().filter(|criterion| criterion.measure().scaling() == Scaling::Own);
-        let mut copy = file.clone();
         let mut factors = Self {
             work: common_of(works.chain(file.units.iter().map(|unit| unit.capacity))),
             exchange: of_exchange(snapshot),
-            own: own.map(|criterion| (*criterion, own_factor(snapshot, &mut copy, *criterion))).collect(),
+            own: own.map(|criterion| (*criterion, own_factor(snapshot, *criterion))).collect(),
             resources: of_resources(file),
             levels: BTreeMap::new(),
         };
@@ -144,10 +144,8 @@ impl CommonFactors {
         for (name, quantity) in of_units.chain(of_nodes).flatten() {
             *quantity /= self.resource(name);
         }
-        for constraint in &mut file.constraints {
-            if let Constraint::Reserve { resource, quantity, .. } = constraint {
-                *quantity /= self.resource(resource);
-            }
+        for given in &mut file.constraints {
+            constraints::divide(given, &|name| self.resource(name));
         }
     }
 
@@ -188,18 +186,46 @@ impl CommonFactors {
     }
 }
 
-/// What the numbers that are a criterion's own have in common; `copy` is one of the file.
-fn own_factor(snapshot: &Snapshot, copy: &mut SnapshotFile, criterion: Criterion) -> u64 {
+/// So many entries of a file are copied at once to be looked at.
+const COPIED: usize = 256;
+
+/// The lists of a file in which criteria have numbers of their own, some entries at a time: no second file is made of a large one.
+fn pieces(file: &SnapshotFile) -> impl Iterator<Item = SnapshotFile> {
+    fn of<'a, T: Clone>(
+        list: &'a [T],
+        put: impl Fn(&mut SnapshotFile, Vec<T>) + 'a,
+    ) -> impl Iterator<Item = SnapshotFile> + 'a {
+        list.chunks(COPIED).map(move |some| {
+            let mut piece = SnapshotFile::default();
+            put(&mut piece, some.to_vec());
+            piece
+        })
+    }
+    let messages = of(&file.messages, |piece, some| piece.messages = some);
+    let annoyance = of(&file.annoyance, |piece, some| piece.annoyance = some);
+    let interference = of(&file.interference, |piece, some| piece.interference = some);
+    let actors = of(&file.actors, |piece, some| piece.actors = some);
+    let constraints = of(&file.constraints, |piece, some| piece.constraints = some);
+    messages.chain(annoyance).chain(interference).chain(actors).chain(constraints)
+}
+
+/// What the numbers that are a criterion's own have in common.
+fn own_factor(snapshot: &Snapshot, criterion: Criterion) -> u64 {
     let factor = Cell::new(0);
     let penalties = snapshot.rules().filter(|_| criterion == Criterion::Policy);
     for (_, penalty) in penalties.into_iter().flat_map(Rules::penalties) {
         factor.set(common(factor.get(), penalty.unsigned_abs()));
     }
     // The same way in which they are divided says which they are.
-    criterion.measure().divide(copy, &|number| {
-        factor.set(common(factor.get(), number));
-        number
-    });
+    for mut piece in pieces(snapshot.file()) {
+        criterion.measure().divide(&mut piece, &|number| {
+            factor.set(common(factor.get(), number));
+            number
+        });
+        if factor.get() == 1 {
+            break;
+        }
+    }
     factor.get()
 }
 
@@ -227,9 +253,9 @@ fn of_resources(file: &SnapshotFile) -> BTreeMap<String, u64> {
             take(name, *quantity);
         }
     }
-    for constraint in &file.constraints {
-        if let Constraint::Reserve { resource, quantity, .. } = constraint {
-            take(resource, *quantity);
+    for given in &file.constraints {
+        if let Some((name, quantity)) = constraints::takes(given) {
+            take(name, quantity);
         }
     }
     factors

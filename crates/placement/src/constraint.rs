@@ -87,6 +87,22 @@ macro_rules! each_constraint {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
+            /// So many at most, or so much of a resource that they require.
+            Quota in quota {
+                /// The actors.
+                actors: Vec<String>,
+                /// Only what is placed on units of this pool counts.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pool: Option<String>,
+                /// What is counted, of unit and node together; without it, how many they are.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                resource: Option<String>,
+                /// How much at most.
+                max: u64,
+                /// Why, in plain words.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
             /// Costs its weight, in the criterion `policy`, when the actor is placed elsewhere.
             Prefer in prefer {
                 /// The actor.

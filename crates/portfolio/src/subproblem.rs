@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::constraints::{self, Part};
 use placement::file::{Actor, Constraint, Drag, Levels, Message, Places, RunsOn, SnapshotFile, Unit};
 use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, UnitIx};
 use placement::{Assignment, Criterion, Problem, Snapshot, SnapshotError};
@@ -248,18 +249,12 @@ impl Cut<'_> {
         let nodes: BTreeSet<&str> = self.file.units.iter().map(|unit| unit.node.as_str()).collect();
         self.file.nodes =
             given.nodes.iter().filter(|node| nodes.contains(node.id.as_str())).cloned().collect();
-        for constraint in &given.constraints {
-            let is_kept = match constraint {
-                Constraint::Reserve { unit, .. } => {
-                    units.binary_search(&self.solution.problem.unit_by_id[unit]).is_ok()
-                }
-                Constraint::PowerCap { .. } => true,
-                _ => false,
-            };
-            if is_kept {
-                self.file.constraints.push(constraint.clone());
-            }
-        }
+        self.file.constraints.extend(constraints::in_part(&Part {
+            snapshot: self.solution.snapshot,
+            assignment: &self.solution.assignment,
+            is_freed: &|actor| self.freed.contains(&actor),
+            has_unit: &|unit| units.binary_search(&unit).is_ok(),
+        }));
     }
 
     /// What stands on the units, and on the other units of nodes that somebody may come to.

@@ -175,6 +175,13 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
             let quantity = quantity.parse().unwrap();
             file.constraints.push(Constraint::Reserve { unit: own(unit), resource: own(resource), quantity });
         }
+        ["quota", actors, max, rest @ ..] => file.constraints.push(Constraint::Quota {
+            actors: list(actors),
+            max: max.parse().unwrap(),
+            pool: rest.iter().find_map(|word| word.strip_prefix("pool=")).map(own),
+            resource: rest.iter().find_map(|word| word.strip_prefix("of=")).map(own),
+            reason,
+        }),
         ["powerCap", on, max] => {
             let on = match *on {
                 "node" => CapScope::Node,
@@ -296,7 +303,12 @@ fn random_rule(rng: &mut fastrand::Rng, units: usize, actors: usize) -> String {
     let mut actor = || format!("a{}", rng.usize(..actors));
     let [one, two, three] = [actor(), actor(), actor()];
     let (unit, other) = (rng.usize(..units), rng.usize(..units));
-    match rng.usize(..9) {
+    match rng.usize(..10) {
+        9 => format!(
+            "quota {one},{two},{three} {}{}",
+            rng.u64(..4),
+            ["", " of=mem", " of=cores"][rng.usize(..3)]
+        ),
         8 => format!("powerCap {} {}", ["node", "zone", "all"][rng.usize(..3)], rng.u64(5..60)),
         0 => format!("apart {scope} {one} {two}"),
         1 => format!("apart {scope} {one} {two} {three}"),

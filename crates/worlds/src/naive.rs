@@ -248,6 +248,24 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             let (all, theirs): (i128, i128) = (drawn(at), drawn(&alone));
             all <= i128::from(*max) || all == theirs
         }),
+        Constraint::Quota { actors, pool, resource, max, .. } => {
+            let used = |who: &dyn Fn(&String) -> bool| -> u128 {
+                let named = file.actors.iter().filter(|actor| actors.contains(&actor.id) && who(&actor.id));
+                let of = |actor: &Actor| {
+                    let unit = at.get(actor.id.as_str())?;
+                    let way = actor.runs_on.get(&unit.kind)?;
+                    let required = |resource: &String| {
+                        let all = [&actor.requires, &way.requires, &way.node_requires];
+                        all.iter().map(|of| u128::from(of.get(resource).copied().unwrap_or(0))).sum()
+                    };
+                    let counts = pool.is_none() || *pool == unit.pool;
+                    counts.then(|| resource.as_ref().map_or(1, required))
+                };
+                named.filter_map(of).sum()
+            };
+            let all = used(&|_| true);
+            all <= u128::from(*max) || all == used(&|actor| fixed(actor))
+        }
         Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
 }

@@ -342,6 +342,23 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 drawn(places) <= i64::try_from(*max).unwrap() || drawn(places) == drawn(&alone)
             })
         }
+        Constraint::Quota { actors, pool, resource, max, .. } => {
+            let mut used = [0_u64; 2];
+            for id in actors {
+                let (actor, Some(unit)) = (&file.actors[position(file, id)], at(id)) else { continue };
+                if !actor.runs_on.contains_key(&unit.kind) || (pool.is_some() && *pool != unit.pool) {
+                    continue;
+                }
+                let mut amount = 1;
+                if let Some(resource) = resource {
+                    let way = &actor.runs_on[&unit.kind];
+                    let of = |map: &BTreeMap<String, u64>| map.get(resource).copied().unwrap_or(0);
+                    amount = of(&actor.requires) + of(&way.requires) + of(&way.node_requires);
+                }
+                used[usize::from(fixed(id))] += amount;
+            }
+            used[0] == 0 || used[0] + used[1] <= *max
+        }
         Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
 }

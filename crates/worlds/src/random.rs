@@ -66,11 +66,12 @@ fn repeat_units(rng: &mut Rng, file: &mut SnapshotFile) {
             let id = format!("{node}/{}-{number}", first.kind);
             let mut twin = Unit { id, node: node.clone(), ..first.clone() };
             // Now and then alike but for one thing.
-            match rng.u8(..7) {
+            match rng.u8(..8) {
                 0 => twin.zone = Some("zone-2".into()),
                 1 => twin.numa = Some("numa-2".into()),
                 2 => twin.capacity += 1,
                 3 => twin.idle_watts = Some(4),
+                4 => twin.pool = Some("pool-2".into()),
                 _ => {}
             }
             file.units[number] = twin;
@@ -114,6 +115,7 @@ fn unit(rng: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
         node: format!("node-{node}"),
         zone: (rng.u8(..3) > 0).then(|| format!("zone-{}", rng.u8(..2))),
         numa: (rng.u8(..3) > 0).then(|| format!("numa-{}", rng.u8(..2))),
+        pool: (rng.u8(..3) > 0).then(|| format!("pool-{}", rng.u8(..2))),
         // Overload is as likely with room as without: it keeps nobody out.
         capacity: if rng.bool() { rng.u64(10..30) } else { rng.u64(1..10) },
         slots: (rng.u8(..4) == 0).then(|| if roomy { rng.u64(2..5) } else { rng.u64(..5) }),
@@ -218,7 +220,7 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         1 => Places::Nodes(vec![unit.node.clone()]),
         _ => unit.zone.clone().map_or(Places::Units(vec![unit.id.clone()]), |zone| Places::Zones(vec![zone])),
     };
-    Some(match rng.u8(..15) {
+    Some(match rng.u8(..17) {
         0 | 8 => Constraint::Apart { on, actors, reason: None },
         1 | 9 => Constraint::Together { on, actors, reason: None },
         2 => {
@@ -236,6 +238,12 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         10 | 11 => {
             let on = [CapScope::Node, CapScope::Zone, CapScope::All][rng.usize(..3)];
             Constraint::PowerCap { on, max: rng.u64(1..24), reason: None }
+        }
+        15 | 16 => {
+            let resource = ["memory", "cores"][rng.usize(..2)].to_owned();
+            let pool = unit.pool.filter(|_| rng.bool());
+            let resource = rng.bool().then_some(resource);
+            Constraint::Quota { actors, pool, resource, max: rng.u64(..5), reason: None }
         }
         _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: rng.u64(2..9) },
     })

@@ -19,10 +19,8 @@ pub struct Set {
     pub tools: &'static [(&'static str, &'static str)],
     /// How long a first build takes on two cores, in minutes.
     pub minutes: u8,
-    /// `go.mod`, which pins every version.
-    pub(super) go_mod: &'static str,
-    /// `go.sum`, which pins every content.
-    pub(super) go_sum: &'static str,
+    /// What pins its versions and contents.
+    pub(super) pins: Pins,
     /// Build tags; a set without any is built as Go builds it.
     pub(super) tags: &'static [&'static str],
     /// The C library that it links, as pkg-config calls it, and the Debian package that has it; none is pure Go.
@@ -33,11 +31,36 @@ pub struct Set {
     pub(super) extra: &'static [&'static str],
 }
 
+/// The two files of a Go module that decide what is built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pins {
+    /// `go.mod`, which pins every version.
+    pub go_mod: &'static str,
+    /// `go.sum`, which pins every content.
+    pub go_sum: &'static str,
+}
+
 macro_rules! pinned {
-    ($folder:literal, $file:literal) => {
-        include_str!(concat!("../../control-plane/", $folder, "/", $file))
+    ($folder:literal) => {
+        Pins {
+            go_mod: include_str!(concat!("../../control-plane/", $folder, "/go.mod")),
+            go_sum: include_str!(concat!("../../control-plane/", $folder, "/go.sum")),
+        }
     };
 }
+
+/// A set that is built as Go builds it, and of which nothing is known yet.
+const PLAIN: Set = Set {
+    name: "",
+    module: "",
+    tools: &[],
+    minutes: 1,
+    pins: Pins { go_mod: "", go_sum: "" },
+    tags: &[],
+    links: None,
+    variables: &[],
+    extra: &[],
+};
 
 /// The version that a program of Kubernetes reports.
 const KUBERNETES: &[&str] = &[
@@ -60,34 +83,24 @@ pub const SETS: [Set; 5] = [
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
         ],
         minutes: 6,
-        go_mod: pinned!("k8s", "go.mod"),
-        go_sum: pinned!("k8s", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("k8s"),
         variables: KUBERNETES,
-        extra: &[],
+        ..PLAIN
     },
     Set {
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
         tools: &[("etcd", "go.etcd.io/etcd/server/v3")],
         minutes: 1,
-        go_mod: pinned!("etcd", "go.mod"),
-        go_sum: pinned!("etcd", "go.sum"),
-        tags: &[],
-        links: None,
-        variables: &[],
-        extra: &[],
+        pins: pinned!("etcd"),
+        ..PLAIN
     },
     Set {
         name: "kwok",
         module: "sigs.k8s.io/kwok",
         tools: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")],
         minutes: 2,
-        go_mod: pinned!("kwok", "go.mod"),
-        go_sum: pinned!("kwok", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("kwok"),
         variables: &["sigs.k8s.io/kwok/pkg/consts.Version={version}"],
         extra: &[
             "kustomize/stage/node/fast/node-initialize.yaml",
@@ -96,30 +109,25 @@ pub const SETS: [Set; 5] = [
             "kustomize/stage/pod/fast/pod-complete.yaml",
             "kustomize/stage/pod/fast/pod-delete.yaml",
         ],
+        ..PLAIN
     },
     Set {
         name: "helm",
         module: "helm.sh/helm/v4",
         tools: &[("helm", "helm.sh/helm/v4/cmd/helm")],
         minutes: 2,
-        go_mod: pinned!("helm", "go.mod"),
-        go_sum: pinned!("helm", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("helm"),
         variables: &["helm.sh/helm/v4/internal/version.version={version}"],
-        extra: &[],
+        ..PLAIN
     },
     Set {
         name: "kubeconform",
         module: "github.com/yannh/kubeconform",
         tools: &[("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform")],
         minutes: 1,
-        go_mod: pinned!("kubeconform", "go.mod"),
-        go_sum: pinned!("kubeconform", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("kubeconform"),
         variables: &["main.version={version}"],
-        extra: &[],
+        ..PLAIN
     },
 ];
 
@@ -130,12 +138,9 @@ pub const NODE_SETS: [Set; 4] = [
         module: "k8s.io/kubernetes",
         tools: &[("kubelet", "k8s.io/kubernetes/cmd/kubelet")],
         minutes: 3,
-        go_mod: pinned!("kubelet", "go.mod"),
-        go_sum: pinned!("kubelet", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("kubelet"),
         variables: KUBERNETES,
-        extra: &[],
+        ..PLAIN
     },
     Set {
         name: "containerd",
@@ -146,25 +151,20 @@ pub const NODE_SETS: [Set; 4] = [
             ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
         ],
         minutes: 2,
-        go_mod: pinned!("containerd", "go.mod"),
-        go_sum: pinned!("containerd", "go.sum"),
-        tags: &[],
-        links: None,
+        pins: pinned!("containerd"),
         variables: &["github.com/containerd/containerd/v2/version.Version={version}"],
-        extra: &[],
+        ..PLAIN
     },
     Set {
         name: "runc",
         module: "github.com/opencontainers/runc",
         tools: &[("runc", "github.com/opencontainers/runc")],
         minutes: 1,
-        go_mod: pinned!("runc", "go.mod"),
-        go_sum: pinned!("runc", "go.sum"),
+        pins: pinned!("runc"),
         // without it, it refuses every pod that has a seccomp profile, RuntimeDefault among them
         tags: &["seccomp"],
         links: Some(("libseccomp", "libseccomp-dev")),
-        variables: &[],
-        extra: &[],
+        ..PLAIN
     },
     Set {
         name: "cni",
@@ -175,12 +175,8 @@ pub const NODE_SETS: [Set; 4] = [
             ("loopback", "github.com/containernetworking/plugins/plugins/main/loopback"),
         ],
         minutes: 1,
-        go_mod: pinned!("cni", "go.mod"),
-        go_sum: pinned!("cni", "go.sum"),
-        tags: &[],
-        links: None,
-        variables: &[],
-        extra: &[],
+        pins: pinned!("cni"),
+        ..PLAIN
     },
 ];
 
@@ -193,13 +189,11 @@ pub const PROMETHEUS: Set = Set {
         ("promtool", "github.com/prometheus/prometheus/cmd/promtool"),
     ],
     minutes: 3,
-    go_mod: pinned!("prometheus", "go.mod"),
-    go_sum: pinned!("prometheus", "go.sum"),
+    pins: pinned!("prometheus"),
     // targets are named in the configuration: without the clients of thirty clouds it is half as large
     tags: &["netgo", "remove_all_sd"],
-    links: None,
     variables: &["github.com/prometheus/common/version.Version={version}"],
-    extra: &[],
+    ..PLAIN
 };
 
 impl Set {
@@ -209,14 +203,14 @@ impl Set {
             let version = line.trim_start_matches("require").trim_start().strip_prefix(self.module)?;
             version.split_whitespace().next().filter(|word| word.starts_with('v'))
         };
-        self.go_mod.lines().find_map(pinned).unwrap_or("unknown")
+        self.pins.go_mod.lines().find_map(pinned).unwrap_or("unknown")
     }
 
     /// Where the set lies in `cache` once it is built.
     pub fn folder(&self, cache: &Path) -> PathBuf {
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
         let tools = self.tools.iter().map(|(_, package)| *package).chain(self.tags.iter().copied());
-        let parts = [self.go_mod, self.go_sum, &self.linker_flags(), GO_FLAGS, &platform];
+        let parts = [self.pins.go_mod, self.pins.go_sum, &self.linker_flags(), GO_FLAGS, &platform];
         let hash = fnv1a(parts.into_iter().chain(tools).chain(self.extra.iter().copied()));
         cache.join("bin").join(format!("{}-{}-{hash:016x}", self.name, self.version()))
     }
@@ -240,7 +234,7 @@ fn fnv1a<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use super::{NODE_SETS, PROMETHEUS, SETS, Set, fnv1a};
+    use super::{NODE_SETS, PROMETHEUS, Pins, SETS, Set, fnv1a};
 
     #[test]
     fn every_set_has_a_pinned_version_and_a_folder_of_its_own() {
@@ -268,7 +262,7 @@ mod tests {
     #[test]
     fn another_pin_is_another_folder() {
         let [kubernetes, ..] = SETS;
-        let other = Set { go_sum: "other", ..kubernetes.clone() };
+        let other = Set { pins: Pins { go_sum: "other", ..kubernetes.pins }, ..kubernetes.clone() };
         assert_ne!(kubernetes.folder(Path::new("/")), other.folder(Path::new("/")));
         assert!(kubernetes.linker_flags().contains("gitMinor=36 "));
     }

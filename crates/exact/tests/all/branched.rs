@@ -25,7 +25,8 @@ fn world(seed: u64) -> SnapshotFile {
     let mut file = worlds::world(seed);
     let levels: Levels = LEVELS[usize::try_from(seed).unwrap() % LEVELS.len()].parse().unwrap();
     file.objectives = levels;
-    file.constraints.retain(|constraint| !matches!(constraint, Constraint::PowerCap { .. }));
+    file.constraints
+        .retain(|constraint| !matches!(constraint, Constraint::PowerCap { .. } | Constraint::Quota { .. }));
     file
 }
 

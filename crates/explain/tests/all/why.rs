@@ -30,7 +30,7 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
             | Constraint::Only { actors, .. }
             | Constraint::Never { actors, .. } => actors.clear(),
             Constraint::Reserve { quantity, .. } => *quantity = 0,
-            Constraint::PowerCap { max, .. } => *max = LARGEST,
+            Constraint::PowerCap { max, .. } | Constraint::Quota { max, .. } => *max = LARGEST,
             other => {
                 let Constraint::Pin { actor, unit, .. } = other else { panic!("{other:?} is no limit") };
                 let (actor, unit) = (actor.clone(), unit.clone());
@@ -242,13 +242,18 @@ pub fn tight_file(seed: u64) -> SnapshotFile {
         let [one, two, three] = [0; 3].map(|_| format!("a{}", rng.usize(..actors)));
         let (unit, other) = (rng.usize(..units), rng.usize(..units));
         let scope = ["unit", "numa", "node", "zone"][rng.usize(..4)];
-        rules.push(match rng.u8(..9) {
+        rules.push(match rng.u8(..10) {
             0 | 1 => format!("apart {scope} {one} {two} {three}"),
             2 | 3 => format!("together {scope} {one} {two}"),
             4 => format!("only {one},{two} units u{unit},u{other}"),
             5 => format!("never {one},{two} units u{unit} {}", ["", "exceptCurrent"][rng.usize(..2)]),
             6 => format!("never {three} nodes n{}", rng.usize(..3)),
             7 => format!("powerCap {} {}", ["node", "zone", "all"][rng.usize(..3)], rng.u64(5..60)),
+            8 => format!(
+                "quota {one},{two},{three} {}{}",
+                rng.u64(..4),
+                ["", " of=mem", " of=cores"][rng.usize(..3)]
+            ),
             _ => format!("reserve u{unit} mem {}", rng.u64(..4)),
         });
     }

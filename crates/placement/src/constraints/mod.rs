@@ -13,13 +13,13 @@ mod pin;
 mod places;
 mod power_cap;
 mod prefer;
+mod quota;
 pub(crate) mod relations;
 mod reserve;
 pub(crate) mod resources;
 pub(crate) mod slots;
 mod together;
 
-use crate::Snapshot;
 use crate::checked::{Checked, Violation};
 use crate::constraint::each_constraint;
 use crate::criteria::{Encoding, Facts, Step};
@@ -29,6 +29,7 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::room::Rooms;
+use crate::{Assignment, Snapshot};
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
@@ -72,6 +73,17 @@ pub(crate) trait Limit: Sync {
         None
     }
 
+    /// What it takes of a resource for itself.
+    fn takes<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
+        let _ = given;
+        None
+    }
+
+    /// Divides what it says of a resource, and rounds it down, where all that is required of that one is divided.
+    fn divide(&self, given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
+        let _ = (given, factor);
+    }
+
     /// Enters one of the file into the problem that searches read.
     fn enter(&self, position: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
         let _ = (position, given, file, problem);
@@ -82,6 +94,13 @@ pub(crate) trait Limit: Sync {
     fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
         let _ = snapshot;
         Vec::new()
+    }
+
+    /// What becomes of one of the file where a part of the world is a world of its own; nothing where who is freed is kept to it
+    /// by the units that are left to choose from.
+    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
+        let _ = (given, part);
+        None
     }
 
     /// What one of the file demands, in plain words.
@@ -120,6 +139,23 @@ pub(crate) trait Limit: Sync {
 
     /// What it means to clingo.
     fn program(&self) -> &'static str;
+}
+
+/// A part of a world that becomes a world of its own: who is freed, on some units. All others stay.
+pub struct Part<'a> {
+    /// The whole world.
+    pub snapshot: &'a Snapshot,
+    /// Where everybody is.
+    pub assignment: &'a Assignment,
+    /// Whether an actor is freed.
+    pub is_freed: &'a dyn Fn(ActorIx) -> bool,
+    /// Whether a unit is in the part.
+    pub has_unit: &'a dyn Fn(UnitIx) -> bool,
+}
+
+/// The constraints of a part of a world.
+pub fn in_part(part: &Part) -> Vec<Constraint> {
+    part.snapshot.file().constraints.iter().filter_map(|given| limit(given).in_part(given, part)).collect()
 }
 
 /// By how much a constraint is broken, actor by actor.
@@ -205,6 +241,16 @@ pub(crate) fn number(given: &Constraint) -> Option<(&'static str, u64)> {
 /// What the constraints of a file could add up to.
 pub(crate) fn largest(file: &SnapshotFile) -> impl Iterator<Item = (&'static str, &'static str, u128)> {
     LIMITS.iter().filter_map(|limit| limit.largest(file))
+}
+
+/// What a constraint takes of a resource for itself.
+pub(crate) fn takes(given: &Constraint) -> Option<(&String, u64)> {
+    limit(given).takes(given)
+}
+
+/// Divides what a constraint says of a resource.
+pub(crate) fn divide(given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
+    limit(given).divide(given, factor);
 }
 
 /// Enters the constraints of a file into the problem.

@@ -1,6 +1,6 @@
 //! `reserve`: so much of a unit's resource stays free. What is left is checked with the other [resources](super::resources).
 
-use super::Limit;
+use super::{Limit, Part};
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
 use crate::reading::number;
@@ -14,10 +14,26 @@ impl Limit for Reserve {
         Some(("quantity", *quantity))
     }
 
+    fn takes<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
+        let Constraint::Reserve { resource, quantity, .. } = given else { return None };
+        Some((resource, *quantity))
+    }
+
+    fn divide(&self, given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
+        if let Constraint::Reserve { resource, quantity, .. } = given {
+            *quantity /= factor(resource);
+        }
+    }
+
     fn enter(&self, _: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Reserve { unit, resource, quantity } = given else { return };
         let (unit, resource) = (problem.unit_by_id[unit], problem.resource(resource));
         problem.unit_provides[unit][resource] -= number(*quantity);
+    }
+
+    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
+        let Constraint::Reserve { unit, .. } = given else { return None };
+        (part.has_unit)(part.snapshot.problem().unit_by_id[unit]).then(|| given.clone())
     }
 
     fn demands(&self, position: usize, given: &Constraint) -> String {

@@ -8,6 +8,7 @@ mod bottleneck;
 mod busiest;
 mod communication;
 mod consolidate;
+mod drags;
 pub mod encoding;
 mod energy;
 mod interference;

@@ -200,6 +200,34 @@ fn a_cap_on_power_binds_every_place_of_its_scope() {
 }
 
 #[test]
+fn a_quota_binds_those_that_it_names() {
+    let units = "u:cpu:10:pool=p,mem=9 v:cpu:10:mem=9 g:gpu:10:pool=p,mem=9";
+    let actors = "a:cpu=1,gpu=1:mem=2 b:cpu=1:mem=2 c:cpu=1:mem=2 x:cpu=1:at=u,fixed,mem=3";
+    let table = [
+        ("quota a,b 1", "a=u c=v", ""),
+        ("quota a,b 1", "a=u b=v c=v", "constraint: 2 used, 1 allowed: at most 1 of 2 actors"),
+        ("quota a,b 0", "c=v", ""),
+        ("quota a,b 1 pool=p", "a=g b=v", ""),
+        ("quota a,b 1 pool=p", "a=g b=u", "constraint: 2 used, 1 allowed: at most 1 of 2 actors in pool p"),
+        ("quota a,b 1 pool=q", "a=g b=u", ""),
+        ("quota a,b,c 4 of=mem", "a=u c=v", ""),
+        (
+            "quota a,b,c 4 of=mem",
+            "a=u b=v c=v",
+            "constraint: 6 of mem used, 4 allowed: at most 4 mem for 3 actors",
+        ),
+        ("quota a,b,c 4 of=disk", "a=u b=v c=v", ""),
+        // What is fixed counts, and is not to blame.
+        ("quota x,a 4 of=mem", "a=v", "constraint: 5 of mem used, 4 allowed: at most 4 mem for 2 actors"),
+        ("quota x,a 2 of=mem", "b=v", ""),
+        ("quota x,a 2 of=mem pool=p", "a=v", ""),
+    ];
+    for (rule, places, expected) in table {
+        assert_eq!(says(&world(units, actors, rule), places), expected, "{rule}: {places}");
+    }
+}
+
+#[test]
 fn what_fixed_actors_draw_is_not_held_against_anybody() {
     let actors = "a:cpu=9:at=u,fixed b:cpu=1 c:cpu=0";
     let snapshot = world("u:cpu:10:idle=5,power=100 v:cpu:10", actors, "powerCap node 60");

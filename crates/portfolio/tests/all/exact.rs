@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use exact::Exhaustive;
 use placement::file::{Constraint, Levels, SnapshotFile};
-use placement::{Assignment, Budget, Cost, FoundBy, NoPolicy, ProvenBy, Snapshot, Strategy, plan};
+use placement::{Assignment, Budget, Cost, Criterion, FoundBy, NoPolicy, ProvenBy, Snapshot, Strategy, plan};
 use portfolio::{Clingo, Limits};
 use proptest::prelude::*;
 use search::{Greedy, Local, Random, RoundRobin};
+use strum::IntoEnumIterator as _;
 
 use worlds::{line, oracle};
 
@@ -78,7 +79,7 @@ fn without(file: &SnapshotFile) -> Vec<(String, SnapshotFile)> {
         }
     };
     // What is preferred is the criterion `policy`.
-    let kinds: [(&str, Is); 8] = [
+    let kinds: [(&str, Is); 9] = [
         ("apart", |c| matches!(c, Constraint::Apart { .. })),
         ("together", |c| matches!(c, Constraint::Together { .. })),
         ("pin", |c| matches!(c, Constraint::Pin { .. })),
@@ -86,6 +87,7 @@ fn without(file: &SnapshotFile) -> Vec<(String, SnapshotFile)> {
         ("never", |c| matches!(c, Constraint::Never { except_current: false, .. })),
         ("never, except current", |c| matches!(c, Constraint::Never { except_current: true, .. })),
         ("reserve", |c| matches!(c, Constraint::Reserve { .. })),
+        ("quota", |c| matches!(c, Constraint::Quota { .. })),
         ("powerCap", |c| matches!(c, Constraint::PowerCap { .. })),
     ];
     for (name, is) in kinds {
@@ -158,8 +160,11 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
             with(&criterion, true);
         }
     }
-    // In a long run the rarest criteria are looked for in further worlds, whose levels name them.
-    let enough = if worlds < 1000 { 0 } else { worlds * DECIDED / 1000 };
+    // The rarest criteria are looked for in further worlds, whose levels name them.
+    let enough = if worlds < 1000 { 1 } else { worlds * DECIDED / 1000 };
+    for criterion in Criterion::iter() {
+        decided.entry(format!("criterion {criterion}")).or_default();
+    }
     for seed in worlds..worlds * 5 {
         let rare = decided.iter().filter(|(what, count)| what.starts_with("criterion") && **count < enough);
         let rare: Vec<&str> = rare.filter_map(|(what, _)| what.split(' ').nth(1)).collect();
@@ -178,9 +183,7 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
     }
     let table: Vec<String> = decided.iter().map(|(what, worlds)| format!("| {what} | {worlds} |")).collect();
     println!("| of {worlds} worlds, with · or decided by | worlds |\n|---|---|\n{}", table.join("\n"));
-    assert_eq!(decided.keys().filter(|what| what.starts_with("criterion")).count(), 13, "{decided:?}");
     for (what, count) in decided {
-        let enough = if worlds < 1000 { 1 } else { worlds * DECIDED / 1000 };
         assert!(count >= enough, "{what} decides only {count} of {worlds} worlds");
     }
 }

@@ -42,8 +42,10 @@ fn written_in(units: Units, mut file: SnapshotFile) -> SnapshotFile {
     let drags = file.annoyance.iter_mut().chain(&mut file.interference);
     drags.for_each(|pair| pair.drag *= units.drag);
     for constraint in &mut file.constraints {
-        if let Constraint::Reserve { quantity, .. } = constraint {
-            *quantity *= units.memory;
+        match constraint {
+            Constraint::Reserve { quantity: number, .. }
+            | Constraint::Quota { resource: Some(_), max: number, .. } => *number *= units.memory,
+            _ => {}
         }
     }
     file

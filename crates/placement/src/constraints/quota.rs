@@ -1,0 +1,238 @@
+//! `quota`: so many of some actors at most, or so much of a resource that they require, in all or in one pool.
+
+use std::sync::Arc;
+
+use super::{Excess, Limit, Part};
+use crate::Snapshot;
+use crate::checked::{Checked, Rule, Violation};
+use crate::criteria::{Encoding, Facts, Step};
+use crate::file::{Actor, Constraint, SnapshotFile, Unit};
+use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
+use crate::reading::number;
+use crate::room::Rooms;
+
+/// At most so much over all who are named and placed. What fixed actors use by themselves, beyond the quota or not, may be used.
+pub(super) struct Quota;
+
+/// What a quota counts of one actor on one unit, by the file: nothing where the unit is not in the pool, one without a resource,
+/// else what the actor requires of unit and node; on a kind that it does not run on, what it requires on all.
+fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
+    let Constraint::Quota { pool, resource, .. } = given else { return 0 };
+    if pool.is_some() && *pool != unit.pool {
+        return 0;
+    }
+    let Some(resource) = resource else { return 1 };
+    let way = actor.runs_on.get(&unit.kind);
+    let required =
+        way.map(|way| [&way.requires, &way.node_requires]).into_iter().flatten().chain([&actor.requires]);
+    required.filter_map(|of| of.get(resource)).map(|quantity| number(*quantity)).sum()
+}
+
+/// What a quota counts of whom, and what it allows.
+#[derive(Debug)]
+struct Ledger {
+    /// By actor and kind; nobody's amount is below 0, and nobody who is not named has any.
+    amounts: IxVec<ActorIx, Vec<i64>>,
+    /// By unit: whether it is in the pool.
+    counts: IxVec<UnitIx, bool>,
+    /// What it allows, or what fixed actors use by themselves.
+    limit: i64,
+    /// What they use.
+    fixed: i64,
+}
+
+impl Ledger {
+    fn new(snapshot: &Snapshot, given: &Constraint) -> Self {
+        let (file, problem) = (snapshot.file(), snapshot.problem());
+        let Constraint::Quota { actors, pool, max, .. } = given else { unreachable!("it is a quota") };
+        let mut amounts: IxVec<ActorIx, Vec<i64>> = IxVec::of(Vec::new(), snapshot.actors());
+        // One unit of each kind that counts speaks for all.
+        let mut speakers: IxVec<KindIx, Option<UnitIx>> = IxVec::of(None, problem.kinds.len());
+        let counts: IxVec<UnitIx, bool> =
+            file.units.iter().map(|unit| pool.is_none() || *pool == unit.pool).collect();
+        for (unit, &kind) in problem.unit_kind.enumerate() {
+            if counts[unit] {
+                speakers[kind] = Some(unit);
+            }
+        }
+        for id in actors {
+            let actor = problem.actor_by_id[id];
+            let said = |unit: &Option<UnitIx>| {
+                unit.map_or(0, |unit| amount(given, &file.actors[actor.at()], &file.units[unit.at()]))
+            };
+            amounts[actor] = speakers.iter().map(said).collect();
+        }
+        let mut ledger = Self { amounts, counts, limit: number(*max), fixed: 0 };
+        let fixed = problem.fixed.enumerate().filter(|(_, fixed)| **fixed);
+        let places = fixed.filter_map(|(actor, _)| Some((actor, problem.current[actor]?)));
+        ledger.fixed = places.map(|(actor, unit)| ledger.amount(snapshot, actor, unit)).sum();
+        ledger.limit = ledger.limit.max(ledger.fixed);
+        ledger
+    }
+
+    fn amount(&self, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> i64 {
+        if !self.counts[unit] {
+            return 0;
+        }
+        self.amounts[actor].get(snapshot.problem().unit_kind[unit].at()).copied().unwrap_or(0)
+    }
+
+    /// Whether all who can move could pass it together.
+    fn binds(&self, world: &Encoding) -> bool {
+        let free = self.amounts.enumerate().filter(|(actor, _)| !world.problem().fixed[*actor]);
+        let most = free.map(|(_, amounts)| amounts.iter().copied().max().unwrap_or(0));
+        most.fold(self.fixed, i64::saturating_add) > self.limit
+    }
+}
+
+/// The quotas of a file, each with its position.
+fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
+    let given = snapshot.file().constraints.iter().enumerate();
+    let quotas = given.filter(|(_, given)| matches!(given, Constraint::Quota { .. }));
+    quotas.map(|(position, given)| (position, Ledger::new(snapshot, given)))
+}
+
+impl Limit for Quota {
+    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+        let Constraint::Quota { max, .. } = given else { return None };
+        Some(("max", *max))
+    }
+
+    fn largest(&self, file: &SnapshotFile) -> Option<(&'static str, &'static str, u128)> {
+        file.constraints.iter().any(|given| matches!(given, Constraint::Quota { .. })).then(|| {
+            let most = |actor: &Actor| {
+                let ways = actor.runs_on.values();
+                let own = ways.flat_map(|way| way.requires.values().chain(way.node_requires.values()));
+                own.chain(actor.requires.values()).map(|quantity| u128::from(*quantity)).sum::<u128>()
+            };
+            ("actors", "what quotas count", file.actors.iter().map(most).sum())
+        })
+    }
+
+    fn divide(&self, given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
+        if let Constraint::Quota { resource: Some(resource), max, .. } = given {
+            *max /= factor(resource);
+        }
+    }
+
+    fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
+        let followed = |(position, ledger)| {
+            (position, Box::new(Used { ledger: Arc::new(ledger), used: 0 }) as Box<dyn Excess>)
+        };
+        all(snapshot).map(followed).collect()
+    }
+
+    fn demands(&self, position: usize, given: &Constraint) -> String {
+        let Constraint::Quota { actors, pool, resource, max, .. } = given else {
+            return format!("constraints[{position}]");
+        };
+        let of = resource.as_ref().map(|resource| format!("{resource} for ")).unwrap_or_default();
+        let place = pool.as_ref().map(|pool| format!(" in pool {pool}")).unwrap_or_default();
+        format!("at most {max} {}{} actors{place}", if of.is_empty() { "of " } else { &of }, actors.len())
+    }
+
+    fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
+        for (position, given) in checked.file.constraints.iter().enumerate() {
+            let Constraint::Quota { actors, resource, max, .. } = given else { continue };
+            let (mut all, mut fixed) = (0, 0);
+            for (actor, unit) in checked.placed() {
+                let said = checked.actor(actor);
+                if actors.contains(&said.id) {
+                    let used = amount(given, said, checked.unit(unit));
+                    all += used;
+                    fixed += if checked.is_fixed(actor) { used } else { 0 };
+                }
+            }
+            let limit = number(*max).max(fixed);
+            if all > limit {
+                let what = resource.as_ref().map(|resource| format!(" of {resource}")).unwrap_or_default();
+                let demands = super::says(checked.file, position);
+                let says = format!("{all}{what} used, {limit} allowed: {demands}");
+                found.push(Violation { rule: Rule::Constraint, says });
+            }
+        }
+    }
+
+    fn tell_apart(&self, snapshot: &Snapshot, _: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+        for (_, ledger) in all(snapshot) {
+            for (unit, counts) in ledger.counts.enumerate() {
+                tell(unit, vec![Some(i64::from(*counts))]);
+            }
+        }
+    }
+
+    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
+        let Constraint::Quota { actors, pool, resource, max, reason } = given else { return None };
+        let problem = part.snapshot.problem();
+        let ledger = Ledger::new(part.snapshot, given);
+        let is_freed = |id: &&String| (part.is_freed)(problem.actor_by_id[*id]);
+        let stay = actors.iter().filter(|id| !is_freed(id)).map(|id| problem.actor_by_id[id]);
+        let places = stay.filter_map(|actor| Some((actor, part.assignment[actor]?)));
+        let used: i64 = places.map(|(actor, unit)| ledger.amount(part.snapshot, actor, unit)).sum();
+        let left = number(*max).max(ledger.fixed) - used;
+        Some(Constraint::Quota {
+            actors: actors.iter().filter(is_freed).cloned().collect(),
+            pool: pool.clone(),
+            resource: resource.clone(),
+            max: u64::try_from(left).unwrap_or(0),
+            reason: reason.clone(),
+        })
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let problem = world.problem();
+        for (number, (_, ledger)) in (0i64..).zip(all(world.snapshot).filter(|(_, one)| one.binds(world))) {
+            facts.say("quota_left", [number.into(), (ledger.limit - ledger.fixed).into()]);
+            for actor in ledger.amounts.positions().filter(|actor| !problem.fixed[*actor]) {
+                for &unit in world.snapshot.candidates(actor) {
+                    let amount = ledger.amount(world.snapshot, actor, unit);
+                    if amount > 0 {
+                        facts.say("quota_use", [number.into(), actor.into(), unit.into(), amount.into()]);
+                    }
+                }
+            }
+        }
+    }
+
+    fn most_sum(&self, world: &Encoding) -> Option<(&'static str, &'static str, i64)> {
+        let most = all(world.snapshot).filter(|(_, ledger)| ledger.binds(world)).map(|(_, ledger)| {
+            let most = ledger.amounts.iter().map(|amounts| amounts.iter().copied().max().unwrap_or(0));
+            most.fold(ledger.limit, i64::saturating_add)
+        });
+        most.max().map(|most| ("actors", "what quotas count", most))
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/quota.lp")
+    }
+}
+
+/// What is used of one quota.
+#[derive(Clone)]
+struct Used {
+    ledger: Arc<Ledger>,
+    used: i64,
+}
+
+impl Excess for Used {
+    fn count(&mut self, snapshot: &Snapshot, step: &Step) {
+        self.used += step.sign() * self.ledger.amount(snapshot, step.actor, step.unit);
+    }
+
+    fn value(&self) -> i64 {
+        (self.used - self.ledger.limit).max(0)
+    }
+
+    fn refuses(&self, snapshot: &Snapshot, step: &Step) -> bool {
+        let amount = self.ledger.amount(snapshot, step.actor, step.unit);
+        amount > 0 && self.used + amount > self.ledger.limit
+    }
+
+    fn concerns(&self, _: &Snapshot, actor: ActorIx) -> bool {
+        !self.ledger.amounts[actor].is_empty()
+    }
+
+    fn boxed(&self) -> Box<dyn Excess> {
+        Box::new(self.clone())
+    }
+}

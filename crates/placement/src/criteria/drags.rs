@@ -1,0 +1,61 @@
+//! Criteria that are sums of drags over pairs of actors: which drags, and which pairs count, is all that each says.
+
+use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
+use crate::file::{Drag, SnapshotFile};
+use crate::problem::Edge;
+
+/// What such a criterion is a sum of.
+pub(super) struct DragSum {
+    /// Where a file has its drags.
+    pub of_file: fn(&mut SnapshotFile) -> &mut Vec<Drag>,
+    /// What one pair has of it.
+    pub of_edge: fn(&Edge) -> i64,
+    /// What counts, of the sums over pairs.
+    pub of_pairs: fn(&PairSums) -> i64,
+    /// The sum over all pairs.
+    pub most: fn(&Amounts) -> i128,
+    /// The name of its fact.
+    pub fact: &'static str,
+    /// What it means to clingo.
+    pub program: &'static str,
+}
+
+/// A criterion that is a sum of drags.
+pub(super) trait Drags: Sync {
+    /// Of which.
+    const SUM: DragSum;
+}
+
+impl<C: Drags> Measure for C {
+    fn class(&self) -> Class {
+        Class::Pairs
+    }
+
+    fn is_always_told(&self) -> bool {
+        true
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        self.of_pairs(&placed.pairs)
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        (C::SUM.most)(amounts)
+    }
+
+    fn of_pairs(&self, pairs: &PairSums) -> i64 {
+        (C::SUM.of_pairs)(pairs)
+    }
+
+    fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        world.say_edges(facts, C::SUM.fact, C::SUM.of_edge);
+    }
+
+    fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
+        (C::SUM.of_file)(file).iter_mut().for_each(|pair| pair.drag = divide(pair.drag));
+    }
+
+    fn program(&self) -> &'static str {
+        C::SUM.program
+    }
+}
