@@ -89,7 +89,9 @@ impl Report {
     ) -> Self {
         let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
         let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
-        let places = plan.assignment.enumerate();
+        // Who is summed up in the file is not told of.
+        let listed = snapshot.file().actors.len() - snapshot.file().summed_up;
+        let places = plan.assignment.enumerate().take(listed);
         let moves = plan.moves.iter();
         Self {
             assignments: places.filter_map(|(a, place)| Some((actor(a), unit((*place)?)))).collect(),

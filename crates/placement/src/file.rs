@@ -49,6 +49,9 @@ pub struct SnapshotFile {
     /// Drag that counts when two actors share a unit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interference: Vec<Drag>,
+    /// How many of the actors, the last ones, stand for those that units sum up as their `others`.
+    #[serde(skip)]
+    pub summed_up: usize,
     /// What it costs to exchange one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,
@@ -110,12 +113,25 @@ pub struct Unit {
     /// Countable resources, hard limits; one that is not listed is not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provides: BTreeMap<String, u64>,
+    /// Actors there that stay and are not listed; what they require is taken off `provides` already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
     /// Watts added at full load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_watts: Option<u64>,
     /// Watts of an idle unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_watts: Option<u64>,
+}
+
+/// Actors on a unit that stay there and are not listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Others {
+    /// Their work per window.
+    pub work: u64,
+    /// How many slots they take.
+    pub count: u64,
 }
 
 /// An actor: placed on exactly one unit, or on none.

@@ -25,6 +25,7 @@ mod judge;
 mod levels;
 mod names;
 mod objectives;
+mod others;
 mod paths;
 mod plan;
 mod power;

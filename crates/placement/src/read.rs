@@ -3,7 +3,7 @@
 use crate::check::check;
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints};
+use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints, others};
 
 impl Snapshot {
     /// Reads a snapshot file.
@@ -19,11 +19,12 @@ impl Snapshot {
         Self::new(file)
     }
 
-    /// Checks and indexes plain data.
+    /// Checks and indexes plain data. Actors that units sum up are listed behind the others, as one for each unit.
     ///
     /// # Errors
     /// As [`Snapshot::read`].
-    pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
+    pub fn new(mut file: SnapshotFile) -> Result<Self, SnapshotError> {
+        others::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         check(&file, &objectives)?;

@@ -3,5 +3,6 @@
 
 mod checker;
 mod costs;
+mod others;
 mod reading;
 mod rules;

@@ -1,0 +1,43 @@
+//! Actors that a file sums up: what they are on a unit is one actor that stays there.
+//!
+//! Of one unit no plan can tell many from one. The one takes one slot, and the unit has as many less as the others are.
+
+use std::collections::BTreeMap;
+
+use crate::SnapshotError;
+use crate::error::LARGEST;
+use crate::file::{Actor, RunsOn, SnapshotFile};
+
+/// What stands for those on a unit. No namespace is called so.
+pub(crate) fn name(unit: &str) -> String {
+    format!("*/{unit}")
+}
+
+/// Lists one actor for the others of each unit, behind all that are listed.
+///
+/// # Errors
+/// Numbers that are too large.
+pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
+    for (position, unit) in file.units.iter_mut().enumerate() {
+        let Some(others) = unit.others.take() else { continue };
+        for (field, value) in [("work", others.work), ("count", others.count)] {
+            if value > LARGEST {
+                let problem = format!("{value} is above 2^53; use a smaller number or a coarser unit");
+                return Err(SnapshotError::new(format!("units[{position}].others.{field}"), problem));
+            }
+        }
+        if others.work == 0 && others.count == 0 {
+            continue;
+        }
+        unit.slots = unit.slots.map(|slots| slots.saturating_sub(others.count) + 1);
+        file.summed_up += 1;
+        file.actors.push(Actor {
+            id: name(&unit.id),
+            runs_on: BTreeMap::from([(unit.kind.clone(), RunsOn { work: others.work, ..RunsOn::default() })]),
+            fixed: true,
+            current: Some(unit.id.clone()),
+            ..Actor::default()
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Actors that units sum up.
+
+use placement::ix::{ActorIx, UnitIx};
+use placement::{Assignment, Criterion, Snapshot};
+use serde_json::{Value, json};
+
+/// Two units; on the first are others, with some slots.
+fn world(others: Value, slots: Value) -> Value {
+    json!({
+        "version": 1,
+        "units": [
+            {"id": "n/c0", "kind": "cpu", "node": "n", "capacity": 10, "slots": slots, "others": others},
+            {"id": "n/c1", "kind": "cpu", "node": "n", "capacity": 10},
+        ],
+        "actors": [{"id": "v/s/a", "runsOn": {"cpu": 4}}, {"id": "v/s/b", "runsOn": {"cpu": 4}}],
+        "exchangeCost": {"otherKind": 1},
+    })
+}
+
+/// What putting both on the first unit costs and breaks.
+fn both(world: &Value) -> String {
+    let snapshot = Snapshot::read(&world.to_string()).unwrap();
+    let home = |actor: ActorIx| Some(snapshot.current(actor).unwrap_or(UnitIx::new(0)));
+    let places: Assignment = ActorIx::first(snapshot.actors()).map(home).collect();
+    let broken: Vec<String> = snapshot.violations(&places).iter().map(ToString::to_string).collect();
+    let summed_up = snapshot.file().summed_up;
+    format!(
+        "{summed_up} summed up, overload {}; {}",
+        snapshot.cost(&places).of(Criterion::Overload),
+        broken.join("; ")
+    )
+}
+
+#[test]
+fn others_work_and_take_slots_and_are_not_to_blame() {
+    let table = [
+        (json!(null), json!(null), "0 summed up, overload 0; "),
+        (json!({"work": 5, "count": 1}), json!(null), "1 summed up, overload 3; "),
+        (json!({"work": 5, "count": 1}), json!(3), "1 summed up, overload 3; "),
+        (json!({"work": 5, "count": 2}), json!(3), "1 summed up, overload 3; n/c0 hosts 3 actors and has 2 slots"),
+        (json!({"work": 0, "count": 9}), json!(3), "1 summed up, overload 0; n/c0 hosts 3 actors and has 1 slots"),
+        (json!({"work": 5, "count": 0}), json!(2), "1 summed up, overload 3; "),
+        (json!({"work": 0, "count": 0}), json!(2), "0 summed up, overload 0; "),
+    ];
+    for (others, slots, expected) in table {
+        assert_eq!(both(&world(others.clone(), slots.clone())), expected, "{others} {slots}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_them_is_said_where_it_stands() {
+    let refused =
+        |others: Value| Snapshot::read(&world(others, json!(null)).to_string()).unwrap_err().to_string();
+    let above =
+        "units[0].others.work: 9007199254740993 is above 2^53; use a smaller number or a coarser unit";
+    assert_eq!(refused(json!({"work": 9_007_199_254_740_993_u64, "count": 1})), above);
+    assert!(refused(json!({"work": 5})).starts_with("units[0].others: missing field `count`"));
+    assert!(refused(json!({"work": 5, "count": 1, "watts": 3})).starts_with("units[0].others"));
+}
