@@ -10,6 +10,7 @@ mod communication;
 mod consolidate;
 pub mod encoding;
 mod energy;
+mod excused;
 mod interference;
 mod latency;
 mod licence;

@@ -3,5 +3,6 @@
 
 mod checker;
 mod costs;
+mod excused;
 mod reading;
 mod rules;
