@@ -82,7 +82,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator planning kernels strategies large baselines brute-force acceptance bounds footprint trouble runtime
+PARTS := operator planning kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -134,6 +134,14 @@ $(DONE)/brute-force: | bench-programs
 	@{ printf '# Equal to brute force\n\nRandom worlds with some of everything that a snapshot can say, each solved by `asp` to the optimum of all\nassignments, which a naive reading of the definitions finds. "Decided by": without it the optimum would be another.\n\n'; \
 		sed -n '/^|/p' $@.log; \
 		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test --workspace --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
+	$(done)
+
+$(DONE)/programs: | bench-programs
+	$(call say,placement: random policies)
+	@CAIRN_PROGRAMS=1000 cargo test --locked --workspace --test all programs::any -- --nocapture > $@.log || { cat $@.log; exit 1; }
+	@{ printf '# Random policies\n\nPolicies made of the productions of the language, each over a small random world. The rules as they are written out say\nthe same as clingo on the policy as it is written, of every assignment there is: what is broken, and what it costs; and the\nbest of them is what the shipped programs prove.\n\n'; \
+		sed -n '/^|/p' $@.log; \
+		printf '\nMade at %s by `make bench`:\n\n    CAIRN_PROGRAMS=1000 cargo test --workspace --test all programs::any -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/programs.md
 	$(done)
 
 $(DONE)/acceptance: | bench-programs

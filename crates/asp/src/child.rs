@@ -38,6 +38,9 @@ pub(crate) struct Job {
     /// Only models whose minimized sums are no more than these are wanted; none: all are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_most: Vec<i64>,
+    /// Whether a finished placement is judged, and nothing searched for.
+    #[serde(default)]
+    pub judged: bool,
     pub facts: String,
     /// Symbols of the actors that are placed, in the order of the answer.
     pub actors: Vec<String>,
@@ -97,7 +100,8 @@ fn serve() -> Result<(), ChildError> {
 /// Searches, and tells every model as it comes.
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
-    let program = program::program(WORKLOAD, &job.facts);
+    let facts = job.facts.as_str();
+    let program = if job.judged { program::judge(facts) } else { program::program(WORKLOAD, facts) };
     let task = Task {
         program: &program,
         seed: job.seed,

@@ -32,20 +32,43 @@ pub(crate) struct Encoded<'a> {
 impl<'a> Encoded<'a> {
     /// Writes the facts of a snapshot whose numbers fit, with an assignment to start from.
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
+        let write = |writer: &mut Writer, rooms: &Rooms| {
+            let symmetry = Symmetry::new(snapshot, rooms);
+            writer.actors(&symmetry.spare());
+            writer.symmetry(&symmetry);
+            writer.start(&symmetry.ordered(start));
+        };
+        Self::written(snapshot, snapshot.objectives().levels(), write)
+    }
+
+    /// Writes the facts of a finished placement, with some of the levels.
+    pub fn judged(snapshot: &'a Snapshot, levels: &[Vec<Criterion>], assignment: &Assignment) -> Self {
+        Self::written(snapshot, levels, |writer, _| {
+            writer.actors(&BTreeSet::new());
+            for &actor in &writer.problem.movable {
+                if let Some(unit) = assignment[actor] {
+                    writer.say("judged", &[actor.into(), unit.into()]);
+                }
+            }
+        })
+    }
+
+    fn written(
+        snapshot: &'a Snapshot,
+        levels: &[Vec<Criterion>],
+        write: impl FnOnce(&mut Writer, &Rooms),
+    ) -> Self {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding { snapshot, rooms: &rooms };
-        let symmetry = Symmetry::new(snapshot, &rooms);
         let mut facts = Facts::default();
-        for criterion in snapshot.objectives().levels().iter().flatten() {
+        for criterion in levels.iter().flatten() {
             criterion.measure().facts(&world, &mut facts);
         }
         constraints::facts(&world, &mut facts);
         let mut writer = Writer::new(snapshot);
-        writer.levels();
+        writer.levels(levels);
         writer.units();
-        writer.actors(&symmetry.spare());
-        writer.symmetry(&symmetry);
-        writer.start(&symmetry.ordered(start));
+        write(&mut writer, &rooms);
         if facts.exchange_costs {
             writer.exchange_costs();
         }
@@ -119,8 +142,7 @@ fn settled(world: &Encoding) -> Vec<i64> {
 }
 
 impl Writer<'_> {
-    fn levels(&mut self) {
-        let levels = self.snapshot.objectives().levels().to_vec();
+    fn levels(&mut self, levels: &[Vec<Criterion>]) {
         self.fact("level", &[&"unplaced", &(levels.len() + 1)]);
         for (position, level) in levels.iter().enumerate() {
             for criterion in level {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use placement::ix::ActorIx;
-use placement::{Assignment, Derived, Judge, JudgeError, Judged, Judgement, Rules, Snapshot};
-use policy::{GroundBudget, Policy, Question, Size};
+use placement::{Assignment, Cost, Derived, Judge, JudgeError, Judged, Judgement, Rules, Snapshot};
+use policy::{GroundBudget, Policy, Question, Size, Verdict};
 
 use crate::ask::ask;
+use crate::confirm::{self, Examined};
 use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
 
@@ -54,6 +55,20 @@ impl ClingoJudge {
     }
 }
 
+impl ClingoJudge {
+    /// What clingo says of an assignment that the checker has found feasible.
+    fn verdict(&self, policy: &Policy, assignment: &Assignment) -> Result<Verdict, JudgeError> {
+        let Question { program, facts, actors, units } = policy.question(assignment)?;
+        let job =
+            PolicyJob { parent: std::process::id(), limits: self.limits, program, facts, actors, units };
+        let verdict = twice(|| ask(&self.executable, &job, self.patience)).map_err(JudgeError::Evaluation)?;
+        match policy.broken(&verdict) {
+            Some(broken) => Err(JudgeError::Mismatch(broken)),
+            None => Ok(verdict),
+        }
+    }
+}
+
 /// How long a judgement is waited for at least, whatever the policy's budget: a process must start.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -76,20 +91,35 @@ impl Judge for ClingoJudge {
         let Some(policy) = Policy::of(snapshot)?.filter(Policy::depends_on_placement) else {
             return Ok(Judgement { penalty, ..Judgement::default() });
         };
-        let Question { program, facts, actors, units } = policy.question(assignment)?;
-        let job =
-            PolicyJob { parent: std::process::id(), limits: self.limits, program, facts, actors, units };
-        let verdict = ask(&self.executable, &job, self.patience).map_err(JudgeError::Evaluation)?;
-        let violations = policy.violations(&verdict);
+        let verdict = self.verdict(&policy, assignment)?;
+        let violations = policy.violations(&verdict, assignment);
         let of_rules = Policy::penalty(&verdict);
         let known = snapshot.rules().map_or(0, |rules| rules.penalty(assignment));
         if known != of_rules {
-            return Err(JudgeError::Evaluation(format!(
-                "policy {}: its rules, written out, cost {known} where clingo says {of_rules}; this is a defect, report it \
-                 with the snapshot",
+            return Err(JudgeError::Mismatch(format!(
+                "policy {}: its rules, written out, cost {known} where clingo says {of_rules}",
                 policy.name()
             )));
         }
         Ok(Judgement { violations, penalty, judged: Judged::Constraints })
     }
+
+    fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
+        // A policy with rules about where actors are has been asked before.
+        let of_facts =
+            Policy::of(world)?.filter(|policy| policy.limits_places() && !policy.depends_on_placement());
+        if let Some(policy) = of_facts {
+            self.verdict(&policy, assignment)?;
+        }
+        Examined::new(world, assignment, cost).confirm(|job| {
+            twice(|| confirm::ask(&self.executable, self.limits, job, self.patience))
+                .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
+                .ok()
+        })
+    }
+}
+
+/// Asks again once, where something went wrong.
+fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
+    ask().or_else(|_| ask())
 }

@@ -9,6 +9,7 @@
 
 mod ask;
 mod child;
+mod confirm;
 mod engine;
 mod facts;
 mod judge;

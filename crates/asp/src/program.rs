@@ -19,6 +19,20 @@ const SHARED: &[&str] = &[
 const SEARCH: &[&str] =
     &[include_str!("../../../policies/symmetry.lp"), include_str!("../../../policies/incumbent.lp")];
 
+/// Where actors go, and what takes its place where a finished placement is judged.
+const CHOOSE: &str = include_str!("../../../policies/choose.lp");
+const PLACED: &str = include_str!("../../../policies/judge.lp");
+
+/// Every rule over the facts of a finished placement, but those that searches go by.
+pub(crate) fn judge(facts: &str) -> Vec<&str> {
+    let mut program = program(WORKLOAD, facts);
+    program.retain(|rules| !SEARCH.contains(rules));
+    for rules in program.iter_mut().filter(|rules| **rules == CHOOSE) {
+        *rules = PLACED;
+    }
+    program
+}
+
 /// Every rule over facts: each constraint's and each criterion's, once; a family without facts grounds to nothing.
 pub(crate) fn program<'a>(workload: &'static str, facts: &'a str) -> Vec<&'a str> {
     let mut program: Vec<&str> = vec![workload];

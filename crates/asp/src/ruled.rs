@@ -45,8 +45,11 @@ pub(crate) fn text(
         let neck = if body.is_empty() { "" } else { " :- " };
         writeln!(text, "ruled({}){neck}{body}.", rule.head).expect(WRITES);
     }
-    for demand in rules.demands() {
+    for demand in rules.cases() {
         writeln!(text, ":- {}.", atom(demand.atom)).expect(WRITES);
+    }
+    for (number, excuse) in rules.excuses().iter().enumerate() {
+        writeln!(text, "excused({number}) :- {}.", atom(excuse.atom)).expect(WRITES);
     }
     for (position, (costs, weight)) in
         rules.penalties().iter().enumerate().filter(|(_, (_, weight))| *weight > 0)

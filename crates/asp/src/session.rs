@@ -94,6 +94,7 @@ impl Session {
             aim: task.aim,
             models: task.models,
             at_most: if task.no_worse { encoded.sums(&vector(world, start)) } else { Vec::new() },
+            judged: false,
             facts: encoded.facts.clone(),
             actors: encoded.actors.clone(),
             units: encoded.units.clone(),

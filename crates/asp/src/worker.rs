@@ -90,9 +90,11 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
                 verdict.violated.push((statement, names.all(values.arguments().unwrap_or_default())));
             }
             ("penalty", [_, weight, _]) => verdict.penalties.push((statement, names.argument(*weight))),
+            ("broken", [_, what]) => verdict.broken.push((statement, what.to_string())),
             _ => {}
         }
     }
+    verdict.broken.sort_unstable();
     verdict.violated.sort_unstable();
     verdict.penalties.sort_unstable();
     Ok(verdict)

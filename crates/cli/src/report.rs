@@ -17,6 +17,9 @@ use crate::in_order::InOrder;
 pub struct Report {
     assignments: BTreeMap<String, String>,
     unplaced: Vec<UnplacedReport>,
+    /// Who is in a breach of the policy that was there before; absent where nobody is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    excused: Vec<ExcusedReport>,
     objective: InOrder,
     bound: InOrder,
     optimal: bool,
@@ -71,6 +74,12 @@ impl UnplacedReport {
 }
 
 #[derive(Debug, Serialize)]
+struct ExcusedReport {
+    actor: String,
+    reasons: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
 struct Move {
     actor: String,
     from: String,
@@ -96,6 +105,11 @@ impl Report {
         Self {
             assignments: places.filter_map(|(a, place)| Some((actor(a), unit((*place)?)))).collect(),
             unplaced: UnplacedReport::new(snapshot, &plan.unplaced),
+            excused: plan
+                .excused
+                .iter()
+                .map(|one| ExcusedReport { actor: actor(one.actor), reasons: one.reasons.clone() })
+                .collect(),
             objective: objective(snapshot, &plan.cost),
             bound: bound(snapshot, plan),
             optimal: plan.optimal,

@@ -35,6 +35,7 @@ pub fn render(
     sections.extend(explained.into_iter().flat_map(|explained| explained.render(style)));
     sections.extend([
         without_a_place(snapshot, &plan.unplaced, style),
+        page.excused(),
         section("Notes", Tone::Change, notes, style),
         page.verdict(),
     ]);
@@ -100,6 +101,15 @@ impl Page<'_> {
             |step: &placement::Move| format!("{}: {}", self.snapshot.short_name(step.actor), step.reason);
         let lines: Vec<String> = self.plan.moves.iter().map(line).collect();
         section("Why they move", Tone::Change, &lines, self.style)
+    }
+
+    /// Who is in a breach that was there before.
+    fn excused(&self) -> String {
+        let line = |one: &placement::Excused| {
+            format!("{}: {}", self.snapshot.short_name(one.actor), one.reasons.join("; "))
+        };
+        let lines: Vec<String> = self.plan.excused.iter().map(line).collect();
+        section("Excused: a rule is broken already", Tone::Change, &lines, self.style)
     }
 
     fn verdict(&self) -> String {

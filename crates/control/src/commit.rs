@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Cost, Criterion, Plan, Snapshot, Unplaced};
+use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced};
 
 use crate::nouns::{Decision, Seen};
 
@@ -153,11 +153,13 @@ pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignmen
         Some(known) => Unplaced { actor, ..known.clone() },
         None => Unplaced { actor, reasons: vec![OVERTAKEN.to_owned()], holds: None },
     });
-    let mut told = Plan { unplaced: unplaced.collect(), ..plan.clone() };
+    let excused = newest.excused(&assignment);
+    let mut told = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };
     if !same {
         // What was proven, was proven of another world.
         told.optimal = false;
         told.bound.clear();
+        told.judged = Judged::None;
         told.moves = newest.moves(&assignment);
         told.cost = price(newest, &assignment);
     }

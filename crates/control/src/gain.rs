@@ -1,6 +1,6 @@
 //! Whether a plan gains enough to be carried out: moving costs what no criterion counts, and facts are not certain.
 
-use placement::{Assignment, Cost, Plan, Snapshot};
+use placement::{Assignment, Cost, Judged, Plan, Snapshot};
 
 use crate::commit::price;
 
@@ -69,7 +69,8 @@ fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
     let assignment = snapshot.incumbent();
     let cost: Cost = price(snapshot, &assignment);
     let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
-    Plan { cost, optimal, moves: Vec::new(), assignment, ..plan }
+    let excused = snapshot.excused(&assignment);
+    Plan { cost, optimal, moves: Vec::new(), excused, judged: Judged::None, assignment, ..plan }
 }
 
 fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {

@@ -92,7 +92,7 @@ pub(crate) fn elements(snapshot: &Snapshot, actor: ActorIx, placed: &IxVec<Actor
         }
     }
     if let Some(rules) = snapshot.rules() {
-        let cases = (0..rules.cases().len()).filter(|demand| !rules.is_excused(*demand));
+        let cases = 0..rules.cases().len();
         cases.for_each(|demand| add(Limit::Case { demand }));
     }
     let (of_units, of_nodes) = wanted(snapshot, ActorIx::first(snapshot.actors()).filter(takes_part));

@@ -7,17 +7,19 @@ use placement::{Assignment, Criterion, Ruling, Snapshot, State};
 pub(crate) struct Moves<'a> {
     pub state: State<'a>,
     ruling: Option<Ruling<'a>>,
-    /// Which level counts penalties.
-    policy_level: Option<usize>,
+    /// Which level counts who is excused, and which penalties.
+    levels: [Option<usize>; 2],
 }
 
 impl<'a> Moves<'a> {
     pub fn new(snapshot: &'a Snapshot, assignment: &Assignment) -> Self {
-        let mut levels = snapshot.objectives().levels().iter();
+        let level = |criterion: Criterion| {
+            snapshot.objectives().levels().iter().position(|level| level.contains(&criterion))
+        };
         Self {
             state: State::of(snapshot, assignment),
             ruling: snapshot.rules().map(|rules| Ruling::of(rules, assignment)),
-            policy_level: levels.position(|level| level.contains(&Criterion::Policy)),
+            levels: [Criterion::Excused, Criterion::Policy].map(level),
         }
     }
 
@@ -41,9 +43,14 @@ impl<'a> Moves<'a> {
     /// unit: two such prices differ by as much as the wholes do.
     pub fn price(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         let mut price = self.state.price(actor, unit);
-        if let (Some(ruling), Some(level)) = (&mut self.ruling, self.policy_level) {
+        if let Some(ruling) = &mut self.ruling {
             ruling.put(actor, unit);
-            price[level] += ruling.penalty();
+            let [excused, policy] = self.levels;
+            for (level, value) in [(excused, ruling.excused()), (policy, ruling.penalty())] {
+                if let Some(level) = level {
+                    price[level] += value;
+                }
+            }
             ruling.take(actor, unit);
         }
         price

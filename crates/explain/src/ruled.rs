@@ -130,7 +130,7 @@ impl<'a> Kept<'a> {
     pub fn new(policy: Option<&'a Policy<'a>>, dropped: BTreeSet<usize>) -> Self {
         let Some(policy) = policy else { return Self { policy, dropped, matters: Vec::new() } };
         let rules = policy.rules;
-        let is_kept = |demand: &usize| !dropped.contains(demand) && !rules.is_excused(*demand);
+        let is_kept = |demand: &usize| !dropped.contains(demand);
         let kept: Vec<usize> = (0..rules.cases().len()).filter(is_kept).collect();
         let matters = rules.matter_to(kept.iter().copied());
         Self { policy: (!kept.is_empty()).then_some(policy), dropped, matters }
@@ -140,7 +140,7 @@ impl<'a> Kept<'a> {
         match effect {
             Effect::Body(body) => self.matters[rules.ground()[body as usize].head as usize],
             Effect::Atom(atom) => self.matters[atom as usize],
-            Effect::Case(demand) => !self.dropped.contains(&demand) && !rules.is_excused(demand),
+            Effect::Case(demand) => !self.dropped.contains(&demand),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a> Seats<'a> {
         let rulings = kept.policy.map(|policy| {
             let of = |grows: bool| {
                 let others = (0..policy.grows.len()).filter(|demand| policy.grows[*demand] != grows);
-                Ruling::without(policy.rules, &others.chain(kept.dropped.iter().copied()).collect())
+                Ruling::without(policy.rules, others.chain(kept.dropped.iter().copied()).collect())
             };
             (&policy.actors, of(true), of(false))
         });

@@ -64,7 +64,7 @@ impl Cost {
 
     /// The criteria by name, for people and files: the five that are always told, and those that are aimed at.
     pub fn by_name(&self, snapshot: &Snapshot) -> BTreeMap<String, i64> {
-        Criterion::iter()
+        Criterion::named()
             .filter(|criterion| criterion.is_always_told() || snapshot.objectives().names(*criterion))
             .map(|criterion| (criterion.to_string(), self.of(criterion)))
             .collect()

@@ -35,6 +35,8 @@ macro_rules! each_criterion {
             Licence in licence;
             /// The busiest unit: work and what its actors send, over capacity, in thousandths.
             Busiest in busiest;
+            /// Actors in a breach of the policy that is excused; no level names it, it stands above them where there are such.
+            Excused in excused;
         }
     };
 }
@@ -56,12 +58,19 @@ macro_rules! criteria {
 
 each_criterion!(criteria);
 
+impl Criterion {
+    /// Those that a level can name.
+    pub fn named() -> impl Iterator<Item = Self> {
+        Self::iter().filter(|criterion| *criterion != Self::Excused)
+    }
+}
+
 impl FromStr for Criterion {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Criterion::iter().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
-            let known: Vec<&str> = Criterion::iter().map(Into::into).collect();
+        Criterion::named().find(|criterion| <&str>::from(criterion) == name).ok_or_else(|| {
+            let known: Vec<&str> = Criterion::named().map(Into::into).collect();
             format!("`{name}` is not a criterion; use one of {}", known.join(", "))
         })
     }

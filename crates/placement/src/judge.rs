@@ -1,7 +1,7 @@
 //! What a policy says of a world and of an assignment.
 
 use crate::ix::ActorIx;
-use crate::{Assignment, Derived, Rules, Snapshot};
+use crate::{Assignment, Cost, Derived, Rules, Snapshot};
 
 /// A policy's own rules: what follows from facts, and a verdict on a finished assignment.
 pub trait Judge: Send + Sync {
@@ -31,6 +31,16 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
+
+    /// Looks at a finished plan once more, in the world that was planned, by whatever shares nothing with who made it, and
+    /// says how much it looked at. Whoever cannot says [`Judged::None`].
+    ///
+    /// # Errors
+    /// [`JudgeError::Mismatch`] where it is not feasible, or does not cost what is said.
+    fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
+        let _ = (world, assignment, cost);
+        Ok(Judged::None)
+    }
 }
 
 /// A policy's verdict.
@@ -45,14 +55,16 @@ pub struct Judgement {
 }
 
 /// What clingo, beside the checker, judged of a placement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Judged {
     /// Nothing.
     #[default]
     None,
-    /// What the policy demands, and its penalties.
+    /// Whether it is feasible, and what the policy demands and its penalties, if there is one.
     Constraints,
+    /// The same, and every criterion.
+    All,
 }
 
 /// Why a policy cannot be evaluated.
@@ -64,6 +76,9 @@ pub enum JudgeError {
     /// Whoever evaluates it failed, and may not the next time.
     #[error("the policy cannot be evaluated: {0}")]
     Evaluation(String),
+    /// Two that must agree do not.
+    #[error("clingo and the planner do not agree: {0}; this is a defect, report it with the snapshot")]
+    Mismatch(String),
 }
 
 /// No program: only the preferences that the snapshot itself states. It judges no snapshot that has a program.

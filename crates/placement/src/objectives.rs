@@ -47,6 +47,14 @@ impl Objectives {
         &self.0
     }
 
+    /// The same below a level that counts who is excused.
+    pub(crate) fn with_excused(&self) -> Self {
+        if self.names(Criterion::Excused) {
+            return self.clone();
+        }
+        Self(std::iter::once(vec![Criterion::Excused]).chain(self.0.iter().cloned()).collect())
+    }
+
     /// Whether any level names `criterion`.
     pub fn names(&self, criterion: Criterion) -> bool {
         self.0.iter().flatten().any(|named| *named == criterion)

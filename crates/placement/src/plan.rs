@@ -7,7 +7,8 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::state::State;
 use crate::{
     Answer, Assignment, Budget, Cost, Criterion, Derived, FoundBy, Judge, JudgeError, Judged, NoPolicy,
-    Objectives, ProvenBy, Rule, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
+    Objectives, ProvenBy, Rule, Ruling, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy,
+    Violation,
 };
 
 /// A decision: where every actor goes, what that costs, what moves, and what has no place.
@@ -19,6 +20,8 @@ pub struct Plan {
     pub cost: Cost,
     /// What has no place; why, `explain` fills in.
     pub unplaced: Vec<Unplaced>,
+    /// Who is in a breach of the policy's rules that is not held against them.
+    pub excused: Vec<Excused>,
     /// What runs now and goes elsewhere; why, `explain` fills in.
     pub moves: Vec<Move>,
     /// Proven lower bounds by key of the level.
@@ -54,6 +57,15 @@ pub struct Unplaced {
     pub reasons: Vec<String>,
     /// How far the reasons reach, where they are an irreducible set.
     pub holds: Option<Holds>,
+}
+
+/// An actor in a breach of the policy's rules that was there before: nobody has come to it, and it is no worse than it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excused {
+    /// Its position.
+    pub actor: ActorIx,
+    /// The rules that are broken, in plain words.
+    pub reasons: Vec<String>,
 }
 
 /// How far the reasons of a missing place reach, where they are an irreducible set.
@@ -166,15 +178,19 @@ pub fn plan(
         (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
     }
     let claimed = claimed.unwrap_or(proposed);
+    judged = judged.max(judge.confirm(snapshot, &assignment, &cost)?);
     // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
     let refuted = answer.optimal && cost.vector(snapshot) < claimed;
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
     let optimal = answer.optimal && !refuted;
-    let bound = bounds(snapshot, &cost, proven, optimal);
+    let mut bound = bounds(snapshot, &cost, proven, optimal);
     let is_bounded = is_bounded(snapshot, &cost, &bound);
+    // Like what is unplaced, who is excused is no criterion that anybody named.
+    bound.remove(Criterion::Excused.into());
     let closed_by = answer.proven_by.filter(|_| optimal);
     Ok(Plan {
         unplaced: unplaced(&assignment),
+        excused: snapshot.excused(&assignment),
         moves: snapshot.moves(&assignment),
         optimal: optimal || is_bounded,
         proven_by: closed_by.or_else(|| is_bounded.then_some(ProvenBy::Bound)),
@@ -292,9 +308,16 @@ fn take_back_idle_moves(
     }
 }
 
+/// Who is excused, move by move, where anybody can be.
+fn excuses<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Option<Ruling<'a>> {
+    let rules = snapshot.rules().filter(|rules| !rules.excuses().is_empty())?;
+    Some(Ruling::of(rules, assignment))
+}
+
 /// The assignment without the moves that gain nothing as far as can be known without the judge, and whose they were.
 fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<ActorIx>) {
     let mut state = State::of(snapshot, assignment);
+    let mut excused = excuses(snapshot, assignment);
     // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
     let levels = snapshot.objectives().levels();
     let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
@@ -305,8 +328,19 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
             continue;
         }
         state.take(actor);
-        let pays = state.price(actor, to)[..known] < state.price(actor, from)[..known];
+        let more = excused.as_mut().map_or(0, |ruling| {
+            let before = ruling.excused();
+            ruling.take(actor, to);
+            ruling.put(actor, from);
+            ruling.excused() - before
+        });
+        let pays =
+            more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
         if pays || !state.admits(actor, from) {
+            if let Some(ruling) = &mut excused {
+                ruling.take(actor, from);
+                ruling.put(actor, to);
+            }
             state.put(actor, to);
         } else {
             state.put(actor, from);
@@ -351,7 +385,8 @@ impl Plan {
     /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
     /// where no bound is known for that level.
     pub fn gap_percent(&self, snapshot: &Snapshot) -> Option<i64> {
-        for level in snapshot.objectives().levels() {
+        let named = |level: &&Vec<Criterion>| !level.contains(&Criterion::Excused);
+        for level in snapshot.objectives().levels().iter().filter(named) {
             let value: i64 = level.iter().map(|criterion| self.cost.of(*criterion)).sum();
             let bound = *self.bound.get(&Objectives::key(level))?;
             if bound < value {
@@ -363,6 +398,12 @@ impl Plan {
 }
 
 impl Snapshot {
+    /// Who is excused in a feasible assignment, by position of the actor.
+    pub fn excused(&self, assignment: &Assignment) -> Vec<Excused> {
+        let excused = self.rules().map(|rules| rules.excused(assignment)).unwrap_or_default();
+        excused.into_iter().map(|(actor, reasons)| Excused { actor, reasons }).collect()
+    }
+
     /// What runs now and is elsewhere in `assignment`, by position of the actor; no reasons are given.
     pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
         let moved = |actor: ActorIx| {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::excused::Excuse;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
@@ -37,9 +38,11 @@ pub struct Rules {
     /// By actor, sorted: a unit, and the atom that says the actor is on it.
     pub(crate) inputs: IxVec<ActorIx, Vec<(UnitIx, u32)>>,
     pub(crate) demands: Vec<GroundConstraint>,
-    /// Demands that actors of others break by themselves, by position; nobody else is to blame for them.
-    pub(crate) excused: BTreeSet<usize>,
     pub(crate) penalties: Vec<(u32, i64)>,
+    /// Who may be in a breach that is excused; none before anybody asked what runs.
+    pub(crate) excuses: Option<Vec<Excuse>>,
+    /// Cases that what runs breaks already, in plain words.
+    pub(crate) excusable: Vec<String>,
     /// By atom: where its uses begin in `uses`; one more at the end.
     pub(crate) first_use: Vec<usize>,
     /// A body, and what it gains when the atom comes to hold.
@@ -48,6 +51,8 @@ pub struct Rules {
     pub(crate) demand_of: Vec<u32>,
     /// By atom: what it costs.
     pub(crate) penalty_of: Vec<i64>,
+    /// By atom: how many it says are in a breach that is excused.
+    pub(crate) excuse_of: Vec<i64>,
     /// By body: the demand whose degree it tells, or none.
     pub(crate) degree_of: Vec<u32>,
     /// By demand: the body that tells by how much it is broken, and whether that is by too little.
@@ -68,16 +73,44 @@ impl Rules {
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
     ) -> Result<Self, String> {
-        let all = Self::indexed(actors, ground, inputs, demands, penalties)?;
+        Self::of(actors, ground, inputs, demands, penalties, None)
+    }
+
+    /// The same for a part of a world, of whose rules it is known what is excused: atoms that each stand for one actor.
+    ///
+    /// # Errors
+    /// As [`Rules::new`].
+    pub fn of_part(
+        actors: usize,
+        ground: Vec<GroundRule>,
+        inputs: &[(ActorIx, UnitIx, u32)],
+        demands: Vec<GroundConstraint>,
+        penalties: Vec<(u32, i64)>,
+        excused: &[u32],
+    ) -> Result<Self, String> {
+        let excuse = |&atom: &u32| Excuse { actor: ActorIx::new(0), atom, cases: Vec::new() };
+        Self::of(actors, ground, inputs, demands, penalties, Some(excused.iter().map(excuse).collect()))
+    }
+
+    pub(crate) fn of(
+        actors: usize,
+        ground: Vec<GroundRule>,
+        inputs: &[(ActorIx, UnitIx, u32)],
+        demands: Vec<GroundConstraint>,
+        penalties: Vec<(u32, i64)>,
+        excuses: Option<Vec<Excuse>>,
+    ) -> Result<Self, String> {
+        let all = Self::indexed(actors, ground, inputs, demands, penalties, excuses)?;
         all.check_order()?;
         // A policy may speak of everybody and mean a few: whom nothing is demanded of, no move has to ask about.
         let matters = all.what_matters();
         let inputs: Vec<_> = inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
-        let Self { mut ground, demands, penalties, .. } = all;
+        let told: Vec<u32> = all.told().collect();
+        let Self { mut ground, demands, penalties, excuses, .. } = all;
         ground.retain(|rule| matters[rule.head as usize]);
-        let told = demands.iter().map(|demand| demand.atom).chain(penalties.iter().map(|(atom, _)| *atom));
-        let ground = once(ground, &told.chain(inputs.iter().map(|(_, _, atom)| *atom)).collect());
-        let mut rules = Self::indexed(actors, ground, &inputs, demands, penalties)?;
+        let told = told.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
+        let ground = once(ground, &told);
+        let mut rules = Self::indexed(actors, ground, &inputs, demands, penalties, excuses)?;
         rules.find_measures();
         Ok(rules)
     }
@@ -89,12 +122,15 @@ impl Rules {
         inputs: &[(ActorIx, UnitIx, u32)],
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
+        excuses: Option<Vec<Excuse>>,
     ) -> Result<Self, String> {
         let named = ground
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
         let others = inputs.iter().map(|(_, _, atom)| *atom).chain(penalties.iter().map(|(atom, _)| *atom));
-        let most = named.chain(others).chain(demands.iter().map(|demand| demand.atom)).max().unwrap_or(0);
+        let excused = excuses.iter().flatten().flat_map(Excuse::atoms);
+        let others = others.chain(excused).chain(demands.iter().map(|demand| demand.atom));
+        let most = named.chain(others).max().unwrap_or(0);
         let atoms = most as usize + 1;
         if i32::try_from(most).is_err() || ground.len() >= NONE as usize {
             return Err(format!("{atoms} atoms and {} rules are more than can be numbered", ground.len()));
@@ -103,11 +139,13 @@ impl Rules {
             inputs: IxVec::of(Vec::new(), actors),
             demand_of: vec![NONE; atoms],
             penalty_of: vec![0; atoms],
+            excuse_of: vec![0; atoms],
             degree_of: vec![NONE; ground.len()],
             measured_by: vec![None; demands.len()],
             ground,
             demands,
             penalties,
+            excuses,
             ..Self::default()
         };
         for &(actor, unit, atom) in inputs {
@@ -125,14 +163,28 @@ impl Rules {
         for &(atom, weight) in &rules.penalties {
             rules.penalty_of[atom as usize] += weight;
         }
+        for excuse in rules.excuses.iter().flatten() {
+            rules.excuse_of[excuse.atom as usize] += 1;
+        }
         rules.index_uses();
         Ok(rules)
     }
 
-    /// By atom: whether a demand or a penalty depends on it.
-    fn what_matters(&self) -> Vec<bool> {
+    /// Atoms that somebody asks about.
+    fn told(&self) -> impl Iterator<Item = u32> {
         let demanded = self.demands.iter().map(|demand| demand.atom);
-        self.below(demanded.chain(self.penalties.iter().map(|(atom, _)| *atom)).collect())
+        let paid = self.penalties.iter().map(|(atom, _)| *atom);
+        demanded.chain(paid).chain(self.excuses.iter().flatten().flat_map(Excuse::atoms))
+    }
+
+    /// By atom: whether something that is asked about depends on it.
+    fn what_matters(&self) -> Vec<bool> {
+        self.below(self.told().collect())
+    }
+
+    /// How many atoms are numbered.
+    pub(crate) fn atoms(&self) -> usize {
+        self.demand_of.len()
     }
 
     /// By atom: whether one of these depends on it, or is it.
@@ -202,29 +254,36 @@ impl Rules {
 
     /// Follows each demand to the count or sum that it rests on, if it rests on one alone.
     fn find_measures(&mut self) {
-        let mut only_body = vec![Some(None); self.demand_of.len()];
+        let mut concluded_by = vec![Vec::new(); self.demand_of.len()];
         for (body, rule) in (0..).zip(&self.ground) {
-            let known: &mut Option<Option<u32>> = &mut only_body[rule.head as usize];
-            *known = if *known == Some(None) { Some(Some(body)) } else { None };
+            concluded_by[rule.head as usize].push(body);
         }
         for demand in 0..self.demands.len() {
-            let (mut atom, mut too_little) = (self.demands[demand].atom, false);
-            while let Some(Some(body)) = only_body[atom as usize] {
-                let rule = &self.ground[body as usize];
-                let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
-                if let [(literal, weight)] = rule.body[..]
-                    && rule.lower == weight
-                {
-                    (atom, too_little) = (literal.unsigned_abs(), too_little ^ (literal < 0));
-                    continue;
-                }
-                if rule.lower < total && self.degree_of[body as usize] == NONE {
-                    self.measured_by[demand] = Some((body, too_little));
-                    self.degree_of[body as usize] = u32::try_from(demand).expect("fewer demands than atoms");
-                }
-                break;
+            let Some((body, too_little)) = self.measure(self.demands[demand].atom, &concluded_by) else {
+                continue;
+            };
+            if self.degree_of[body as usize] == NONE {
+                self.measured_by[demand] = Some((body, too_little));
+                self.degree_of[body as usize] = u32::try_from(demand).expect("fewer demands than atoms");
             }
         }
+    }
+
+    /// The count or sum that an atom is, if it follows from one alone, and whether it says that this is too little.
+    pub(crate) fn measure(&self, mut atom: u32, concluded_by: &[Vec<u32>]) -> Option<(u32, bool)> {
+        let mut too_little = false;
+        while let [body] = concluded_by[atom as usize][..] {
+            let rule = &self.ground[body as usize];
+            let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
+            if let [(literal, weight)] = rule.body[..]
+                && rule.lower == weight
+            {
+                (atom, too_little) = (literal.unsigned_abs(), too_little ^ (literal < 0));
+                continue;
+            }
+            return (rule.lower < total).then_some((body, too_little));
+        }
+        None
     }
 
     /// The same rules with penalties divided, rounded up or down.
@@ -252,14 +311,9 @@ impl Rules {
         &self.inputs[actor]
     }
 
-    /// Every demand by position, those that are excused too.
+    /// What must not hold, by position.
     pub fn cases(&self) -> &[GroundConstraint] {
         &self.demands
-    }
-
-    /// Whether a demand, by position, is broken by actors of others and held against nobody.
-    pub fn is_excused(&self, demand: usize) -> bool {
-        self.excused.contains(&demand)
     }
 
     /// By demand: whether one that is broken stays so whoever is placed besides.
@@ -296,16 +350,6 @@ impl Rules {
     /// The same; nothing where there is no such actor.
     pub fn inputs_of(&self, actor: ActorIx) -> Option<&[(UnitIx, u32)]> {
         self.inputs.get(actor).map(Vec::as_slice)
-    }
-
-    /// What must not hold, those that are excused left out.
-    pub fn demands(&self) -> impl Iterator<Item = &GroundConstraint> {
-        self.demands.iter().enumerate().filter(|(demand, _)| !self.excused.contains(demand)).map(|(_, d)| d)
-    }
-
-    /// What is broken and held against nobody.
-    pub fn excused(&self) -> Vec<&str> {
-        self.excused.iter().map(|demand| self.demands[*demand].says.as_str()).collect()
     }
 
     /// Atoms that cost something, each with its weight.

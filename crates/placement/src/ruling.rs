@@ -1,6 +1,5 @@
 //! The value of a policy's rules under an assignment, kept up to date move by move.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::Assignment;
@@ -8,16 +7,6 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::rules::{NONE, Rules};
 
 impl Rules {
-    /// Excuses what is broken once `others` are placed, who cannot move, and is not in an empty world.
-    pub fn excuse(&mut self, others: impl IntoIterator<Item = (ActorIx, UnitIx)>) {
-        self.excused.clear();
-        let mut ruling = Ruling::new(self);
-        let empty: BTreeSet<usize> = ruling.broken().collect();
-        others.into_iter().for_each(|(actor, unit)| ruling.put(actor, unit));
-        let excused = ruling.broken().filter(|demand| !empty.contains(demand)).collect();
-        self.excused = excused;
-    }
-
     /// What an assignment breaks, in plain words.
     pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
         let ruling = Ruling::of(self, assignment);
@@ -36,7 +25,7 @@ impl Rules {
 pub struct Ruling<'a> {
     rules: &'a Rules,
     /// Demands that are not asked about, by position.
-    waived: Cow<'a, BTreeSet<usize>>,
+    waived: BTreeSet<usize>,
     /// By body: what its literals add up to.
     sums: Vec<i64>,
     /// By atom: bodies that conclude it and hold, or whether an input is chosen.
@@ -45,6 +34,7 @@ pub struct Ruling<'a> {
     degrees: Vec<i64>,
     degree: i64,
     penalty: i64,
+    excused: i64,
     /// Atoms that have changed, and to what; empty between calls.
     changed: Vec<(u32, bool)>,
 }
@@ -52,15 +42,11 @@ pub struct Ruling<'a> {
 impl<'a> Ruling<'a> {
     /// Nobody is placed.
     pub fn new(rules: &'a Rules) -> Self {
-        Self::asking(rules, Cow::Borrowed(&rules.excused))
+        Self::without(rules, BTreeSet::new())
     }
 
-    /// Nobody is placed; these demands, by position, are waived besides those that are excused.
-    pub fn without(rules: &'a Rules, waived: &BTreeSet<usize>) -> Self {
-        Self::asking(rules, Cow::Owned(&rules.excused | waived))
-    }
-
-    fn asking(rules: &'a Rules, waived: Cow<'a, BTreeSet<usize>>) -> Self {
+    /// Nobody is placed; these demands, by position, are waived.
+    pub fn without(rules: &'a Rules, waived: BTreeSet<usize>) -> Self {
         let mut ruling = Self {
             rules,
             waived,
@@ -69,6 +55,7 @@ impl<'a> Ruling<'a> {
             degrees: vec![0; rules.demands.len()],
             degree: 0,
             penalty: 0,
+            excused: 0,
             changed: Vec::new(),
         };
         for rule in &rules.ground {
@@ -125,6 +112,21 @@ impl<'a> Ruling<'a> {
         self.penalty
     }
 
+    /// How many are in a breach that is excused.
+    pub fn excused(&self) -> i64 {
+        self.excused
+    }
+
+    /// Whether an atom holds.
+    pub(crate) fn holds(&self, atom: u32) -> bool {
+        self.support[atom as usize] > 0
+    }
+
+    /// What the literals of a body add up to.
+    pub(crate) fn sum(&self, body: u32) -> i64 {
+        self.sums[body as usize]
+    }
+
     /// Positions of the demands that are broken.
     pub fn broken(&self) -> impl Iterator<Item = usize> {
         self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
@@ -153,6 +155,7 @@ impl<'a> Ruling<'a> {
         while let Some((atom, holds)) = self.changed.pop() {
             let at = atom as usize;
             self.penalty += if holds { rules.penalty_of[at] } else { -rules.penalty_of[at] };
+            self.excused += if holds { rules.excuse_of[at] } else { -rules.excuse_of[at] };
             self.measure(rules.demand_of[at]);
             for &(body, weight) in &rules.uses[rules.first_use[at]..rules.first_use[at + 1]] {
                 let rule = &rules.ground[body as usize];

@@ -29,14 +29,17 @@ impl Snapshot {
         Self { file, objectives, rules: None, reading: OnceLock::new(), problem }
     }
 
-    /// The same world under a policy's rules; what actors of others break by themselves is excused.
+    /// The same world under a policy's rules. What runs breaks some of them already: who is in such a breach is excused,
+    /// and how many are is a level above all others.
     #[must_use]
     pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
-        self.rules = rules.map(|mut rules| {
-            let fixed = ActorIx::first(self.actors()).filter(|&actor| self.is_fixed(actor));
-            rules.excuse(fixed.filter_map(|actor| Some((actor, self.current(actor)?))));
-            Arc::new(rules)
+        self.rules = rules.map(|rules| {
+            let rules = rules.excusing(&self.problem.fixed, &self.problem.current);
+            Arc::new(rules.expect("what is excused takes a few atoms for each that the policy has"))
         });
+        if self.rules().is_some_and(|rules| !rules.excuses().is_empty()) {
+            self.objectives = self.objectives.with_excused();
+        }
         self
     }
 

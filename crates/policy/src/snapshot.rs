@@ -1,5 +1,9 @@
 //! The policy that a snapshot carries: what it derives from the snapshot, and what is asked about an assignment.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use placement::file::Scope;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
@@ -104,21 +108,51 @@ impl<'a> Policy<'a> {
     /// A number, or a sum that the policy could form, that 32 bits do not hold.
     pub fn question(&self, assignment: &Assignment) -> Result<Question, JudgeError> {
         let snapshot = self.snapshot;
+        let mut facts = self.facts()?.text(assignment);
+        if self.limits_places() {
+            self.places(&mut facts);
+        }
         Ok(Question {
             program: self.program.text(),
-            facts: self.facts()?.text(assignment),
+            facts,
             actors: ActorIx::first(snapshot.actors()).map(|at| actor(snapshot.actor_id(at))).collect(),
             units: UnitIx::first(snapshot.units()).map(|at| string(snapshot.unit_id(at))).collect(),
         })
     }
 
-    /// Broken constraints in words, with the policy's name; those that are excused are left out.
-    pub fn violations(&self, verdict: &Verdict) -> Vec<String> {
-        let excused = self.snapshot.rules().map(Rules::excused).unwrap_or_default();
+    /// Whether it says of places, from facts alone, where who may not be.
+    pub fn limits_places(&self) -> bool {
+        self.program.limits_places()
+    }
+
+    /// Where units are, on every level.
+    fn places(&self, facts: &mut String) {
+        for unit in UnitIx::first(self.snapshot.units()) {
+            for scope in [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone] {
+                let (name, place) = (string(self.snapshot.unit_id(unit)), self.snapshot.place(scope, unit));
+                writeln!(facts, "place({scope},{name},{}).", place.raw()).expect("a string takes any text");
+            }
+        }
+    }
+
+    /// What is broken of what the policy says from facts alone, in words with the policy's name.
+    pub fn broken(&self, verdict: &Verdict) -> Option<String> {
+        let (statement, what) = verdict.broken.first()?;
+        Some(format!("policy {} line {}: {what} is broken", self.name, self.program.line(*statement)))
+    }
+
+    /// Broken constraints in words, with the policy's name; those that are excused in this assignment are left out.
+    pub fn violations(&self, verdict: &Verdict, assignment: &Assignment) -> Vec<String> {
         let says = |broken: &Instance| {
             format!("policy {} {}", self.name, says(&self.program, self.snapshot, broken))
         };
-        verdict.violated.iter().map(says).filter(|says| !excused.contains(&says.as_str())).collect()
+        let broken = verdict.violated.iter().map(says);
+        let Some(rules) = self.snapshot.rules().filter(|rules| !rules.excusable().is_empty()) else {
+            return broken.collect();
+        };
+        let blamed: BTreeSet<String> = rules.violations(assignment).into_iter().collect();
+        let is_held = |says: &String| !rules.excusable().contains(says) || blamed.contains(says);
+        broken.filter(is_held).collect()
     }
 
     /// The sum of a verdict's penalties.

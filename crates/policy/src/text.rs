@@ -11,7 +11,20 @@ use crate::vocabulary::{Source, published};
 pub(crate) const PREFIX: &str = "p_";
 
 /// Which atoms are shown.
-const SHOWN: &str = "#show violated/2.\n#show penalty/3.\n";
+const SHOWN: &str = "#show violated/2.\n#show penalty/3.\n#show broken/2.\n";
+
+/// What an assignment breaks of what follows from facts alone; `place(L,U,P)`: unit U is in place P of level L.
+const DERIVED: &str = "\
+broken(S,forbid(A,U)) :- said(S,forbid(A,U)), movable(A), p_run_on(A,U).
+broken(S,pin(A,U)) :- said(S,pin(A,U)), movable(A), p_run_on(A,V), U != V.
+pair(S,apart(A,B,L),A,B,L) :- said(S,apart(A,B,L)).
+pair(S,together(A,B,L),A,B,L) :- said(S,together(A,B,L)).
+open(A,B) :- pair(_,_,A,B,_), movable(A), A != B.
+open(A,B) :- pair(_,_,A,B,_), movable(B), A != B.
+share(A,B,L) :- pair(_,_,A,B,L), open(A,B), p_run_on(A,U), p_run_on(B,V), place(L,U,P), place(L,V,P).
+broken(S,apart(A,B,L)) :- pair(S,apart(A,B,L),A,B,L), share(A,B,L).
+broken(S,together(A,B,L)) :- pair(S,together(A,B,L),A,B,L), open(A,B), p_run_on(A,_), p_run_on(B,_), not share(A,B,L).
+";
 
 /// Who has no place; others always have one.
 const UNPLACED: &str = "\
@@ -38,7 +51,16 @@ impl Program {
         if self.reads.contains("unplaced") {
             text.push_str(UNPLACED);
         }
+        if self.limits_places() {
+            text.push_str(DERIVED);
+        }
         text + SHOWN
+    }
+
+    /// Whether it says of places, from facts alone, where who may not be.
+    pub(crate) fn limits_places(&self) -> bool {
+        let limits = |atom: &Atom| ["forbid", "pin", "apart", "together"].contains(&atom.name.as_str());
+        self.statements.iter().any(|statement| matches!(&statement.head, Head::Atom(atom) if limits(atom)))
     }
 }
 

@@ -33,4 +33,7 @@ pub struct Verdict {
     pub violated: Vec<Instance>,
     /// Statements whose penalty is to be paid, and how much.
     pub penalties: Vec<(usize, Argument)>,
+    /// What follows from facts alone and is broken, with the statement that says so, as clingo writes it.
+    #[serde(default)]
+    pub broken: Vec<(usize, String)>,
 }

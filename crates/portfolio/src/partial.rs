@@ -31,8 +31,12 @@ impl<'a> Circuit<'a> {
         let literals = rules.ground().iter().flat_map(|rule| rule.body.iter().map(|(l, _)| l.unsigned_abs()));
         let inputs = ActorIx::first(snapshot.actors())
             .flat_map(|actor| rules.inputs(actor).iter().map(|(_, atom)| *atom));
-        let asked =
-            rules.demands().map(|demand| demand.atom).chain(rules.penalties().iter().map(|(atom, _)| *atom));
+        let asked = rules
+            .cases()
+            .iter()
+            .map(|demand| demand.atom)
+            .chain(rules.penalties().iter().map(|(atom, _)| *atom));
+        let asked = asked.chain(rules.excuses().iter().map(|excuse| excuse.atom));
         let atoms =
             heads.chain(literals).chain(inputs).chain(asked).max().map_or(0, |most| most as usize + 1);
         let mut concluded_by = vec![0; atoms];
@@ -106,9 +110,10 @@ impl<'a> Circuit<'a> {
         ground.retain(|rule: &GroundRule| values[rule.head as usize] == Value::Open);
         let open = |atom: u32| values[atom as usize] == Value::Open;
         let demands: Vec<GroundConstraint> =
-            self.rules.demands().filter(|demand| open(demand.atom)).cloned().collect();
+            self.rules.cases().iter().filter(|demand| open(demand.atom)).cloned().collect();
         let penalties = self.rules.penalties().iter().copied().filter(|(atom, _)| open(*atom)).collect();
-        Rules::new(actors, ground, &inputs, demands, penalties)
+        let excused = self.rules.excuses().iter().map(|excuse| excuse.atom).filter(|atom| open(*atom));
+        Rules::of_part(actors, ground, &inputs, demands, penalties, &excused.collect::<Vec<_>>())
     }
 
     /// What is known before any rule, and the inputs of the freed.
@@ -149,7 +154,7 @@ impl<'a> Circuit<'a> {
         }
         let holds = |atom: u32| values[atom as usize] == Value::Holds;
         let mut blamed: BTreeSet<u32> =
-            self.rules.demands().map(|demand| demand.atom).filter(|atom| holds(*atom)).collect();
+            self.rules.cases().iter().map(|demand| demand.atom).filter(|atom| holds(*atom)).collect();
         if blamed.is_empty() {
             return Vec::new();
         }

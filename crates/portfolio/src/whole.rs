@@ -1,6 +1,6 @@
 //! The world as a whole: what is small enough is solved to the end, and proven.
 
-use asp::{Aim, Ended, Rounding, Scale, Task};
+use asp::{Aim, Ended, Outcome, Rounding, Scale, Task};
 use exact::branch;
 use placement::{FoundBy, Objectives, Snapshot, SolveError, Stage};
 
@@ -111,15 +111,20 @@ fn improve(
     conflicts: u64,
     no_worse: bool,
 ) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
-    let mut last = None;
+    let (mut last, mut refused) = (None, false);
     let start = search.best.assignment.clone();
     let no_worse = no_worse && search.best.broken == 0;
     let task = Task { conflicts, aim: Aim::Proof, models: search.left(), no_worse };
     let ended = search.ask(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
+        refused |= !world.violations(&assignment).is_empty();
         search.offer(assignment, Stage::Whole, FoundBy::Clingo);
         last = Some(vector);
     })?;
+    if refused {
+        tracing::warn!("the checker refuses what clingo takes for feasible; its proof does not count");
+        return Ok((Ended::Finished(Outcome::Stopped), None));
+    }
     if is_exhausted(&ended) {
         search.spend(1);
     }

@@ -27,8 +27,8 @@ pub(crate) struct Figures<'m> {
     terms: Vec<(i64, Box<dyn Figure>)>,
     /// By how much constraints are broken that are followed step by step.
     limits: Vec<Box<dyn Excess>>,
-    /// The weight of a penalty, and the policy's rules.
-    ruling: Option<(i64, Ruling<'m>)>,
+    /// The weight of who is excused and that of a penalty, and the policy's rules.
+    ruling: Option<(i64, i64, Ruling<'m>)>,
     /// What they come to, and came to before the last changes.
     now: Sums,
     before: Sums,
@@ -53,7 +53,9 @@ impl<'m> Figures<'m> {
             hosted: IxVec::of(0, model.units),
             terms: terms.collect(),
             limits: excesses(snapshot).into_iter().map(|(_, excess)| excess).collect(),
-            ruling: snapshot.rules().map(|rules| (weights.of(Criterion::Policy), Ruling::new(rules))),
+            ruling: snapshot.rules().map(|rules| {
+                (weights.of(Criterion::Excused), weights.of(Criterion::Policy), Ruling::new(rules))
+            }),
             now: Sums::default(),
             before: Sums::default(),
             is_slow: false,
@@ -135,10 +137,9 @@ impl<'m> Figures<'m> {
     fn sums(&self) -> Sums {
         let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
         let limits: i64 = self.limits.iter().map(|excess| excess.value()).sum();
-        let (penalty, degree) = self
-            .ruling
-            .as_ref()
-            .map_or((0, 0), |(weight, ruling)| (weight * ruling.penalty(), ruling.degree()));
+        let (penalty, degree) = self.ruling.as_ref().map_or((0, 0), |(excused, penalty, ruling)| {
+            (excused * ruling.excused() + penalty * ruling.penalty(), ruling.degree())
+        });
         Sums { value: terms + penalty, broken: limits + degree }
     }
 
@@ -170,7 +171,7 @@ impl<'m> Figures<'m> {
         };
         self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
         self.limits.iter_mut().for_each(|excess| excess.count(snapshot, &step));
-        if let Some((_, ruling)) = &mut self.ruling {
+        if let Some((_, _, ruling)) = &mut self.ruling {
             if sign > 0 { ruling.put(actor, unit) } else { ruling.take(actor, unit) }
         }
     }

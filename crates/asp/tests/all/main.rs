@@ -3,5 +3,6 @@
 
 mod derived;
 mod policies;
+mod programs;
 mod symbols;
 mod why;

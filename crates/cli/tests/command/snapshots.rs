@@ -55,7 +55,7 @@ fn the_small_instance_is_solved_and_proven() {
     assert_eq!(plan["optimal"], true);
     assert_eq!(plan["stoppedBy"], "proof");
     // What is printed is what happened: clingo is not asked about worlds that branch and bound proves.
-    assert_eq!((&plan["provenBy"], &plan["judged"]), (&"branch-and-bound".into(), &"none".into()));
+    assert_eq!((&plan["provenBy"], &plan["judged"]), (&"branch-and-bound".into(), &"all".into()));
     assert_eq!(plan["strategy"], "asp");
     assert_eq!(plan["gapPercent"], 0);
     assert_eq!(plan["assignments"].as_object().unwrap().len(), 8);
@@ -261,7 +261,7 @@ fn json_and_yaml_say_the_same() {
       "strategy": "greedy",
       "stage": "construction",
       "foundBy": "construction",
-      "judged": "none",
+      "judged": "all",
       "seed": 1,
       "effort": 10,
       "stoppedBy": "effort",
@@ -380,4 +380,22 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
     let file = File::new("map.yaml", map);
     let plan = cairn(&["plan", "--snapshot", P_8X4, "--policy", file.path(), "-o", "json"]).json();
     assert_eq!(plan["strategy"], "greedy");
+}
+
+#[test]
+fn who_stays_where_a_rule_is_broken_already_is_told() {
+    let actor = |name: &str, fixed: bool| serde_json::json!({"id": format!("shop/app/{name}"), "runsOn": {"cpu": 1}, "fixed": fixed, "current": "n0/cpu"});
+    let world = serde_json::json!({"version": 1, "for": "shop/app", "exchangeCost": {},
+        "units": [{"id": "n0/cpu", "kind": "cpu", "node": "n0", "capacity": 9}],
+        "actors": [actor("other", true), actor("another", true), actor("ours", false)],
+        "policy": {"name": "lonely", "program": ":- cu(U), #count { A : run_on(A,U) } > 1."}});
+    let file = File::new("world.json", &world.to_string());
+    let plan = cairn(&["plan", "--snapshot", file.path(), "-o", "json"]).json();
+    let excused =
+        serde_json::json!([{"actor": "shop/app/ours", "reasons": ["policy lonely line 1: U = n0/cpu"]}]);
+    assert_eq!((&plan["excused"], &plan["unplaced"]), (&excused, &serde_json::json!([])));
+    assert_eq!((&plan["objective"]["excused"], &plan["judged"]), (&serde_json::Value::Null, &"all".into()));
+    let told = cairn(&["plan", "--snapshot", file.path()]).out;
+    let section = "Excused: a rule is broken already\n  ours: policy lonely line 1: U = n0/cpu\n";
+    assert!(told.contains(section), "{told}");
 }

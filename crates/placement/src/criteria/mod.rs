@@ -11,6 +11,7 @@ mod consolidate;
 mod drags;
 pub mod encoding;
 mod energy;
+mod excused;
 mod interference;
 mod latency;
 mod licence;

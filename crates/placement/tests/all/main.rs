@@ -3,6 +3,7 @@
 
 mod checker;
 mod costs;
+mod excused;
 mod others;
 mod reading;
 mod rules;

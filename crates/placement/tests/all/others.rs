@@ -37,8 +37,16 @@ fn others_work_and_take_slots_and_are_not_to_blame() {
         (json!(null), json!(null), "0 summed up, overload 0; "),
         (json!({"work": 5, "count": 1}), json!(null), "1 summed up, overload 3; "),
         (json!({"work": 5, "count": 1}), json!(3), "1 summed up, overload 3; "),
-        (json!({"work": 5, "count": 2}), json!(3), "1 summed up, overload 3; n/c0 hosts 3 actors and has 2 slots"),
-        (json!({"work": 0, "count": 9}), json!(3), "1 summed up, overload 0; n/c0 hosts 3 actors and has 1 slots"),
+        (
+            json!({"work": 5, "count": 2}),
+            json!(3),
+            "1 summed up, overload 3; n/c0 hosts 3 actors and has 2 slots",
+        ),
+        (
+            json!({"work": 0, "count": 9}),
+            json!(3),
+            "1 summed up, overload 0; n/c0 hosts 3 actors and has 1 slots",
+        ),
         (json!({"work": 5, "count": 0}), json!(2), "1 summed up, overload 3; "),
         (json!({"work": 0, "count": 0}), json!(2), "0 summed up, overload 0; "),
     ];

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling, Snapshot};
+use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling};
 use proptest::prelude::*;
 
-use worlds::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
+use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
 fn ground(rng: &mut Rng) -> Vec<GroundRule> {
@@ -128,19 +128,4 @@ fn nothing_may_follow_from_itself() {
     assert_eq!(refused, "the rules conclude something from itself");
     let unknown = Rules::new(1, vec![], &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(unknown, "there is no actor at position 1");
-}
-
-#[test]
-fn what_others_break_by_themselves_is_excused() {
-    let mut file = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone();
-    for actor in &mut file.actors[..3] {
-        (actor.fixed, actor.current) = (true, Some("u".into()));
-    }
-    let snapshot = Snapshot::new(file).unwrap().with_rules(Some(at_most_two()));
-    let elsewhere = line::places([Some(0), Some(0), Some(0), Some(1)]);
-    assert!(snapshot.violations(&elsewhere).is_empty());
-    assert_eq!(snapshot.rules().unwrap().demands().count(), 0);
-    let free = Snapshot::new(world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone());
-    let free = free.unwrap().with_rules(Some(at_most_two()));
-    assert_eq!(free.violations(&elsewhere)[0].says, "more than two on u");
 }

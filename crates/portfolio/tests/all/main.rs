@@ -3,7 +3,9 @@
 
 mod exact;
 mod examples;
+mod excused;
 mod instances;
+mod judged;
 mod process;
 mod scaling;
 mod units;

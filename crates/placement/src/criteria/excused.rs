@@ -1,0 +1,35 @@
+//! `excused`: how many actors are in a breach of the policy's rules that is not held against them.
+
+use super::{Amounts, Class, Encoding, Measure, Placed};
+use crate::{Rules, Snapshot};
+
+/// How many are excused; the policy's rules say who.
+pub(super) struct Excused;
+
+fn most(snapshot: &Snapshot) -> i64 {
+    let excuses = snapshot.rules().map_or(0, |rules| rules.excuses().len());
+    i64::try_from(excuses).expect("there are no more than actors")
+}
+
+impl Measure for Excused {
+    fn class(&self) -> Class {
+        Class::Actors
+    }
+
+    fn value(&self, placed: &Placed) -> i64 {
+        let of_rules = |rules: &Rules| rules.excused_count(placed.assignment);
+        placed.snapshot.rules().map_or(0, of_rules)
+    }
+
+    fn most(&self, amounts: &Amounts) -> i128 {
+        most(amounts.snapshot).into()
+    }
+
+    fn most_sum(&self, world: &Encoding) -> i64 {
+        most(world.snapshot)
+    }
+
+    fn program(&self) -> &'static str {
+        include_str!("../../../../policies/excused.lp")
+    }
+}

@@ -1,0 +1,232 @@
+//! What is excused: rules that are broken already, and not for the first time by who stays.
+//!
+//! A case that what runs now breaks is not held against who is in it now, as long as nobody comes to it and it becomes
+//! no worse; each of them counts once, above every level, so that it is mended where it can be. What that means is written
+//! as further ground rules: every strategy, clingo and explanations follow them as they follow those of the policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Assignment;
+use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::rules::{GroundConstraint, GroundRule, Rules};
+use crate::ruling::Ruling;
+
+/// An actor that may be in a breach that is excused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excuse {
+    /// Who.
+    pub actor: ActorIx,
+    /// The atom that says so.
+    pub atom: u32,
+    /// What it is in: the atom that says so, and which rule that is, in plain words.
+    pub cases: Vec<(u32, String)>,
+}
+
+impl Excuse {
+    /// Every atom of it.
+    pub(crate) fn atoms(&self) -> impl Iterator<Item = u32> {
+        self.cases.iter().map(|(atom, _)| *atom).chain([self.atom])
+    }
+}
+
+/// Where actors may be, as the rules know it: actor and atom.
+type Members = BTreeMap<ActorIx, Vec<(UnitIx, u32)>>;
+
+impl Rules {
+    /// The same rules with what `current` breaks already excused, as far as nobody is to blame for more than that.
+    ///
+    /// # Errors
+    /// When that takes more atoms than can be numbered.
+    pub(crate) fn excusing(self, fixed: &IxVec<ActorIx, bool>, current: &Assignment) -> Result<Self, String> {
+        if self.excuses.is_some() {
+            return Ok(self);
+        }
+        let alone: Assignment =
+            current.enumerate().map(|(actor, place)| place.filter(|_| fixed[actor])).collect();
+        let nobody = Assignment::of(None, current.len());
+        let [nobody, alone, now] = [&nobody, &alone, current].map(|places| Ruling::of(&self, places));
+        let always: BTreeSet<usize> = nobody.broken().collect();
+        let open: BTreeSet<usize> =
+            alone.broken().chain(now.broken()).filter(|demand| !always.contains(demand)).collect();
+        if open.is_empty() {
+            return Ok(Self { excuses: Some(Vec::new()), ..self });
+        }
+        let grows = self.grow();
+        let mut written = Written::new(&self, fixed);
+        let mut told = Vec::new();
+        for demand in open {
+            written.write(demand, &now, grows[demand], current);
+            told.push(self.demands[demand].says.clone());
+        }
+        written.finish(told)
+    }
+
+    /// Who is in a breach that is excused, each with the rules that are broken in plain words; of a feasible assignment.
+    pub fn excused(&self, assignment: &Assignment) -> Vec<(ActorIx, Vec<String>)> {
+        let ruling = Ruling::of(self, assignment);
+        let of_actor = |excuse: &Excuse| {
+            let cases = excuse.cases.iter().filter(|(atom, _)| ruling.holds(*atom));
+            let says: Vec<String> = cases.map(|(_, says)| says.clone()).collect();
+            (!says.is_empty()).then_some((excuse.actor, says))
+        };
+        self.excuses().iter().filter_map(of_actor).collect()
+    }
+
+    /// How many are in a breach that is excused.
+    pub(crate) fn excused_count(&self, assignment: &Assignment) -> i64 {
+        if self.excuses().is_empty() { 0 } else { Ruling::of(self, assignment).excused() }
+    }
+
+    /// Who may be in a breach that is excused.
+    pub fn excuses(&self) -> &[Excuse] {
+        self.excuses.as_deref().unwrap_or_default()
+    }
+
+    /// Which cases are held against who makes them worse only, in plain words.
+    pub fn excusable(&self) -> &[String] {
+        &self.excusable
+    }
+}
+
+/// Rules that are being written.
+struct Written<'a> {
+    rules: &'a Rules,
+    fixed: &'a IxVec<ActorIx, bool>,
+    /// By atom: the bodies that conclude it.
+    concluded_by: Vec<Vec<u32>>,
+    /// By atom: who is where.
+    input_of: BTreeMap<u32, (ActorIx, UnitIx)>,
+    ground: Vec<GroundRule>,
+    /// By demand: whether it goes.
+    gone: BTreeSet<usize>,
+    demands: Vec<GroundConstraint>,
+    cases: BTreeMap<ActorIx, Vec<(u32, String)>>,
+    next: u32,
+}
+
+impl<'a> Written<'a> {
+    fn new(rules: &'a Rules, fixed: &'a IxVec<ActorIx, bool>) -> Self {
+        let mut concluded_by = vec![Vec::new(); rules.atoms()];
+        for (body, rule) in (0..).zip(&rules.ground) {
+            concluded_by[rule.head as usize].push(body);
+        }
+        let of_actor = |(actor, inputs): (ActorIx, &Vec<(UnitIx, u32)>)| {
+            inputs.iter().map(move |&(unit, atom)| (atom, (actor, unit))).collect::<Vec<_>>()
+        };
+        Self {
+            rules,
+            fixed,
+            concluded_by,
+            input_of: rules.inputs.enumerate().flat_map(of_actor).collect(),
+            ground: rules.ground.clone(),
+            gone: BTreeSet::new(),
+            demands: Vec::new(),
+            cases: BTreeMap::new(),
+            next: u32::try_from(rules.atoms()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// What a demand that is broken already becomes.
+    fn write(&mut self, demand: usize, now: &Ruling, grows: bool, current: &Assignment) {
+        self.gone.insert(demand);
+        let broken = self.rules.demands[demand].atom;
+        let members = self.members(broken);
+        if members.is_empty() {
+            return;
+        }
+        let all: Vec<u32> = members.values().flatten().map(|(_, atom)| *atom).collect();
+        if !now.holds(broken) {
+            // Others break it, and one of ours keeps it from being broken: whoever is in it is to blame.
+            let atom = self.both(broken, &all);
+            return self.demand(demand, atom);
+        }
+        let is_now = |actor: &ActorIx, places: &[(UnitIx, u32)]| {
+            current[*actor].is_some_and(|here| places.iter().any(|(unit, _)| *unit == here))
+        };
+        let (here, coming): (Members, Members) =
+            members.into_iter().partition(|(actor, places)| is_now(actor, places));
+        let coming: Vec<u32> = coming.values().flatten().map(|(_, atom)| *atom).collect();
+        if !coming.is_empty() {
+            let atom = self.both(broken, &coming);
+            self.demand(demand, atom);
+        }
+        if let Some(worse) = self.worse(demand, now) {
+            // Where more can only make it worse, one of ours is in it wherever it is worse than now.
+            let atom = if grows { worse } else { self.both(worse, &all) };
+            self.demand(demand, atom);
+        }
+        for (actor, places) in here {
+            let atom = self.both(broken, &places.iter().map(|(_, atom)| *atom).collect::<Vec<_>>());
+            self.cases.entry(actor).or_default().push((atom, self.rules.demands[demand].says.clone()));
+        }
+    }
+
+    /// Places of those who can move on which an atom depends.
+    fn members(&self, atom: u32) -> Members {
+        let (mut seen, mut open) = (BTreeSet::from([atom]), vec![atom]);
+        let mut members = Members::new();
+        while let Some(atom) = open.pop() {
+            if let Some(&(actor, unit)) = self.input_of.get(&atom).filter(|(actor, _)| !self.fixed[*actor]) {
+                members.entry(actor).or_default().push((unit, atom));
+            }
+            for body in &self.concluded_by[atom as usize] {
+                let parts = self.rules.ground[*body as usize].body.iter();
+                open.extend(parts.map(|(part, _)| part.unsigned_abs()).filter(|part| seen.insert(*part)));
+            }
+        }
+        members
+    }
+
+    /// An atom that holds if a demand is broken by more than now; none where that cannot be.
+    fn worse(&mut self, demand: usize, now: &Ruling) -> Option<u32> {
+        let (body, too_little) = self.rules.measure(self.rules.demands[demand].atom, &self.concluded_by)?;
+        let GroundRule { lower, body: parts, .. } = self.rules.ground[body as usize].clone();
+        let most: i64 = parts.iter().map(|(_, weight)| weight).sum();
+        let sum = now.sum(body);
+        // Broken by more: above the sum of now, or below it.
+        let needed = if too_little { sum } else { sum + 1 };
+        if (too_little && needed <= 0) || (!too_little && needed > most) {
+            return None;
+        }
+        debug_assert!(too_little == (sum < lower), "the demand is broken now");
+        let reached = self.rule(needed, parts);
+        Some(if too_little { self.rule(1, vec![(-literal(reached), 1)]) } else { reached })
+    }
+
+    /// An atom that holds if one atom does and one of some others.
+    fn both(&mut self, one: u32, any: &[u32]) -> u32 {
+        let many = i64::try_from(any.len()).expect("a count of atoms is small");
+        let parts = any.iter().map(|atom| (literal(*atom), 1));
+        self.rule(many + 1, std::iter::once((literal(one), many)).chain(parts).collect())
+    }
+
+    fn rule(&mut self, lower: i64, body: Vec<(i32, i64)>) -> u32 {
+        let head = self.next;
+        self.next = self.next.saturating_add(1);
+        self.ground.push(GroundRule { head, lower, body });
+        head
+    }
+
+    fn demand(&mut self, demand: usize, atom: u32) {
+        self.demands.push(GroundConstraint { atom, ..self.rules.demands[demand].clone() });
+    }
+
+    fn finish(mut self, excusable: Vec<String>) -> Result<Rules, String> {
+        let mut excuses = Vec::new();
+        for (actor, cases) in std::mem::take(&mut self.cases) {
+            let any = cases.iter().map(|(atom, _)| (literal(*atom), 1)).collect();
+            excuses.push(Excuse { actor, atom: self.rule(1, any), cases });
+        }
+        let kept = self.rules.demands.iter().enumerate().filter(|(demand, _)| !self.gone.contains(demand));
+        let demands = kept.map(|(_, demand)| demand.clone()).chain(self.demands).collect();
+        let inputs: Vec<(ActorIx, UnitIx, u32)> =
+            self.input_of.iter().map(|(atom, (actor, unit))| (*actor, *unit, *atom)).collect();
+        let (actors, penalties) = (self.rules.inputs.len(), self.rules.penalties.clone());
+        let rules = Rules::of(actors, self.ground, &inputs, demands, penalties, Some(excuses))?;
+        Ok(Rules { excusable, ..rules })
+    }
+}
+
+fn literal(atom: u32) -> i32 {
+    i32::try_from(atom).expect("atoms are numbered far below 2^31")
+}

@@ -1,0 +1,118 @@
+//! Rules that are broken already: nobody is kept in by them, nobody comes, and as many as can be are moved away.
+
+use exact::Exhaustive;
+use placement::{Budget, Criterion, Plan, Snapshot, Strategy, plan};
+use portfolio::{Clingo, ClingoJudge, Limits};
+use search::Local;
+use serde_json::{Value, json};
+
+use crate::asp;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_portfolio-child");
+
+/// At most so many noisy actors per node.
+fn at_most(most: u64) -> String {
+    format!(
+        "noisy(A) :- actor_label(A,\"noise\",\"high\").\n\
+         :- cu_node(_,N), #count {{ A : noisy(A), run_on(A,U), cu_node(U,N) }} > {most}.\n"
+    )
+}
+
+/// One unit on each node; actors by where they run and whether they stay there.
+fn world(nodes: usize, actors: &[(Option<usize>, bool)], program: &str) -> Snapshot {
+    let unit = |n: usize| json!({"id": format!("n{n}/cpu"), "kind": "cpu", "node": format!("n{n}"), "capacity": 1000});
+    let actor = |(i, (current, fixed)): (usize, &(Option<usize>, bool))| {
+        let mut actor = json!({"id": format!("shop/app/a-{i}"), "runsOn": {"cpu": 1}, "labels": {"noise": "high"},
+            "moveCost": 5, "fixed": fixed});
+        if let Some(at) = current {
+            actor["current"] = json!(format!("n{at}/cpu"));
+        }
+        actor
+    };
+    let units: Vec<Value> = (0..nodes).map(unit).collect();
+    let actors: Vec<Value> = actors.iter().enumerate().map(actor).collect();
+    let file = json!({"version": 1, "units": units, "actors": actors, "exchangeCost": {"otherKind": 1},
+        "policy": {"name": "quiet", "program": program}});
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+fn judge() -> ClingoJudge {
+    ClingoJudge::with_executable(CHILD, Limits::default(), 2_000)
+}
+
+fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
+    plan(snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap()
+}
+
+fn many(count: usize, actor: (Option<usize>, bool)) -> Vec<(Option<usize>, bool)> {
+    vec![actor; count]
+}
+
+#[test]
+fn as_many_as_may_move_away_from_a_rule_that_others_break() {
+    let actors = [many(11, (Some(0), true)), many(40, (Some(0), false))].concat();
+    let snapshot = world(2, &actors, &at_most(10));
+    // There are too many equal ways for a proof.
+    let clingo = Clingo::with_executable(CHILD, Limits::default()).with_conflicts(500);
+    for strategy in [&asp() as &dyn Strategy, &Local, &clingo] {
+        let plan = by(strategy, &snapshot);
+        let name = strategy.name();
+        assert_eq!((plan.cost.unplaced, plan.moves.len(), plan.excused.len()), (0, 10, 30), "{name}");
+        assert_eq!(plan.cost.of(Criterion::Excused), 30, "{name}");
+        assert_eq!(plan.excused[0].reasons, ["policy quiet line 2: N = n0"], "{name}");
+        assert!(!plan.bound.contains_key("excused"), "{name}");
+    }
+}
+
+#[test]
+fn nobody_comes_to_a_rule_that_others_break() {
+    let actors = [many(11, (Some(0), true)), vec![(None, false)]].concat();
+    let plan = by(&asp(), &world(1, &actors, &at_most(10)));
+    assert_eq!((plan.cost.unplaced, plan.excused.len(), plan.optimal), (1, 0, true));
+    // With room elsewhere, those who come are the first to have it.
+    let actors = [many(3, (Some(0), true)), many(4, (Some(0), false)), vec![(None, false)]].concat();
+    let plan = by(&asp(), &world(2, &actors, &at_most(2)));
+    assert_eq!((plan.cost.unplaced, plan.excused.len(), plan.moves.len(), plan.optimal), (0, 3, 1, true));
+}
+
+/// Each of two applications that break a rule together sees the other one stay: both mend it all the same.
+#[test]
+fn who_breaks_a_rule_together_mends_it() {
+    let of_one = |at: usize, fixed: bool| many(6, (Some(at), fixed));
+    let first = by(&asp(), &world(3, &[of_one(0, false), of_one(0, true)].concat(), &at_most(5)));
+    assert_eq!((first.cost.unplaced, first.excused.len(), first.moves.len()), (0, 0, 6));
+    let moved: Vec<(Option<usize>, bool)> =
+        first.assignment.iter().take(6).map(|place| (place.map(|unit| unit.at()), true)).collect();
+    let second = by(&asp(), &world(3, &[of_one(0, false), moved].concat(), &at_most(5)));
+    assert_eq!((second.cost.unplaced, second.excused.len()), (0, 0));
+}
+
+#[test]
+fn every_way_of_placing_agrees() {
+    let mut excused = 0;
+    for seed in 0..25 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let actors: Vec<(Option<usize>, bool)> = (0..7)
+            .map(|i| {
+                let current = Some(rng.usize(..2)).filter(|_| i < 3 || rng.u8(..4) > 0);
+                (current, current.is_some() && i < 3)
+            })
+            .collect();
+        let mut program = at_most(rng.u64(1..4));
+        if rng.bool() {
+            program.push_str(":- noisy(A), noisy(B), A < B, run_on(A,\"n0/cpu\"), run_on(B,\"n0/cpu\").\n");
+        }
+        let snapshot = world(3, &actors, &program);
+        let truth = plan(&snapshot, &Exhaustive, &judge(), &Budget::effort(None, 1)).unwrap();
+        let world = truth.world(&snapshot);
+        let clingo = Clingo::with_executable(CHILD, Limits::default());
+        for strategy in [&asp() as &dyn Strategy, &clingo] {
+            let found = plan(&snapshot, strategy, &judge(), &Budget::effort(None, 1)).unwrap();
+            let values = [&found, &truth].map(|plan| plan.cost.vector(&world));
+            assert_eq!(values[0], values[1], "{} seed {seed} in {snapshot:?}", strategy.name());
+            assert!(found.optimal, "{} seed {seed} in {snapshot:?}", strategy.name());
+        }
+        excused += usize::from(!truth.excused.is_empty());
+    }
+    assert!(excused > 5, "{excused}");
+}

@@ -1,0 +1,181 @@
+//! clingo judges finished plans: by the shipped programs, over the facts of the world that was planned.
+
+use asp::Scale;
+use placement::file::SnapshotFile;
+use placement::ix::{ActorIx, UnitIx};
+use placement::{
+    Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, PlanError, Snapshot,
+    Strategy, plan,
+};
+use portfolio::{Clingo, ClingoJudge, Limits};
+use search::Greedy;
+use serde_json::json;
+use worlds::oracle;
+
+use crate::asp;
+
+fn judge() -> ClingoJudge {
+    asked(env!("CARGO_BIN_EXE_portfolio-child"))
+}
+
+fn asked(executable: &str) -> ClingoJudge {
+    ClingoJudge::with_executable(executable, Limits::default(), 2_000)
+}
+
+fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
+    Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
+}
+
+/// What the judge says of an assignment at its right price.
+fn confirmed(snapshot: &Snapshot, assignment: &Assignment) -> Result<Judged, JudgeError> {
+    judge().confirm(snapshot, assignment, &price(snapshot, assignment))
+}
+
+/// Every criterion and constraint that a snapshot can name is judged by its program as it is by the definition.
+#[test]
+fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
+    let (mut feasible, mut infeasible) = (0, 0);
+    for seed in 0..30 {
+        let file: SnapshotFile = worlds::world(seed);
+        let snapshot = Snapshot::new(file.clone()).unwrap();
+        let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
+        let fits = Scale::of(&snapshot).is_ok();
+        assert_eq!(planned.judged, if fits { Judged::All } else { Judged::None }, "in {}", snapshot.write());
+        if !fits || !Scale::of(&snapshot).unwrap().is_exact() {
+            continue;
+        }
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        for _ in 0..2 {
+            let mut places = planned.assignment.clone();
+            for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
+                if rng.u8(..3) == 0 {
+                    places[actor] = rng.usize(..=snapshot.units()).checked_sub(1).map(UnitIx::new);
+                }
+            }
+            let verdict = confirmed(&snapshot, &places);
+            let runs = |(actor, place): (ActorIx, &Option<UnitIx>)| {
+                place.is_none_or(|unit| snapshot.implementation(actor, unit).is_some())
+            };
+            if places.enumerate().all(runs) && oracle::feasible(&file, &oracle::plain(&places)) {
+                feasible += 1;
+                assert_eq!(verdict, Ok(Judged::All), "{places:?} in {}", snapshot.write());
+            } else {
+                infeasible += 1;
+                let says = "clingo says that the placement is not feasible".to_owned();
+                assert_eq!(verdict, Err(JudgeError::Mismatch(says)), "{places:?} in {}", snapshot.write());
+            }
+        }
+    }
+    assert!(feasible > 10 && infeasible > 10, "{feasible} {infeasible}");
+}
+
+/// Two units of one node and one of another, and actors that may be anywhere.
+fn small(actors: usize, program: Option<&str>) -> Snapshot {
+    let unit = |id: &str, node: &str| json!({"id": id, "kind": "cpu", "node": node, "capacity": 9});
+    let actor = |i: usize| json!({"id": format!("shop/app/a-{i}"), "runsOn": {"cpu": 1}});
+    let mut file = json!({"version": 1, "units": [unit("u", "m"), unit("v", "m"), unit("w", "n")],
+        "actors": (0..actors).map(actor).collect::<Vec<_>>(), "exchangeCost": {"otherKind": 1},
+        "messages": [{"from": "shop/app/a-0", "to": "shop/app/a-1", "count": 3}]});
+    if let Some(program) = program {
+        file["policy"] = json!({"name": "p", "program": program});
+    }
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+fn places(units: &[usize]) -> Assignment {
+    units.iter().map(|unit| Some(UnitIx::new(*unit))).collect()
+}
+
+#[test]
+fn a_wrong_price_is_refused() {
+    let (snapshot, apart) = (small(2, None), places(&[0, 1]));
+    assert_eq!(confirmed(&snapshot, &apart), Ok(Judged::All));
+    let wrong = price(&snapshot, &apart).with(Criterion::Communication, 2);
+    assert_eq!(
+        judge().confirm(&snapshot, &apart, &wrong).unwrap_err().to_string(),
+        "clingo and the planner do not agree: the placement costs [0, 0, 2, 0], and clingo says [0, 0, 3, 0]; this is a \
+         defect, report it with the snapshot"
+    );
+}
+
+#[test]
+fn numbers_that_pass_32_bits_are_judged_in_smaller_ones() {
+    let mut file = small(3, None).file().clone();
+    file.messages[0].count = 1 << 40;
+    file.units.iter_mut().for_each(|unit| unit.capacity = (1 << 35) + 1);
+    for way in file.actors.iter_mut().flat_map(|actor| actor.runs_on.values_mut()) {
+        way.work = 1 << 35;
+    }
+    let snapshot = Snapshot::new(file).unwrap();
+    let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
+    assert_eq!((planned.judged, planned.optimal), (Judged::All, true));
+}
+
+/// What follows from facts alone is looked at by clingo too, where the planner had overlooked it.
+#[test]
+fn what_a_policy_derives_from_facts_is_judged() {
+    let say = |what: &str| format!("{what} :- actor(A), actor(B), A < B.\n");
+    let cases = [
+        ("forbid(A,\"u\") :- actor(A).\n".to_owned(), [1, 2], [0, 2], "forbid(a("),
+        ("pin(A,\"w\") :- actor(A).\n".to_owned(), [2, 2], [2, 0], "pin(a("),
+        (say("apart(A,B,node)"), [0, 2], [0, 1], "apart(a("),
+        (say("together(A,B,node)"), [0, 1], [0, 2], "together(a("),
+    ];
+    for (program, keeps, breaks, says) in cases {
+        // The world as it is without what the policy derives.
+        let snapshot = small(2, Some(&program));
+        assert_eq!(confirmed(&snapshot, &places(&keeps)), Ok(Judged::All), "{program}");
+        let refused = confirmed(&snapshot, &places(&breaks)).unwrap_err().to_string();
+        assert!(refused.contains("policy p line 1: ") && refused.contains(says), "{refused}");
+    }
+}
+
+#[test]
+fn of_large_worlds_the_constraints_are_judged() {
+    let mut file = small(210, None).file().clone();
+    let message = file.messages[0].clone();
+    let ids: Vec<String> = file.actors.iter().map(|actor| actor.id.clone()).collect();
+    file.units.iter_mut().for_each(|unit| unit.slots = Some(70));
+    for (i, from) in ids.iter().enumerate() {
+        for to in &ids[i + 1..] {
+            let mut message = message.clone();
+            (message.from, message.to) = (from.clone(), to.clone());
+            file.messages.push(message);
+        }
+    }
+    let snapshot = Snapshot::new(file).unwrap();
+    let mut found = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    assert_eq!(confirmed(&snapshot, &found), Ok(Judged::Constraints));
+    let full = found[ActorIx::new(0)];
+    let other = ActorIx::first(210).find(|actor| found[*actor] != full).unwrap();
+    found[other] = full;
+    assert!(confirmed(&snapshot, &found).is_err());
+}
+
+/// Where no program must be judged, a judge that is gone costs no plan.
+#[test]
+fn a_judge_that_is_gone_costs_a_plan_only_where_a_program_must_be_judged() {
+    let budget = Budget::effort(None, 1);
+    let gone = asked("/bin/false");
+    let planned = plan(&small(2, None), &asp(), &gone, &budget).unwrap();
+    assert_eq!((planned.judged, planned.optimal), (Judged::None, true));
+    for program in [":- run_on(A,\"u\"), actor(A).", "forbid(A,\"u\") :- actor(A)."] {
+        let refused = plan(&small(2, Some(program)), &asp(), &gone, &budget).unwrap_err();
+        assert!(matches!(refused, PlanError::Judge(JudgeError::Evaluation(_))), "{refused}");
+    }
+}
+
+/// A model that the checker refuses is no answer, and what is said of it is no proof.
+#[test]
+fn what_the_checker_refuses_ends_the_claim_of_a_proof() {
+    let mut file = small(2, None).file().clone();
+    file.units[0].slots = Some(1);
+    let snapshot = Snapshot::new(file).unwrap();
+    let liar =
+        Clingo::with_executable(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/liar.sh"), Limits::default());
+    let planned = plan(&snapshot, &liar, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    assert!(snapshot.violations(&planned.assignment).is_empty());
+    assert_eq!((planned.optimal, planned.proven_by, planned.cost.unplaced), (false, None, 2));
+    let honest = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    assert!(plan(&snapshot, &honest, &NoPolicy, &Budget::effort(None, 1)).unwrap().optimal);
+}
