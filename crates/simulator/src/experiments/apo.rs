@@ -61,17 +61,20 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
         "The last of eight windows, after one decision; ratios are to the best static assignment that hill climbing found, \
          judged by its first four windows. \
          Worst change: the windows until the next decision against a world that goes on from the same state with everything where \
-         it was.\n",
+         it was. Plan from the start: the same ratio of the assignment that was decided, had everything begun there; where it is \
+         1 and the last window is below it, the plan is the best static one, and the world has not come out of what it was in.\n",
     );
     for (name, kind, published) in cases {
         let contest = Contest::new(&equal_units(), kind, Some(8))?;
         let results = contest.compete(setting, ALL)?;
         let (assignment, best) = contest.best_static_found(&results, Some(4))?;
         let oracle = foreseen(&contest, &results, Some(&assignment))?;
+        let plans = contest.from_the_start(&results, Some(4))?;
+        let plans: Vec<f64> = plans.into_iter().map(|plan| plan / best).collect();
         write!(
             text,
             "\n## {name}\n\nThe paper: {published}. Best static found: {best} tasks/ms, {assignment:?}. {oracle}\n\n{}{}",
-            table(&results, best, "last window", &last),
+            table(&results, best, "last window", &last, Some(("plan from the start", &plans))),
             losses(&results)
         )?;
     }
@@ -170,7 +173,7 @@ fn described(
         (ours, None, said)
     };
     setting.write(&format!("{stem}.svg"), &figure(&results, stem, level))?;
-    let table = table(&results, reference, "after the first decision", of);
+    let table = table(&results, reference, "after the first decision", of, None);
     Ok(format!("{said}\n\n{table}{}\n![{stem}]({stem}.svg)\n", losses(&results)))
 }
 
@@ -299,7 +302,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
             text,
             "\n## Moves and planning {name}\n\nRatios are to {} after the first decision.\n\n{}{}",
             first.label,
-            table(&all, ours, "after the first decision", of),
+            table(&all, ours, "after the first decision", of, None),
             losses(&all)
         )?;
         setting.write("hotspot.md", &text)?;

@@ -226,6 +226,26 @@ impl Contest {
         }
     }
 
+    /// By contestant: the mean, over its runs, of what the assignment at their end is worth in the first `windows` of a
+    /// world that begins with it.
+    ///
+    /// # Errors
+    /// When a world cannot go on.
+    pub fn from_the_start(
+        &self,
+        results: &[Result],
+        windows: Option<u64>,
+    ) -> std::result::Result<Vec<f64>, Failure> {
+        let worth = |report: &Report| -> std::result::Result<f64, Failure> {
+            Ok(self.case(&report.assignment, windows).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
+        };
+        let of = |result: &Result| -> std::result::Result<f64, Failure> {
+            let each = result.reports.iter().map(worth).collect::<std::result::Result<Vec<f64>, _>>()?;
+            Ok(interval(&each).0)
+        };
+        results.iter().map(of).collect()
+    }
+
     /// Windows before the first decision takes effect.
     pub fn before(&self) -> usize {
         usize::try_from(self.config.replan_every_windows).unwrap_or(usize::MAX)
@@ -292,21 +312,29 @@ pub fn overall(report: &Report) -> f64 {
 }
 
 /// A Markdown table: who, the value and the mean of all windows relative to `reference` and with intervals, moves, and the
-/// change that lost most against staying.
-pub fn table(results: &[Result], reference: f64, what: &str, of: Of) -> String {
+/// change that lost most against staying. `added` is one column more: its title, and a number by contestant.
+pub fn table(
+    results: &[Result],
+    reference: f64,
+    what: &str,
+    of: Of,
+    added: Option<(&str, &[f64])>,
+) -> String {
+    let (title, line) = added.map_or_else(Default::default, |(title, _)| (format!(" {title} |"), "---:|"));
     let mut text = format!(
-        "| strategy | ratio | {what}, tasks/ms | ratio of the run | mean of the run | moves | worst change |\n\
-         |---|---:|---:|---:|---:|---:|---:|\n"
+        "| strategy | ratio | {what}, tasks/ms | ratio of the run | mean of the run | moves | worst change |{title}\n\
+         |---|---:|---:|---:|---:|---:|---:|{line}\n"
     );
-    for result in results {
+    for (number, result) in results.iter().enumerate() {
         let each = |of: Of| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
         let ((centre, half), (all, of_all), (moves, _)) = (each(of), each(&overall), each(&moves));
         let changes = result.reports.iter().flat_map(|report| &report.changes).map(percent);
         let worst =
             changes.min_by(f64::total_cmp).map_or_else(|| "–".to_owned(), |worst| format!("{worst:+.1} %"));
+        let more = added.map_or_else(String::new, |(_, of)| format!(" {:.3} |", of[number]));
         writeln!(
             text,
-            "| {} | {:.3} | {centre:.2} ± {half:.2} | {:.3} | {all:.2} ± {of_all:.2} | {moves:.1} | {worst} |",
+            "| {} | {:.3} | {centre:.2} ± {half:.2} | {:.3} | {all:.2} ± {of_all:.2} | {moves:.1} | {worst} |{more}",
             result.label,
             centre / reference,
             all / reference,
