@@ -147,14 +147,29 @@ impl Memory {
     }
 
     /// How many bytes there are.
+    #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
 
     /// The counters, and what waits for them.
+    #[inline]
     pub fn header(&self) -> &Header {
         // SAFETY: it lives as long as `owner`; it consists of atomics alone, so that others may write it.
         unsafe { &*self.header }
+    }
+
+    /// Says that the bytes from `offset` on are written soon, and what arrives counted; a hint.
+    #[inline]
+    pub fn soon_written(&self, offset: usize) {
+        copy::soon_written(self.data.wrapping_add(offset));
+        self.soon_counted();
+    }
+
+    /// Says that what arrives here is counted soon; a hint.
+    #[inline]
+    pub fn soon_counted(&self) {
+        copy::soon_written(self.header.cast());
     }
 
     /// The file of a shared segment, to be given to other processes. From now on nobody borrows the bytes.
@@ -173,6 +188,7 @@ impl Memory {
         Some(unsafe { std::slice::from_raw_parts_mut(self.data, self.size) })
     }
 
+    #[inline]
     fn check(&self, offset: usize, length: usize) -> Result<(), OutOfBounds> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
@@ -181,6 +197,7 @@ impl Memory {
     }
 
     /// Copies from here into `bytes`.
+    #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
         // SAFETY: checked; `bytes` is the caller's alone, so it cannot overlap.
@@ -189,6 +206,7 @@ impl Memory {
     }
 
     /// Copies `bytes` to here.
+    #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
         // SAFETY: checked; nobody writes `bytes` while they are borrowed, so they are not this memory, which is
@@ -208,6 +226,7 @@ impl Memory {
     /// Copies `length` bytes from `source`.
     ///
     /// A copy between two places of one memory that overlap is refused with the bounds of this one.
+    #[inline]
     pub fn copy_from(
         &self,
         offset: usize,

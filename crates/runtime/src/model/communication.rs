@@ -16,7 +16,7 @@ use super::{
     capability::Capability,
     error::Error,
     id::InstanceId,
-    memory::{LocalSlot, SlotCore, Tally},
+    memory::{Bytes, LocalSlot, SlotCore, Tally},
     wait::Wait,
 };
 
@@ -111,6 +111,15 @@ impl GlobalSlot {
     /// How many bytes it has.
     pub fn size(&self) -> usize {
         self.core.target.check(0, 0).map_or(0, |()| self.core.size())
+    }
+}
+
+impl GlobalSlot {
+    /// Says that copies come here soon; a hint.
+    pub(crate) fn soon_counted(&self) {
+        if let Bytes::Host(memory) = &self.core.target.bytes {
+            memory.soon_counted();
+        }
     }
 }
 

@@ -205,6 +205,8 @@ impl<'a> Ring<'a> {
         if self.depth() == 0 {
             return Ok(false);
         }
+        // On its way while the message is.
+        self.credit.soon_counted();
         self.slot.read(self.at, bytes)?;
         self.popped(size)?;
         Ok(true)
@@ -215,6 +217,7 @@ impl<'a> Ring<'a> {
             if self.depth() == 0 {
                 return Ok(None);
             }
+            self.credit.soon_counted();
             let (at, length, bytes) = match self.shape {
                 Shape::Fixed { size, .. } => (self.at, size, size),
                 Shape::Variable { capacity } => {
