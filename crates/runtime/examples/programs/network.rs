@@ -110,8 +110,9 @@ pub fn held_out(count: usize) -> Vec<bool> {
     out
 }
 
-/// What a layer's execution is handed: which layer, its inputs, and the other branch where there is one.
-type Layer = (Arc<Network>, usize, Vec<f32>, Vec<f32>);
+/// What a layer's execution is handed: which layer, its inputs, which both branches may have, and the other branch where
+/// there is one.
+type Layer = (Arc<Network>, usize, Arc<Vec<f32>>, Vec<f32>);
 
 /// Infers through the compute manager alone: each layer is an execution state. Where there are two units, the two branches
 /// are executed beside each other; one that is alone goes through all batches itself.
@@ -124,8 +125,11 @@ pub fn infer(
 ) -> Result<Vec<f32>, Error> {
     let network = Arc::new(network.clone());
     let unit = ExecutionUnit::function(|_, (network, layer, inputs, other): Layer| {
-        let inputs = if other.is_empty() { inputs } else { added(&inputs, &other) };
-        network.layer(layer, &inputs)
+        if other.is_empty() {
+            network.layer(layer, &inputs)
+        } else {
+            network.layer(layer, &added(&inputs, &other))
+        }
     })
     .named("dense");
     let mut units = Vec::new();
@@ -134,7 +138,7 @@ pub fn infer(
         compute.initialize(&processing)?;
         units.push(processing);
     }
-    let start = |unit_number: usize, layer: usize, inputs: Vec<f32>, other: Vec<f32>| {
+    let start = |unit_number: usize, layer: usize, inputs: Arc<Vec<f32>>, other: Vec<f32>| {
         let processing = &units[unit_number % units.len()];
         let argument = Box::new((Arc::clone(&network), layer, inputs, other));
         let state = compute.create_execution_state(&unit, argument)?;
@@ -148,7 +152,7 @@ pub fn infer(
     };
     let end = |state: ExecutionState| {
         compute.wait(&state).done()?;
-        state.take::<Vec<f32>>()
+        state.take::<Vec<f32>>().map(Arc::new)
     };
     if let [processing] = &units[..] {
         let all = ExecutionUnit::function(|_, batches: Batches| batches.infer());
@@ -161,11 +165,11 @@ pub fn infer(
     }
     let mut scores = Vec::new();
     for images in images.chunks(batch * POINTS) {
-        let hidden = end(start(0, 0, images.to_vec(), Vec::new())?)?;
-        let short = start(1, 3, hidden.clone(), Vec::new())?;
+        let hidden = end(start(0, 0, images.to_vec().into(), Vec::new())?)?;
+        let short = start(1, 3, Arc::clone(&hidden), Vec::new())?;
         let long = end(start(0, 1, hidden, Vec::new())?)?;
         let long = end(start(0, 2, long, Vec::new())?)?;
-        scores.extend(end(start(0, 4, long, end(short)?)?)?);
+        scores.extend_from_slice(&end(start(0, 4, long, end(short)?.to_vec())?)?);
     }
     Ok(scores)
 }
@@ -182,17 +186,18 @@ struct Batches {
 impl Batches {
     /// Runs each layer of each batch on the thread that is here, as a worker runs its tasks: there is nobody to wait for.
     fn infer(self) -> Result<Vec<f32>, Error> {
-        let run = |layer: usize, inputs: Vec<f32>, other: Vec<f32>| {
-            let argument = Box::new((Arc::clone(&self.network), layer, inputs, other));
+        let run = |layer: usize, inputs: &Arc<Vec<f32>>, other: Vec<f32>| {
+            let argument = Box::new((Arc::clone(&self.network), layer, Arc::clone(inputs), other));
             let state = self.compute.create_execution_state(&self.unit, argument)?;
             self.compute.run(&state)?;
             state.take::<Vec<f32>>()
         };
         let mut scores = Vec::new();
         for images in self.images.chunks(self.batch * POINTS) {
-            let hidden = run(0, images.to_vec(), Vec::new())?;
-            let long = run(2, run(1, hidden.clone(), Vec::new())?, Vec::new())?;
-            scores.extend(run(4, long, run(3, hidden, Vec::new())?)?);
+            let hidden = run(0, &images.to_vec().into(), Vec::new())?.into();
+            let long = run(1, &hidden, Vec::new())?.into();
+            let long = run(2, &long, Vec::new())?.into();
+            scores.extend(run(4, &long, run(3, &hidden, Vec::new())?)?);
         }
         Ok(scores)
     }
