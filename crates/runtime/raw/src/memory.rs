@@ -7,6 +7,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
 };
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
@@ -271,6 +272,17 @@ impl Memory {
     }
 }
 
+/// Whether something comes from a socket within so long; its end is something.
+pub fn comes_within(from: BorrowedFd<'_>, time: Duration) -> io::Result<bool> {
+    let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: both are places of our own, which the kernel reads and writes until it returns; no signal mask is given.
+    match unsafe { libc::ppoll(&raw mut looked, 1, &raw const time, std::ptr::null()) } {
+        -1 => Err(io::Error::last_os_error()),
+        ready => Ok(ready > 0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -319,7 +331,9 @@ mod tests {
         let mut bytes = [0; 4];
         to.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [2, 3, 4, 0]);
+        assert!(!comes_within(theirs.as_fd(), Duration::ZERO).unwrap());
         drop(ours);
+        assert!(comes_within(theirs.as_fd(), Duration::MAX).unwrap());
         let to = Memory::zeroed(4).unwrap();
         assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 0);
     }

@@ -188,6 +188,11 @@ pub trait CommunicationManager: Send + Sync {
     fn copy(&self, to: At<'_, LocalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
     /// Copies to a global slot.
     fn put(&self, to: At<'_, GlobalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
+    /// A copy of size 0 to a global slot, which is counted as any other, and which nobody waits for: it may travel with
+    /// the next one that somebody does.
+    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0)
+    }
     /// Copies from a global slot.
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error>;
     /// How many copies have finished at a slot.

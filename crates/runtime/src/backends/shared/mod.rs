@@ -60,6 +60,12 @@ pub(crate) trait Control: Send + Sync {
     fn put(&self, _to: Far<'_>, _from: Near<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
     }
+    /// Begins a copy of size 0 to such a slot, which its owner need not hear of at once.
+    fn tell(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
+        None
+    }
+    /// Has peers hear of what has arrived from them.
+    fn settle(&self) {}
     /// Begins a copy from a slot that this process does not reach itself; none if it does.
     fn get(&self, _to: Near<'_>, _from: Far<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
@@ -276,6 +282,13 @@ impl CommunicationManager for Communication {
         )
     }
 
+    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.reaches(&from.core, from.origin())?;
+        self.global(to)?;
+        let far = self.inner.control.tell(&to.core, &from.core);
+        far.unwrap_or_else(|| self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0))
+    }
+
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error> {
         self.reaches(&to.slot.core, to.slot.origin())?;
         self.global(from.slot)?;
@@ -435,6 +448,12 @@ impl CommunicationManager for Communication {
             }
         };
         Ok(locked.then(|| LockGuard { core, me, far: None }))
+    }
+}
+
+impl Drop for Communication {
+    fn drop(&mut self) {
+        self.inner.control.settle();
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     net::TcpStream,
     os::fd::AsFd,
     sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    time::Duration,
 };
 
 use raw::Memory;
@@ -19,6 +20,9 @@ use crate::{
     backends::shared::{Far, Near},
     model::{DeviceMemory, Error, InstanceId, communication::GlobalCore, memory::SlotCore, wait::lock},
 };
+
+/// How long the news of a copy may wait for something that it can travel with: less than a message takes.
+const HELD: Duration = Duration::from_micros(20);
 
 /// The other end, as far as copies go.
 pub struct Copies {
@@ -74,12 +78,7 @@ impl Copies {
         Arc::new(Self { peer, connection, pending: Mutex::default() })
     }
 
-    fn ask(
-        &self,
-        head: Head,
-        slot: Option<(&Arc<SlotCore>, usize, usize)>,
-        asked: Asked,
-    ) -> Result<(), Error> {
+    fn ask(&self, asked: Asked, post: impl FnOnce()) -> Result<(), Error> {
         // Held while sending, so that answers find what was asked in its order.
         let mut pending = lock(&self.pending);
         if pending.lost {
@@ -89,7 +88,7 @@ impl Copies {
             core.pending.fetch_add(1, SeqCst);
         }
         pending.asked.push_back(asked);
-        self.connection.post(head.to_bytes().to_vec(), slot);
+        post();
         Ok(())
     }
 
@@ -99,7 +98,15 @@ impl Copies {
         from.0.check(from.1, size)?;
         from.0.host("copy")?;
         let asked = Asked::Put { to: Arc::clone(to.0), from: Arc::clone(from.0) };
-        self.ask(Head::Put(range(place, to.1, size)), Some((from.0, from.1, size)), asked)
+        let head = Head::Put(range(place, to.1, size)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post(head, Some((from.0, from.1, size))))
+    }
+
+    /// Begins a copy of size 0 to a slot of the peer, which it need not hear of at once.
+    pub fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
+        let asked = Asked::Put { to: Arc::clone(to), from: Arc::clone(from) };
+        let head = Head::Put(range(place, 0, 0)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post_later(head))
     }
 
     /// Begins a copy from a slot of the peer.
@@ -108,7 +115,8 @@ impl Copies {
         to.0.check(to.1, size)?;
         to.0.host("copy")?;
         let asked = Asked::Get { to: Arc::clone(to.0), at: to.1, size, from: Arc::clone(from.0) };
-        self.ask(Head::Get(range(place, from.1, size)), None, asked)
+        let head = Head::Get(range(place, from.1, size)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post(head, None))
     }
 
     /// Drops `mark` when all copies begun before have been answered.
@@ -150,39 +158,49 @@ impl Copies {
     /// Receives until the connection ends. `find` knows the slots of this Instance.
     pub fn receive(&self, find: &dyn Fn(&Range) -> Option<Arc<SlotCore>>) -> io::Result<()> {
         let mut inbox = Inbox::new(self.connection.receiver()?);
-        let mut arrived = 0;
+        // Whether something may be held back, to which this thread has to come back.
+        let mut owes = false;
+        // To the microsecond, and not to fifty of them; without it a copy is told of a little later.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         loop {
-            if !inbox.has_head() && arrived > 0 {
-                self.connection.post(Head::Done(arrived).to_bytes().to_vec(), None);
-                arrived = 0;
+            if owes && !inbox.has_head() && !inbox.comes_within(HELD)? {
+                self.connection.settle();
+                owes = false;
             }
             let head = Head::from_bytes(&inbox.head()?).ok_or(io::ErrorKind::InvalidData)?;
-            // Answers keep the order of what they answer.
-            let answer = |arrived: &mut u64, head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
-                if *arrived > 0 {
-                    self.connection.post(Head::Done(*arrived).to_bytes().to_vec(), None);
-                    *arrived = 0;
-                }
+            // Answers keep the order of what they answer: what is owed goes before them.
+            let answer = |head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
                 self.connection.post(head.to_bytes().to_vec(), slot);
             };
             match head {
                 Head::Put(range) => {
+                    let long = range.size > inbox.here() as u64;
+                    if owes && long {
+                        self.connection.settle();
+                        owes = false;
+                    }
                     if let Some((core, at, size)) = piece(find(&range), &range) {
                         let memory = core.host("copy").map_err(io::Error::other)?;
                         inbox.body(memory, at, size)?;
+                        // Before it is counted: who sees the count may leave, and takes along what was not noted.
+                        self.connection.owe();
+                        owes = true;
                         core.header().count_received();
-                        arrived += 1;
+                        if long {
+                            self.connection.settle();
+                            owes = false;
+                        }
                     } else {
                         inbox.skip(range.size)?;
-                        answer(&mut arrived, Head::Failed, None);
+                        answer(Head::Failed, None);
                     }
                 }
                 Head::Get(range) => {
                     if let Some((core, at, size)) = piece(find(&range), &range) {
-                        answer(&mut arrived, Head::Data(range.size), Some((&core, at, size)));
+                        answer(Head::Data(range.size), Some((&core, at, size)));
                         core.header().count_sent();
                     } else {
-                        answer(&mut arrived, Head::Failed, None);
+                        answer(Head::Failed, None);
                     }
                 }
                 Head::Done(count) => {
@@ -192,6 +210,10 @@ impl Copies {
                     }
                 }
                 Head::Data(size) => {
+                    if owes && size > inbox.here() as u64 {
+                        self.connection.settle();
+                        owes = false;
+                    }
                     let asked = self.next()?;
                     asked.came(&mut inbox, size)?;
                     self.answered();
@@ -269,8 +291,20 @@ impl Inbox {
         Self { stream, bytes: Memory::of(vec![0_u8; 1 << 16]), begin: 0, end: 0 }
     }
 
+    /// How many bytes came and were not looked at.
+    fn here(&self) -> usize {
+        self.end - self.begin
+    }
+
     fn has_head(&self) -> bool {
-        self.end - self.begin >= HEAD
+        self.here() >= HEAD
+    }
+
+    fn comes_within(&self, time: Duration) -> io::Result<bool> {
+        match raw::comes_within(self.stream.as_fd(), time) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            comes => comes,
+        }
     }
 
     fn head(&mut self) -> io::Result<[u8; HEAD]> {

@@ -10,6 +10,7 @@ use std::{
 
 use raw::Memory;
 
+use super::wire::Head;
 use crate::{
     backends::processes::keep_alive,
     model::{memory::SlotCore, wait::lock},
@@ -33,6 +34,27 @@ struct Queue {
     writing: bool,
     started: bool,
     closed: bool,
+    /// Whether who receives comes by soon, to [settle](Connection::settle).
+    comes_by: bool,
+    /// What goes with the next that is sent.
+    held: Vec<u8>,
+    /// How many copies have arrived that the other end was not told of.
+    owed: u64,
+}
+
+impl Queue {
+    /// What was held back, and `bytes` after it.
+    fn with_held(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.owed > 0 {
+            self.held.extend(Head::Done(std::mem::take(&mut self.owed)).to_bytes());
+        }
+        if self.held.is_empty() {
+            return bytes;
+        }
+        let mut all = std::mem::take(&mut self.held);
+        all.extend(bytes);
+        all
+    }
 }
 
 enum Item {
@@ -64,11 +86,46 @@ impl Connection {
             debug_assert!(matches!(read, Ok(Ok(()))));
             slot = None;
         }
+        self.send(&mut lock(&self.queue), bytes, slot);
+    }
+
+    /// Sends bytes that nobody waits for with the next that somebody does, or when who receives has come by.
+    pub fn post_later(self: &Arc<Self>, bytes: Vec<u8>) {
         let mut queue = lock(&self.queue);
+        if queue.comes_by && !queue.closed {
+            queue.held.extend(bytes);
+        } else {
+            self.send(&mut queue, bytes, None);
+        }
+    }
+
+    /// A copy has arrived; who receives, and calls this, tells the other end when it [settles](Self::settle), unless
+    /// something else is sent before.
+    pub fn owe(&self) {
+        let mut queue = lock(&self.queue);
+        queue.owed += 1;
+        queue.comes_by = true;
+    }
+
+    /// Sends what was held back.
+    pub fn settle(self: &Arc<Self>) {
+        let mut queue = lock(&self.queue);
+        queue.comes_by = false;
+        if queue.owed > 0 || !queue.held.is_empty() {
+            self.send(&mut queue, Vec::new(), None);
+        }
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        queue: &mut Queue,
+        bytes: Vec<u8>,
+        slot: Option<(&Arc<SlotCore>, usize, usize)>,
+    ) {
         if queue.closed {
             return;
         }
-        let memory = Memory::of(bytes);
+        let memory = Memory::of(queue.with_held(bytes));
         let mut sent = 0;
         if queue.items.is_empty() && !queue.writing {
             match memory.send(self.stream.as_fd(), 0, memory.size(), false) {

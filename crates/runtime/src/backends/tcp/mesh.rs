@@ -202,6 +202,16 @@ impl Mesh {
         self.changed.notify_all();
     }
 
+    /// Has all peers hear of what has arrived: this Instance may be about to leave.
+    pub(super) fn settle(&self) {
+        let state = lock(&self.state);
+        state
+            .peers
+            .values()
+            .filter_map(|peer| peer.copies.as_ref())
+            .for_each(|copies| copies.connection.settle());
+    }
+
     /// One of its connections has ended. The other one is heard to its end, too, before the peer is lost.
     fn ended(&self, id: InstanceId) {
         let both = {

@@ -185,7 +185,7 @@ impl<'a> Ring<'a> {
     fn popped(&mut self, bytes: usize) -> Result<(), Error> {
         self.at = (self.at + bytes) % self.shape.bytes();
         self.popped += 1;
-        match ring_bell(self.communication, &self.credit, &self.token) {
+        match self.communication.tell(&self.credit, &self.token) {
             // Nobody waits for the room any more.
             Ok(()) | Err(Error::PeerLost(_)) => Ok(()),
             Err(error) => Err(error),
