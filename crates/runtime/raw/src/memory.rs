@@ -258,12 +258,20 @@ impl Memory {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. Waits for the first.
-    pub fn receive(&self, from: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<usize> {
+    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. `waits` says whether it waits for
+    /// the first.
+    pub fn receive(
+        &self,
+        from: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        waits: bool,
+    ) -> io::Result<usize> {
         self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
         // SAFETY: checked. The kernel writes the bytes as another process would: whoever reads them meanwhile does so
         // by copy, and sees bytes that mix.
-        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, 0) };
+        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
         usize::try_from(came).map_err(|_| io::Error::last_os_error())
     }
 
@@ -272,12 +280,16 @@ impl Memory {
     }
 }
 
-/// Whether something comes from a socket within so long; its end is something.
-pub fn comes_within(from: BorrowedFd<'_>, time: Duration) -> io::Result<bool> {
+/// Whether something comes from a socket within so long, or ever; its end is something.
+pub fn comes_within(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
     let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let time = libc::timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    let time = time.map(|time| libc::timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: both are places of our own, which the kernel reads and writes until it returns; no signal mask is given.
-    match unsafe { libc::ppoll(&raw mut looked, 1, &raw const time, std::ptr::null()) } {
+    match unsafe { libc::ppoll(&raw mut looked, 1, until, std::ptr::null()) } {
         -1 => Err(io::Error::last_os_error()),
         ready => Ok(ready > 0),
     }
@@ -326,16 +338,19 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let (from, to) = (Memory::of(vec![1_u8, 2, 3, 4]), Memory::zeroed(4).unwrap());
         assert_eq!(from.send(ours.as_fd(), 1, 3, true).unwrap(), 3);
-        assert!(from.send(ours.as_fd(), 2, 3, true).is_err() && to.receive(theirs.as_fd(), 4, 1).is_err());
-        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 3);
+        assert!(
+            from.send(ours.as_fd(), 2, 3, true).is_err() && to.receive(theirs.as_fd(), 4, 1, true).is_err()
+        );
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4, true).unwrap(), 3);
         let mut bytes = [0; 4];
         to.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [2, 3, 4, 0]);
-        assert!(!comes_within(theirs.as_fd(), Duration::ZERO).unwrap());
+        assert!(!comes_within(theirs.as_fd(), Some(Duration::ZERO)).unwrap());
+        assert!(to.receive(theirs.as_fd(), 0, 4, false).is_err());
         drop(ours);
-        assert!(comes_within(theirs.as_fd(), Duration::MAX).unwrap());
+        assert!(comes_within(theirs.as_fd(), None).unwrap());
         let to = Memory::zeroed(4).unwrap();
-        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 0);
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4, true).unwrap(), 0);
     }
 
     #[test]

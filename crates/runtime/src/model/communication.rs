@@ -144,6 +144,19 @@ pub enum Slot<'a> {
     Global(&'a GlobalSlot),
 }
 
+impl Slot<'_> {
+    /// What its header says.
+    #[inline]
+    pub(crate) fn counts(self) -> Counts {
+        let header = match self {
+            Slot::Local(slot) => slot.core.header(),
+            Slot::Global(slot) if slot.core.own => slot.core.target.header(),
+            Slot::Global(slot) => &slot.core.header,
+        };
+        Counts { sent: header.sent.0.load(SeqCst), received: header.received.load(SeqCst) }
+    }
+}
+
 impl<'a> From<&'a LocalSlot> for Slot<'a> {
     fn from(slot: &'a LocalSlot) -> Self {
         Self::Local(slot)
@@ -197,12 +210,7 @@ pub trait CommunicationManager: Send + Sync {
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error>;
     /// How many copies have finished at a slot.
     fn counts(&self, slot: Slot<'_>) -> Counts {
-        let header = match slot {
-            Slot::Local(slot) => slot.core.header(),
-            Slot::Global(slot) if slot.core.own => slot.core.target.header(),
-            Slot::Global(slot) => &slot.core.header,
-        };
-        Counts { sent: header.sent.0.load(SeqCst), received: header.received.load(SeqCst) }
+        slot.counts()
     }
     /// Waits until that many more copies have finished than earlier fences of the slot took, and takes them.
     ///

@@ -20,8 +20,8 @@ use raw::Header;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    At, Capability, CommunicationManager, Error, GlobalSlot, InstanceId, Key, LocalSlot, LockGuard, Slot,
-    Tag, Wait,
+    At, Capability, CommunicationManager, Counts, Error, GlobalSlot, InstanceId, Key, LocalSlot, LockGuard,
+    Slot, Tag, Wait,
     communication::{GlobalCore, Group},
     fence::{Fence, Losses},
     memory::{SlotCore, Tally},
@@ -64,6 +64,8 @@ pub(crate) trait Control: Send + Sync {
     fn tell(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
         None
     }
+    /// Does what is to be done before counts are looked at, without waiting.
+    fn look(&self) {}
     /// Has peers hear of what has arrived from them.
     fn settle(&self) {}
     /// Begins a copy from a slot that this process does not reach itself; none if it does.
@@ -302,6 +304,11 @@ impl CommunicationManager for Communication {
             (&source.target, from.offset, own_header(source)),
             size,
         )
+    }
+
+    fn counts(&self, slot: Slot<'_>) -> Counts {
+        self.inner.control.look();
+        slot.counts()
     }
 
     fn fence(&self, slot: Slot<'_>, sent: u64, received: u64) -> Result<Wait<()>, Error> {

@@ -145,6 +145,10 @@ impl Control for Arc<Mesh> {
         Some(copies.tell(to, from, place))
     }
 
+    fn look(&self) {
+        Mesh::look(self);
+    }
+
     fn settle(&self) {
         Mesh::settle(self);
     }
