@@ -61,11 +61,11 @@ fn run(
     group.sort_unstable();
     let resources = units(topology);
     let managers = Managers { memory, communication, compute: Arc::new(Threads::new()), space, me };
-    let solved = solve(&managers, problem, &group, &resources, 1)?;
+    let (planes, seconds) = solve(&managers, problem, &group, &resources, 1)?;
     if me == group[0] {
-        let sum: f64 = solved.planes.iter().sum();
+        let sum: f64 = planes.iter().sum();
         let what = format!("{} Instances of {} workers (sum here {sum:e})", group.len(), resources.len());
-        report(&what, problem, solved.seconds);
+        report(&what, problem, seconds);
     }
     Ok(())
 }

@@ -204,22 +204,17 @@ impl Worker {
     }
 }
 
-/// What an Instance has computed.
-pub struct Solved {
-    /// The planes of its workers, in order.
-    pub planes: Vec<f64>,
-    /// How many seconds all steps took, without what was before and after them.
-    pub seconds: f64,
-}
-
 /// Solves the problem on `group`, sorted, with a worker for each of `resources` on every Instance; collective.
+///
+/// Returns the planes that this Instance's workers computed, in order, and how many seconds all steps took, without what
+/// was before and after them.
 pub fn solve(
     managers: &Managers,
     problem: Problem,
     group: &[InstanceId],
     resources: &[ComputeResource],
     tag: u64,
-) -> Result<Solved, Error> {
+) -> Result<(Vec<f64>, f64), Error> {
     let own = group.iter().position(|id| *id == managers.me);
     let own = own.ok_or_else(|| Error::misuse("solve", "this Instance is not in the group"))?;
     let each = resources.len();
@@ -280,5 +275,5 @@ pub fn solve(
     for (_, state) in &running {
         planes.extend(state.take::<Result<Vec<f64>, Error>>()??);
     }
-    Ok(Solved { planes, seconds })
+    Ok((planes, seconds))
 }

@@ -30,9 +30,7 @@ pub struct Connection {
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Whether the thread has an item in its hands.
-    writing: bool,
-    started: bool,
+    writer: Writer,
     closed: bool,
     /// Whether who receives comes by soon, to [settle](Connection::settle).
     comes_by: bool,
@@ -40,6 +38,17 @@ struct Queue {
     held: Vec<u8>,
     /// How many copies have arrived that the other end was not told of.
     owed: u64,
+}
+
+/// What the thread that sends does.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Writer {
+    /// There is none yet.
+    #[default]
+    None,
+    Waits,
+    /// It has an item in its hands.
+    Sends,
 }
 
 impl Queue {
@@ -127,7 +136,7 @@ impl Connection {
         }
         let memory = Memory::of(queue.with_held(bytes));
         let mut sent = 0;
-        if queue.items.is_empty() && !queue.writing {
+        if queue.items.is_empty() && queue.writer != Writer::Sends {
             match memory.send(self.stream.as_fd(), 0, memory.size(), false) {
                 Ok(taken) => sent = taken,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -144,7 +153,8 @@ impl Connection {
         if queue.items.is_empty() {
             return;
         }
-        if !std::mem::replace(&mut queue.started, true) {
+        if queue.writer == Writer::None {
+            queue.writer = Writer::Waits;
             let this = Arc::clone(self);
             std::thread::spawn(move || this.write());
         }
@@ -162,7 +172,7 @@ impl Connection {
                 queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            queue.writing = true;
+            queue.writer = Writer::Sends;
             drop(queue);
             let sent = match &item {
                 Item::Bytes(memory, at) => self.send_all(memory, *at, memory.size() - at),
@@ -173,7 +183,7 @@ impl Connection {
             };
             drop(item);
             queue = lock(&self.queue);
-            queue.writing = false;
+            queue.writer = Writer::Waits;
             if sent.is_err() {
                 queue.closed = true;
             }

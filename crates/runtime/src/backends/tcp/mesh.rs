@@ -43,7 +43,7 @@ pub struct Mesh {
     pub(super) state: Mutex<State>,
     changed: Condvar,
     /// All that are reached, for who looks.
-    links: Mutex<Vec<Arc<Copies>>>,
+    links: Mutex<Arc<Vec<Arc<Copies>>>>,
     /// Slots of this Instance that others may reach.
     pub(super) slots: Mutex<BTreeMap<u64, Weak<SlotCore>>>,
     pub(super) next: AtomicU64,
@@ -196,7 +196,7 @@ impl Mesh {
                     return self.lost(id);
                 };
                 peer.copies = Some(Arc::clone(&copies));
-                lock(&self.links).push(Arc::clone(&copies));
+                Arc::make_mut(&mut lock(&self.links)).push(Arc::clone(&copies));
                 std::thread::spawn(move || {
                     let find = |range: &Range| mesh.upgrade()?.find(range.slot, range.secret);
                     let _ended = copies.receive(&find);
@@ -211,7 +211,8 @@ impl Mesh {
 
     /// Receives what is there, for who looks at counts again and again.
     pub(super) fn look(&self) {
-        let Ok(links) = self.links.try_lock() else { return };
+        // Not held meanwhile: what comes may end a collective, which takes the lock of everything.
+        let Ok(links) = self.links.try_lock().map(|links| Arc::clone(&links)) else { return };
         for link in &*links {
             link.look(&|range| self.find(range.slot, range.secret));
         }
@@ -253,7 +254,7 @@ impl Mesh {
             peer.control.take().into_iter().for_each(|control| control.close());
             peer.early.clear();
             let copies = peer.copies.take();
-            lock(&self.links).retain(|link| link.peer != id);
+            Arc::make_mut(&mut lock(&self.links)).retain(|link| link.peer != id);
             let (says, outcomes) = state.collectives.lose(id);
             state.say(self.me, says, outcomes);
             let asked: Vec<_> =
