@@ -38,7 +38,7 @@ fn show(
     }
     let double = ExecutionUnit::function(|_, number: usize| number * 2);
     let states = figures::everywhere(topology, &Coroutines::new(), &double, |index| Box::new(index))?;
-    let doubled = states.iter().map(|state| state.take::<usize>()).collect::<Result<Vec<_>, _>>()?;
+    let doubled = states.iter().map(runtime::ExecutionState::take::<usize>).collect::<Result<Vec<_>, _>>()?;
     println!("{me}: its processing units say {doubled:?}");
     if me == instances.root_id() {
         let anything = Topology::default();
