@@ -168,6 +168,7 @@ $(DONE)/trouble: | bench-programs
 $(DONE)/runtime: | bench-programs $(MPI)
 	$(call say,the runtime beside raw limits)
 	@cargo build --locked --workspace --examples -p runtime -p opencl
+	@CAIRN_WIRE_INPUTS=1000000 cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
 	@mpicc -O2 -o $(BIN)/examples/ping_pong_mpi crates/runtime/examples/opponents/ping_pong.c
 	@sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
 		if [ -e $(DONE)/runtime-$$name ]; then echo "$$name: done at $(COMMIT)"; continue; fi; \

@@ -1,15 +1,22 @@
 //! Ping-pong: `ping_pong [LARGEST] [ROUNDS]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
 //! From 1 byte to LARGEST by powers of two. For each size: the best and the median round trip of ROUNDS (10), the
-//! goodput of the best, and beside it that of as many plain copies by hand; at 1 byte, inside
-//! the process, also `rtrb`, `crossbeam` and blocking loopback TCP.
+//! goodput of the best, and beside it that of as many plain copies by hand, on one thread and by two as we make them, or
+//! over tcp of blocking TCP over the loopback; at 1 byte, inside the process, also `rtrb` and `crossbeam`.
 
 #![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
 
 #[path = "programs/ping_pong.rs"]
 mod ping_pong;
 
-use std::{hint::black_box, time::Instant};
+use std::{
+    hint::black_box,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use runtime::{
     CommunicationManager, Error, InstanceId, InstanceManager, MemoryManager, TopologyManager,
@@ -23,16 +30,19 @@ fn main() -> Result<(), Error> {
     let rounds = arguments.next().unwrap_or(10);
     if tcp::launched() {
         let it = tcp::join()?;
-        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+        if it.instances.current().id() == it.instances.root_id() {
+            median("blocking TCP over the loopback, 1 byte", by_sockets(1, 3_000)?);
+        }
+        let beside = |size| Ok([goodput(size, least(by_sockets(size, 10)?)), f64::NAN]);
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &beside, largest, rounds)
     } else if processes::launched() {
         let it = processes::join()?;
-        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, largest, rounds)
     } else {
         let it = host::alone()?;
         by_rtrb();
         by_crossbeam();
-        by_sockets(1)?;
-        play(&it.instances, &it.topology, &it.memory, &it.communication, largest, rounds)
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, largest, rounds)
     }
 }
 
@@ -41,6 +51,7 @@ fn play(
     topology: &dyn TopologyManager,
     memory: &dyn MemoryManager,
     communication: &dyn CommunicationManager,
+    beside: &dyn Fn(usize) -> Result<[f64; 2], Error>,
     largest: usize,
     rounds: usize,
 ) -> Result<(), Error> {
@@ -55,8 +66,8 @@ fn play(
     let setup = Setup { memory, communication, space, me };
     if me == root {
         println!(
-            "{:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>7}",
-            "bytes", "best us", "median us", "deviation", "best GB/s", "by hand", "ratio"
+            "{:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>7} {:>10} {:>7}",
+            "bytes", "best us", "median us", "deviation", "best GB/s", "beside", "ratio", "by two", "ratio"
         );
     }
     for power in 0..=largest.ilog2() {
@@ -78,22 +89,33 @@ fn play(
         let (median, mean) = (seconds[seconds.len() / 2], seconds.iter().sum::<f64>() / seconds.len() as f64);
         let deviation =
             (seconds.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / seconds.len() as f64).sqrt();
-        let goodput = 2.0 * size as f64 / seconds[0] / 1e9;
-        let hand = if size >= 1 << 16 { by_hand(size) } else { f64::NAN };
+        let goodput = goodput(size, seconds[0]);
+        let [beside, by_two] = if size >= 1 << 16 { beside(size)? } else { [f64::NAN; 2] };
         println!(
-            "{size:12} {:12.3} {:12.3} {:12.3} {goodput:10.4} {hand:10.4} {:7.3}",
+            "{size:12} {:12.3} {:12.3} {:12.3} {goodput:10.4} {beside:10.4} {:7.3} {by_two:10.4} {:7.3}",
             seconds[0] * 1e6,
             median * 1e6,
             deviation * 1e6,
-            goodput / hand
+            goodput / beside,
+            goodput / by_two
         );
     }
     Ok(())
 }
 
+/// In bytes a nanosecond, of which a round trip carries a message each way.
+fn goodput(size: usize, seconds: f64) -> f64 {
+    2.0 * size as f64 / seconds / 1e9
+}
+
+fn least(times: Vec<f64>) -> f64 {
+    times.into_iter().fold(f64::MAX, f64::min)
+}
+
 /// Goodput of as many plain copies as a round trip makes, there and back: slot to ring, ring to buffer, buffer to slot
 /// at the echo, and the first two again.
-fn by_hand(size: usize) -> f64 {
+#[allow(clippy::unnecessary_wraps, reason = "what stands beside it can fail")]
+fn by_hand(size: usize) -> Result<[f64; 2], Error> {
     let mut places =
         [vec![1_u8; size], vec![2_u8; size], vec![3_u8; size], vec![4_u8; size], vec![5_u8; size]];
     let mut least = f64::MAX;
@@ -105,7 +127,43 @@ fn by_hand(size: usize) -> f64 {
         }
         least = least.min(begin.elapsed().as_secs_f64());
     }
-    2.0 * size as f64 / least / 1e9
+    Ok([goodput(size, least), by_two(size)])
+}
+
+/// As [`by_hand`], but each end makes its own copies: the bytes go from one processor's cache to the other's.
+fn by_two(size: usize) -> f64 {
+    let rings = [Mutex::new(vec![1_u8; size]), Mutex::new(vec![2_u8; size])];
+    let turn = AtomicUsize::new(0);
+    let until = |mine: usize| {
+        while turn.load(Ordering::Acquire) != mine {
+            std::hint::spin_loop();
+        }
+    };
+    let ring = |number: usize| rings[number].lock().expect("whoever has it does not panic");
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let (mut bytes, mut slot) = (vec![3_u8; size], vec![4_u8; size]);
+            for round in 0..10 {
+                until(2 * round + 1);
+                bytes.copy_from_slice(&ring(0));
+                slot.copy_from_slice(black_box(&bytes));
+                ring(1).copy_from_slice(black_box(&slot));
+                turn.store(2 * round + 2, Ordering::Release);
+            }
+        });
+        let (mut bytes, slot) = (vec![5_u8; size], vec![6_u8; size]);
+        let mut least = f64::MAX;
+        for round in 0..10 {
+            let begin = Instant::now();
+            ring(0).copy_from_slice(black_box(&slot));
+            turn.store(2 * round + 1, Ordering::Release);
+            until(2 * round + 2);
+            bytes.copy_from_slice(&ring(1));
+            black_box(&bytes);
+            least = least.min(begin.elapsed().as_secs_f64());
+        }
+        goodput(size, least)
+    })
 }
 
 fn by_rtrb() {
@@ -159,10 +217,9 @@ fn by_crossbeam() {
     median("crossbeam, 1 byte", times);
 }
 
-/// Blocking TCP over the loopback, one read and one write each way.
-fn by_sockets(size: usize) -> Result<(), Error> {
+/// Blocking TCP over the loopback, one read and one write each way: the round trips.
+fn by_sockets(size: usize, rounds: usize) -> Result<Vec<f64>, Error> {
     use std::io::{Read, Write};
-    const ROUNDS: usize = 3_000;
     let wrong = |error: std::io::Error| Error::system("play over sockets", error);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
     let mut there = std::net::TcpStream::connect(listener.local_addr().map_err(wrong)?).map_err(wrong)?;
@@ -174,13 +231,12 @@ fn by_sockets(size: usize) -> Result<(), Error> {
     });
     let mut bytes = vec![7; size];
     let mut times = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let begin = Instant::now();
         there.write_all(&bytes).and_then(|()| there.read_exact(&mut bytes)).map_err(wrong)?;
         times.push(begin.elapsed().as_secs_f64());
     }
     drop(there);
     let _ = echo.join();
-    median(&format!("blocking TCP over the loopback, {size} bytes"), times);
-    Ok(())
+    Ok(times)
 }

@@ -2,8 +2,12 @@
 //!
 //! Each worker has its slab in slots of its own, computes, and puts the planes at its ends into its neighbours' halos,
 //! which are global slots: whether the neighbour is in this Instance or another one makes no difference.
+//!
+//! A grid that no cache holds is read once for two steps: the second follows the first a few planes behind, while those
+//! are still in the cache (Wellein et al., "Efficient temporal blocking for stencil computations by multicore-aware
+//! wavefront parallelization", COMPSAC 2009). What it needs of the neighbours' first step comes after that.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use runtime::{
     CommunicationManager, ComputeManager, Error, ExecutionUnit, GlobalSlot, InstanceId, Key, LocalSlot,
@@ -82,9 +86,20 @@ impl Problem {
         }
     }
 
-    /// Without the runtime: the whole cube after all steps.
-    pub fn sequential(&self) -> Vec<f64> {
-        let mut old = self.slab(0, self.edge);
+    /// One step for the planes `first..last` of `old`, into `new`, and behind it one more, back into `old`, for those
+    /// planes that need no others: all but `reach` at both ends.
+    pub fn two_steps(&self, old: &mut [f64], new: &mut [f64], first: usize, last: usize) {
+        for x in first..last {
+            self.step(old, new, x, x + 1);
+            // Plane `x - reach` of `old` was read for the last time.
+            if x >= first + 2 * self.reach {
+                self.step(new, old, x - self.reach, x - self.reach + 1);
+            }
+        }
+    }
+
+    /// Without the runtime: the whole cube after all steps, from `old`.
+    pub fn sequential(&self, mut old: Vec<f64>) -> Vec<f64> {
         let mut new = old.clone();
         for _ in 0..self.iterations {
             self.step(&old, &mut new, self.reach, self.edge - self.reach);
@@ -93,7 +108,8 @@ impl Problem {
         old
     }
 
-    fn slab(&self, first: usize, last: usize) -> Vec<f64> {
+    /// The planes `first..last` before the first step.
+    pub fn slab(&self, first: usize, last: usize) -> Vec<f64> {
         let points = (first..last)
             .flat_map(|x| (0..self.edge).flat_map(move |y| (0..self.edge).map(move |z| (x, y, z))));
         points.map(|(x, y, z)| self.begin(x, y, z)).collect()
@@ -131,49 +147,74 @@ struct Worker {
 impl Worker {
     fn run(mut self) -> Result<Vec<f64>, Error> {
         let Problem { reach, iterations, .. } = self.problem;
-        let plane = self.problem.plane();
-        let bytes = reach * plane * size_of::<f64>();
-        for step in 0..iterations {
-            let parity = step % 2;
-            let [one, two] = &mut self.slabs;
-            let (old, new) = if parity == 0 { (one, two) } else { (two, one) };
-            self.problem.step(old.values_mut()?, new.values_mut()?, reach, reach + self.planes);
-            // The planes at the ends go to the neighbours, theirs come into this slab.
-            let ends = [reach * plane, self.planes * plane].map(|point| point * size_of::<f64>());
-            let outer = [0, (reach + self.planes) * plane].map(|point| point * size_of::<f64>());
-            let mut sent = 0;
-            for (theirs, end) in self.neighbours.iter().zip(ends) {
-                if let Some(theirs) = theirs {
-                    sent += 1;
-                    self.communication.memcpy(&theirs[parity], 0, new, end, bytes)?;
-                }
+        let (first, last) = (reach, reach + self.planes);
+        let mut step = 0;
+        while step < iterations {
+            let (problem, [old, new]) = (self.problem, self.grids(step)?);
+            if step + 1 == iterations || last - first < 2 * reach {
+                problem.step(old, new, first, last);
+                self.exchange(step)?;
+                step += 1;
+                continue;
             }
-            for (side, end) in outer.into_iter().enumerate() {
-                if self.neighbours[side].is_some() {
-                    let halo = &self.halos[&(side, parity)];
-                    self.communication.fence(halo.into(), 0, 1)?.done()?;
-                    self.communication.memcpy(new, end, halo, 0, bytes)?;
-                    self.communication.fence((&*new).into(), 0, 1)?.done()?;
-                }
-            }
-            // The slab is lent again once its planes have arrived.
-            self.communication.fence((&*new).into(), sent, 0)?.done()?;
+            problem.two_steps(old, new, first, last);
+            self.exchange(step)?;
+            let [old, new] = self.grids(step + 1)?;
+            problem.step(old, new, first, first + reach);
+            problem.step(old, new, last - reach, last);
+            self.exchange(step + 1)?;
+            step += 2;
         }
-        let result = &mut self.slabs[iterations % 2];
-        let points = result.values_mut::<f64>()?;
-        Ok(points[reach * plane..(reach + self.planes) * plane].to_vec())
+        let plane = self.problem.plane();
+        let points = self.slabs[iterations % 2].values_mut::<f64>()?;
+        Ok(points[first * plane..last * plane].to_vec())
+    }
+
+    /// What `step` reads and writes.
+    fn grids(&mut self, step: usize) -> Result<[&mut [f64]; 2], Error> {
+        let [one, two] = &mut self.slabs;
+        let (old, new) = if step.is_multiple_of(2) { (one, two) } else { (two, one) };
+        Ok([old.values_mut()?, new.values_mut()?])
+    }
+
+    /// The planes at the ends that `step` wrote go to the neighbours, theirs come into this slab.
+    fn exchange(&mut self, step: usize) -> Result<(), Error> {
+        let (parity, reach, plane) = (step % 2, self.problem.reach, self.problem.plane());
+        let bytes = reach * plane * size_of::<f64>();
+        let new = &self.slabs[(step + 1) % 2];
+        let ends = [reach * plane, self.planes * plane].map(|point| point * size_of::<f64>());
+        let outer = [0, (reach + self.planes) * plane].map(|point| point * size_of::<f64>());
+        let mut sent = 0;
+        for (theirs, end) in self.neighbours.iter().zip(ends) {
+            if let Some(theirs) = theirs {
+                sent += 1;
+                self.communication.memcpy(&theirs[parity], 0, new, end, bytes)?;
+            }
+        }
+        for (side, end) in outer.into_iter().enumerate() {
+            if self.neighbours[side].is_some() {
+                let halo = &self.halos[&(side, parity)];
+                self.communication.fence(halo.into(), 0, 1)?.done()?;
+                self.communication.memcpy(new, end, halo, 0, bytes)?;
+                self.communication.fence(new.into(), 0, 1)?.done()?;
+            }
+        }
+        // The slab is lent again once its planes have arrived.
+        self.communication.fence(new.into(), sent, 0)?.done()
     }
 }
 
-/// Solves the problem on `group`, sorted, with a worker for each of `resources` on every Instance; collective. Returns
-/// the planes that this Instance's workers computed, in order.
+/// Solves the problem on `group`, sorted, with a worker for each of `resources` on every Instance; collective.
+///
+/// Returns the planes that this Instance's workers computed, in order, and how many seconds all steps took, without what
+/// was before and after them.
 pub fn solve(
     managers: &Managers,
     problem: Problem,
     group: &[InstanceId],
     resources: &[ComputeResource],
     tag: u64,
-) -> Result<Vec<f64>, Error> {
+) -> Result<(Vec<f64>, f64), Error> {
     let own = group.iter().position(|id| *id == managers.me);
     let own = own.ok_or_else(|| Error::misuse("solve", "this Instance is not in the group"))?;
     let each = resources.len();
@@ -221,14 +262,18 @@ pub fn solve(
     }
     // All slabs are there before anybody computes; each fence of a slot is one worker's.
     managers.communication.exchange(group, Tag(tag + 1), &[])?.done()?;
+    let begin = Instant::now();
     for (processing, state) in &running {
         managers.compute.start(processing, state)?;
     }
-    let mut planes = Vec::new();
     for (_, state) in &running {
         managers.compute.wait(state).done()?;
-        planes.extend(state.take::<Result<Vec<f64>, Error>>()??);
     }
     managers.communication.exchange(group, Tag(tag + 1), &[])?.done()?;
-    Ok(planes)
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut planes = Vec::new();
+    for (_, state) in &running {
+        planes.extend(state.take::<Result<Vec<f64>, Error>>()??);
+    }
+    Ok((planes, seconds))
 }

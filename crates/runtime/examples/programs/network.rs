@@ -1,7 +1,9 @@
 //! The network of the inference test (hicr.txt 5.2), for digits of 8 × 8 points:
 //! 64 → 128 → (64 → 32 ‖ 32, added) → 10, with `ReLU` between; 23,114 weights.
 
-use runtime::{ComputeManager, Error, ExecutionUnit, hicr::ComputeResource};
+use std::sync::Arc;
+
+use runtime::{ComputeManager, Error, ExecutionState, ExecutionUnit, hicr::ComputeResource};
 
 /// The layers: inputs and outputs of each.
 pub const LAYERS: [(usize, usize); 5] = [(64, 128), (128, 64), (64, 32), (128, 32), (32, 10)];
@@ -108,22 +110,26 @@ pub fn held_out(count: usize) -> Vec<bool> {
     out
 }
 
-/// What a layer's execution is handed: which layer, its inputs, and the other branch where there is one.
-type Layer = (std::sync::Arc<Network>, usize, Vec<f32>, Vec<f32>);
+/// What a layer's execution is handed: which layer, its inputs, which both branches may have, and the other branch where
+/// there is one.
+type Layer = (Arc<Network>, usize, Arc<Vec<f32>>, Vec<f32>);
 
-/// Infers through the compute manager alone: each layer is an execution state of one unit, and the two branches are
-/// executed beside each other where there are two units.
+/// Infers through the compute manager alone: each layer is an execution state. Where there are two units, the two branches
+/// are executed beside each other; one that is alone goes through all batches itself.
 pub fn infer(
-    compute: &dyn ComputeManager,
+    compute: &Arc<dyn ComputeManager>,
     resources: &[ComputeResource],
     network: &Network,
-    images: &[f32],
+    images: &Arc<[f32]>,
     batch: usize,
 ) -> Result<Vec<f32>, Error> {
-    let network = std::sync::Arc::new(network.clone());
+    let network = Arc::new(network.clone());
     let unit = ExecutionUnit::function(|_, (network, layer, inputs, other): Layer| {
-        let inputs = if other.is_empty() { inputs } else { added(&inputs, &other) };
-        network.layer(layer, &inputs)
+        if other.is_empty() {
+            network.layer(layer, &inputs)
+        } else {
+            network.layer(layer, &added(&inputs, &other))
+        }
     })
     .named("dense");
     let mut units = Vec::new();
@@ -132,9 +138,9 @@ pub fn infer(
         compute.initialize(&processing)?;
         units.push(processing);
     }
-    let start = |unit_number: usize, layer: usize, inputs: Vec<f32>, other: Vec<f32>| {
+    let start = |unit_number: usize, layer: usize, inputs: Arc<Vec<f32>>, other: Vec<f32>| {
         let processing = &units[unit_number % units.len()];
-        let argument = Box::new((std::sync::Arc::clone(&network), layer, inputs, other));
+        let argument = Box::new((Arc::clone(&network), layer, inputs, other));
         let state = compute.create_execution_state(&unit, argument)?;
         // A unit whose state is over is Ready a moment later.
         loop {
@@ -144,21 +150,55 @@ pub fn infer(
             }
         }
     };
-    let end = |state: runtime::ExecutionState| {
+    let end = |state: ExecutionState| {
         compute.wait(&state).done()?;
-        state.take::<Vec<f32>>()
+        state.take::<Vec<f32>>().map(Arc::new)
     };
+    if let [processing] = &units[..] {
+        let all = ExecutionUnit::function(|_, batches: Batches| batches.infer());
+        let batches =
+            Batches { compute: Arc::clone(compute), unit, network, images: Arc::clone(images), batch };
+        let state = compute.create_execution_state(&all, Box::new(batches))?;
+        compute.start(processing, &state)?;
+        compute.wait(&state).done()?;
+        return state.take::<Result<Vec<f32>, Error>>()?;
+    }
     let mut scores = Vec::new();
     for images in images.chunks(batch * POINTS) {
-        let hidden = end(start(0, 0, images.to_vec(), Vec::new())?)?;
-        let short = if units.len() > 1 { Some(start(1, 3, hidden.clone(), Vec::new())?) } else { None };
-        let long = end(start(0, 1, hidden.clone(), Vec::new())?)?;
+        let hidden = end(start(0, 0, images.to_vec().into(), Vec::new())?)?;
+        let short = start(1, 3, Arc::clone(&hidden), Vec::new())?;
+        let long = end(start(0, 1, hidden, Vec::new())?)?;
         let long = end(start(0, 2, long, Vec::new())?)?;
-        let short = end(match short {
-            Some(short) => short,
-            None => start(0, 3, hidden, Vec::new())?,
-        })?;
-        scores.extend(end(start(0, 4, long, short)?)?);
+        scores.extend_from_slice(&end(start(0, 4, long, end(short)?.to_vec())?)?);
     }
     Ok(scores)
+}
+
+/// What a unit that is alone is handed.
+struct Batches {
+    compute: Arc<dyn ComputeManager>,
+    unit: ExecutionUnit,
+    network: Arc<Network>,
+    images: Arc<[f32]>,
+    batch: usize,
+}
+
+impl Batches {
+    /// Runs each layer of each batch on the thread that is here, as a worker runs its tasks: there is nobody to wait for.
+    fn infer(self) -> Result<Vec<f32>, Error> {
+        let run = |layer: usize, inputs: &Arc<Vec<f32>>, other: Vec<f32>| {
+            let argument = Box::new((Arc::clone(&self.network), layer, Arc::clone(inputs), other));
+            let state = self.compute.create_execution_state(&self.unit, argument)?;
+            self.compute.run(&state)?;
+            state.take::<Vec<f32>>()
+        };
+        let mut scores = Vec::new();
+        for images in self.images.chunks(self.batch * POINTS) {
+            let hidden = run(0, &images.to_vec().into(), Vec::new())?.into();
+            let long = run(1, &hidden, Vec::new())?.into();
+            let long = run(2, &long, Vec::new())?.into();
+            scores.extend(run(4, &long, run(3, &hidden, Vec::new())?)?);
+        }
+        Ok(scores)
+    }
 }

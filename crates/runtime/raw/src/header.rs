@@ -48,18 +48,21 @@ impl Header {
     }
 
     /// Counts a copy that has brought its bytes.
+    #[inline]
     pub fn count_received(&self) {
         self.received.fetch_add(1, SeqCst);
         self.notify();
     }
 
     /// Counts a copy that has taken its bytes.
+    #[inline]
     pub fn count_sent(&self) {
         self.sent.0.fetch_add(1, SeqCst);
         self.notify();
     }
 
     /// Makes every waiter look again, if there is one.
+    #[inline]
     pub fn notify(&self) {
         sequenced();
         if self.waiters.load(SeqCst) != 0 {
@@ -68,6 +71,7 @@ impl Header {
     }
 
     /// Makes every waiter look again.
+    #[cold]
     pub fn kick(&self) {
         self.wake.change();
         self.wake.wake();

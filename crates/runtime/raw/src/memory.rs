@@ -7,6 +7,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
 };
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
@@ -147,14 +148,29 @@ impl Memory {
     }
 
     /// How many bytes there are.
+    #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
 
     /// The counters, and what waits for them.
+    #[inline]
     pub fn header(&self) -> &Header {
         // SAFETY: it lives as long as `owner`; it consists of atomics alone, so that others may write it.
         unsafe { &*self.header }
+    }
+
+    /// Says that the bytes from `offset` on are written soon, and what arrives counted; a hint.
+    #[inline]
+    pub fn soon_written(&self, offset: usize) {
+        copy::soon_written(self.data.wrapping_add(offset));
+        self.soon_counted();
+    }
+
+    /// Says that what arrives here is counted soon; a hint.
+    #[inline]
+    pub fn soon_counted(&self) {
+        copy::soon_written(self.header.cast());
     }
 
     /// The file of a shared segment, to be given to other processes. From now on nobody borrows the bytes.
@@ -173,6 +189,7 @@ impl Memory {
         Some(unsafe { std::slice::from_raw_parts_mut(self.data, self.size) })
     }
 
+    #[inline]
     fn check(&self, offset: usize, length: usize) -> Result<(), OutOfBounds> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
@@ -181,6 +198,7 @@ impl Memory {
     }
 
     /// Copies from here into `bytes`.
+    #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
         // SAFETY: checked; `bytes` is the caller's alone, so it cannot overlap.
@@ -189,6 +207,7 @@ impl Memory {
     }
 
     /// Copies `bytes` to here.
+    #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
         // SAFETY: checked; nobody writes `bytes` while they are borrowed, so they are not this memory, which is
@@ -208,6 +227,7 @@ impl Memory {
     /// Copies `length` bytes from `source`.
     ///
     /// A copy between two places of one memory that overlap is refused with the bounds of this one.
+    #[inline]
     pub fn copy_from(
         &self,
         offset: usize,
@@ -238,17 +258,40 @@ impl Memory {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. Waits for the first.
-    pub fn receive(&self, from: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<usize> {
+    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. `waits` says whether it waits for
+    /// the first.
+    pub fn receive(
+        &self,
+        from: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        waits: bool,
+    ) -> io::Result<usize> {
         self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
         // SAFETY: checked. The kernel writes the bytes as another process would: whoever reads them meanwhile does so
         // by copy, and sees bytes that mix.
-        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, 0) };
+        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
         usize::try_from(came).map_err(|_| io::Error::last_os_error())
     }
 
     pub(crate) fn pages(&self) -> (*mut u8, usize) {
         (self.data, self.size)
+    }
+}
+
+/// Whether something comes from a socket within so long, or ever; its end is something.
+pub fn comes_within(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
+    let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let time = time.map(|time| libc::timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: both are places of our own, which the kernel reads and writes until it returns; no signal mask is given.
+    match unsafe { libc::ppoll(&raw mut looked, 1, until, std::ptr::null()) } {
+        -1 => Err(io::Error::last_os_error()),
+        ready => Ok(ready > 0),
     }
 }
 
@@ -295,14 +338,19 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let (from, to) = (Memory::of(vec![1_u8, 2, 3, 4]), Memory::zeroed(4).unwrap());
         assert_eq!(from.send(ours.as_fd(), 1, 3, true).unwrap(), 3);
-        assert!(from.send(ours.as_fd(), 2, 3, true).is_err() && to.receive(theirs.as_fd(), 4, 1).is_err());
-        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 3);
+        assert!(
+            from.send(ours.as_fd(), 2, 3, true).is_err() && to.receive(theirs.as_fd(), 4, 1, true).is_err()
+        );
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4, true).unwrap(), 3);
         let mut bytes = [0; 4];
         to.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [2, 3, 4, 0]);
+        assert!(!comes_within(theirs.as_fd(), Some(Duration::ZERO)).unwrap());
+        assert!(to.receive(theirs.as_fd(), 0, 4, false).is_err());
         drop(ours);
+        assert!(comes_within(theirs.as_fd(), None).unwrap());
         let to = Memory::zeroed(4).unwrap();
-        assert_eq!(to.receive(theirs.as_fd(), 0, 4).unwrap(), 0);
+        assert_eq!(to.receive(theirs.as_fd(), 0, 4, true).unwrap(), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     capability::Capability,
     error::Error,
     id::InstanceId,
-    memory::{LocalSlot, SlotCore, Tally},
+    memory::{Bytes, LocalSlot, SlotCore, Tally},
     wait::Wait,
 };
 
@@ -114,6 +114,15 @@ impl GlobalSlot {
     }
 }
 
+impl GlobalSlot {
+    /// Says that copies come here soon; a hint.
+    pub(crate) fn soon_counted(&self) {
+        if let Bytes::Host(memory) = &self.core.target.bytes {
+            memory.soon_counted();
+        }
+    }
+}
+
 impl GlobalCore {
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.target.header().size.load(SeqCst)).unwrap_or(usize::MAX)
@@ -133,6 +142,19 @@ pub enum Slot<'a> {
     Local(&'a LocalSlot),
     /// Of any.
     Global(&'a GlobalSlot),
+}
+
+impl Slot<'_> {
+    /// What its header says.
+    #[inline]
+    pub(crate) fn counts(self) -> Counts {
+        let header = match self {
+            Slot::Local(slot) => slot.core.header(),
+            Slot::Global(slot) if slot.core.own => slot.core.target.header(),
+            Slot::Global(slot) => &slot.core.header,
+        };
+        Counts { sent: header.sent.0.load(SeqCst), received: header.received.load(SeqCst) }
+    }
 }
 
 impl<'a> From<&'a LocalSlot> for Slot<'a> {
@@ -179,16 +201,16 @@ pub trait CommunicationManager: Send + Sync {
     fn copy(&self, to: At<'_, LocalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
     /// Copies to a global slot.
     fn put(&self, to: At<'_, GlobalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
+    /// A copy of size 0 to a global slot, which is counted as any other, and which nobody waits for: it may travel with
+    /// the next one that somebody does.
+    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0)
+    }
     /// Copies from a global slot.
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error>;
     /// How many copies have finished at a slot.
     fn counts(&self, slot: Slot<'_>) -> Counts {
-        let header = match slot {
-            Slot::Local(slot) => slot.core.header(),
-            Slot::Global(slot) if slot.core.own => slot.core.target.header(),
-            Slot::Global(slot) => &slot.core.header,
-        };
-        Counts { sent: header.sent.0.load(SeqCst), received: header.received.load(SeqCst) }
+        slot.counts()
     }
     /// Waits until that many more copies have finished than earlier fences of the slot took, and takes them.
     ///

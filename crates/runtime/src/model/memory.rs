@@ -90,6 +90,7 @@ impl SlotCore {
         }
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         match &self.bytes {
             Bytes::Host(memory) => memory.header(),
@@ -97,24 +98,34 @@ impl SlotCore {
         }
     }
 
+    #[inline]
     pub(crate) fn host(&self, what: &str) -> Result<&Memory, Error> {
         match &self.bytes {
             Bytes::Host(memory) => Ok(memory),
-            Bytes::Device(..) => {
-                Err(Error::misuse(what, format!("{self} is on a device; copy it to a host slot")))
-            }
+            Bytes::Device(..) => Err(self.on_device(what)),
         }
     }
 
+    #[cold]
+    fn on_device(&self, what: &str) -> Error {
+        Error::misuse(what, format!("{self} is on a device; copy it to a host slot"))
+    }
+
+    #[inline]
     pub(crate) fn check(&self, offset: usize, length: usize) -> Result<(), Error> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
-            _ => Err(Error::OutOfBounds {
-                slot: self.to_string(),
-                offset: offset as u64,
-                end: offset as u128 + length as u128,
-                size: self.size as u64,
-            }),
+            _ => Err(self.out_of_bounds(offset, length)),
+        }
+    }
+
+    #[cold]
+    fn out_of_bounds(&self, offset: usize, length: usize) -> Error {
+        Error::OutOfBounds {
+            slot: self.to_string(),
+            offset: offset as u64,
+            end: offset as u128 + length as u128,
+            size: self.size as u64,
         }
     }
 }

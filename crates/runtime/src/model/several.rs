@@ -143,6 +143,10 @@ impl CommunicationManager for SeveralCommunications<'_> {
         self.global()?.put(to, from, size)
     }
 
+    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.global()?.tell(to, from)
+    }
+
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error> {
         self.global()?.get(to, from, size)
     }

@@ -12,5 +12,6 @@ mod losses;
 mod memory;
 mod misuses;
 mod programs;
+mod properties;
 mod ranks;
 mod tasks;

@@ -20,8 +20,8 @@ use raw::Header;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    At, Capability, CommunicationManager, Error, GlobalSlot, InstanceId, Key, LocalSlot, LockGuard, Slot,
-    Tag, Wait,
+    At, Capability, CommunicationManager, Counts, Error, GlobalSlot, InstanceId, Key, LocalSlot, LockGuard,
+    Slot, Tag, Wait,
     communication::{GlobalCore, Group},
     fence::{Fence, Losses},
     memory::{SlotCore, Tally},
@@ -60,6 +60,14 @@ pub(crate) trait Control: Send + Sync {
     fn put(&self, _to: Far<'_>, _from: Near<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
     }
+    /// Begins a copy of size 0 to such a slot, which its owner need not hear of at once.
+    fn tell(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
+        None
+    }
+    /// Does what is to be done before counts are looked at, without waiting.
+    fn look(&self) {}
+    /// Has peers hear of what has arrived from them.
+    fn settle(&self) {}
     /// Begins a copy from a slot that this process does not reach itself; none if it does.
     fn get(&self, _to: Near<'_>, _from: Far<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
@@ -112,14 +120,20 @@ impl Communication {
         Self { name, origins, inner: Arc::new(inner) }
     }
 
+    #[inline]
     fn reaches(&self, slot: &SlotCore, origin: &str) -> Result<(), Error> {
-        if self.origins.contains(&origin) {
+        // Mostly it is the very same name, of which no letter needs to be read.
+        let same = |known: &&&str| std::ptr::eq(**known, origin);
+        if self.origins.iter().any(|known| same(&known)) || self.origins.contains(&origin) {
             return Ok(());
         }
-        Err(Error::misuse(
-            "copy",
-            format!("{} does not reach {slot}; ask a manager that claims it", self.name),
-        ))
+        Err(self.out_of_reach(slot))
+    }
+
+    #[cold]
+    fn out_of_reach(&self, slot: &SlotCore) -> Error {
+        let why = format!("{} does not reach {slot}; ask a manager that claims it", self.name);
+        Error::misuse("copy", why)
     }
 
     fn global(&self, slot: &GlobalSlot) -> Result<(), Error> {
@@ -139,14 +153,17 @@ impl Communication {
         to.0.check(to.1, size)?;
         from.0.check(from.1, size)?;
         let (target, source) = (to.0.host("copy")?, from.0.host("copy")?);
+        // Both lines are fetched beside each other, and not one after the other.
+        target.soon_written(to.1);
         target.copy_from(to.1, source, from.1, size).map_err(|_| {
             let why = format!("both ends overlap within {}; copy in parts that do not", to.0);
             Error::misuse("copy", why)
         })?;
-        from.0.header().count_sent();
-        from.2.into_iter().for_each(Header::count_sent);
+        // Who waits for the bytes first: nobody is in a hurry for what may be overwritten.
         to.0.header().count_received();
         to.2.into_iter().for_each(Header::count_received);
+        from.0.header().count_sent();
+        from.2.into_iter().for_each(Header::count_sent);
         Ok(())
     }
 }
@@ -267,6 +284,13 @@ impl CommunicationManager for Communication {
         )
     }
 
+    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.reaches(&from.core, from.origin())?;
+        self.global(to)?;
+        let far = self.inner.control.tell(&to.core, &from.core);
+        far.unwrap_or_else(|| self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0))
+    }
+
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error> {
         self.reaches(&to.slot.core, to.slot.origin())?;
         self.global(from.slot)?;
@@ -280,6 +304,11 @@ impl CommunicationManager for Communication {
             (&source.target, from.offset, own_header(source)),
             size,
         )
+    }
+
+    fn counts(&self, slot: Slot<'_>) -> Counts {
+        self.inner.control.look();
+        slot.counts()
     }
 
     fn fence(&self, slot: Slot<'_>, sent: u64, received: u64) -> Result<Wait<()>, Error> {
@@ -426,6 +455,12 @@ impl CommunicationManager for Communication {
             }
         };
         Ok(locked.then(|| LockGuard { core, me, far: None }))
+    }
+}
+
+impl Drop for Communication {
+    fn drop(&mut self) {
+        self.inner.control.settle();
     }
 }
 

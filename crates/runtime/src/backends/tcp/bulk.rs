@@ -6,7 +6,11 @@ use std::{
     io,
     net::TcpStream,
     os::fd::AsFd,
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use raw::Memory;
@@ -20,12 +24,23 @@ use crate::{
     model::{DeviceMemory, Error, InstanceId, communication::GlobalCore, memory::SlotCore, wait::lock},
 };
 
+/// How long the news of a copy may wait for something that it can travel with: less than a message takes.
+const HELD: Duration = Duration::from_micros(20);
+
+/// For how long the thread that receives leaves that to who looks, and then sees whether they still do.
+const NAP: Duration = Duration::from_micros(50);
+
 /// The other end, as far as copies go.
 pub struct Copies {
     pub peer: InstanceId,
     pub connection: Arc<Connection>,
     /// What was asked for and not answered, the oldest first.
     pending: Mutex<Pending>,
+    receiving: Mutex<Receiving>,
+    /// How often somebody looked for what comes.
+    looks: AtomicU64,
+    /// Whether the thread that receives has left that to who looks, for a while.
+    napping: AtomicBool,
 }
 
 #[derive(Default)]
@@ -70,16 +85,13 @@ pub fn remote(core: &SlotCore) -> Option<&Remote> {
 }
 
 impl Copies {
-    pub fn new(peer: InstanceId, connection: Arc<Connection>) -> Arc<Self> {
-        Arc::new(Self { peer, connection, pending: Mutex::default() })
+    pub fn new(peer: InstanceId, connection: Arc<Connection>) -> io::Result<Arc<Self>> {
+        let receiving = Receiving { inbox: Inbox::new(connection.receiver()?), owes: false };
+        let (pending, looks, napping) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { peer, connection, pending, receiving: Mutex::new(receiving), looks, napping }))
     }
 
-    fn ask(
-        &self,
-        head: Head,
-        slot: Option<(&Arc<SlotCore>, usize, usize)>,
-        asked: Asked,
-    ) -> Result<(), Error> {
+    fn ask(&self, asked: Asked, post: impl FnOnce()) -> Result<(), Error> {
         // Held while sending, so that answers find what was asked in its order.
         let mut pending = lock(&self.pending);
         if pending.lost {
@@ -89,7 +101,7 @@ impl Copies {
             core.pending.fetch_add(1, SeqCst);
         }
         pending.asked.push_back(asked);
-        self.connection.post(head.to_bytes().to_vec(), slot);
+        post();
         Ok(())
     }
 
@@ -99,7 +111,15 @@ impl Copies {
         from.0.check(from.1, size)?;
         from.0.host("copy")?;
         let asked = Asked::Put { to: Arc::clone(to.0), from: Arc::clone(from.0) };
-        self.ask(Head::Put(range(place, to.1, size)), Some((from.0, from.1, size)), asked)
+        let head = Head::Put(range(place, to.1, size)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post(head, Some((from.0, from.1, size))))
+    }
+
+    /// Begins a copy of size 0 to a slot of the peer, which it need not hear of at once.
+    pub fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
+        let asked = Asked::Put { to: Arc::clone(to), from: Arc::clone(from) };
+        let head = Head::Put(range(place, 0, 0)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post_later(head))
     }
 
     /// Begins a copy from a slot of the peer.
@@ -108,7 +128,8 @@ impl Copies {
         to.0.check(to.1, size)?;
         to.0.host("copy")?;
         let asked = Asked::Get { to: Arc::clone(to.0), at: to.1, size, from: Arc::clone(from.0) };
-        self.ask(Head::Get(range(place, from.1, size)), None, asked)
+        let head = Head::Get(range(place, from.1, size)).to_bytes().to_vec();
+        self.ask(asked, || self.connection.post(head, None))
     }
 
     /// Drops `mark` when all copies begun before have been answered.
@@ -148,60 +169,153 @@ impl Copies {
     }
 
     /// Receives until the connection ends. `find` knows the slots of this Instance.
-    pub fn receive(&self, find: &dyn Fn(&Range) -> Option<Arc<SlotCore>>) -> io::Result<()> {
-        let mut inbox = Inbox::new(self.connection.receiver()?);
-        let mut arrived = 0;
+    pub fn receive(&self, find: Find<'_>) -> io::Result<()> {
+        let socket = self.connection.receiver()?;
+        // To the microsecond, and not to fifty of them; without it a copy is told of a little later.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let mut seen = self.looks.load(SeqCst);
         loop {
-            if !inbox.has_head() && arrived > 0 {
-                self.connection.post(Head::Done(arrived).to_bytes().to_vec(), None);
-                arrived = 0;
-            }
-            let head = Head::from_bytes(&inbox.head()?).ok_or(io::ErrorKind::InvalidData)?;
-            // Answers keep the order of what they answer.
-            let answer = |arrived: &mut u64, head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
-                if *arrived > 0 {
-                    self.connection.post(Head::Done(*arrived).to_bytes().to_vec(), None);
-                    *arrived = 0;
+            comes_within(&socket, None)?;
+            loop {
+                let mut receiving = lock(&self.receiving);
+                receiving.all(self, find)?;
+                let owes = receiving.owes;
+                // Who looks finds by itself what comes, sooner than this thread could be woken.
+                if std::mem::replace(&mut seen, self.looks.load(SeqCst)) != seen {
+                    self.napping.store(true, SeqCst);
+                    drop(receiving);
+                    std::thread::sleep(NAP);
+                    let mut receiving = lock(&self.receiving);
+                    self.napping.store(false, SeqCst);
+                    receiving.settle(self);
+                    continue;
                 }
-                self.connection.post(head.to_bytes().to_vec(), slot);
-            };
-            match head {
-                Head::Put(range) => {
-                    if let Some((core, at, size)) = piece(find(&range), &range) {
-                        let memory = core.host("copy").map_err(io::Error::other)?;
-                        inbox.body(memory, at, size)?;
-                        core.header().count_received();
-                        arrived += 1;
-                    } else {
-                        inbox.skip(range.size)?;
-                        answer(&mut arrived, Head::Failed, None);
-                    }
-                }
-                Head::Get(range) => {
-                    if let Some((core, at, size)) = piece(find(&range), &range) {
-                        answer(&mut arrived, Head::Data(range.size), Some((&core, at, size)));
-                        core.header().count_sent();
-                    } else {
-                        answer(&mut arrived, Head::Failed, None);
-                    }
-                }
-                Head::Done(count) => {
-                    for _ in 0..count {
-                        self.next()?.done()?;
-                        self.answered();
-                    }
-                }
-                Head::Data(size) => {
-                    let asked = self.next()?;
-                    asked.came(&mut inbox, size)?;
-                    self.answered();
-                }
-                Head::Failed => {
-                    self.next()?.failed(Error::Gone("the slot".into()));
-                    self.answered();
+                drop(receiving);
+                if !owes || !comes_within(&socket, Some(HELD))? {
+                    lock(&self.receiving).settle(self);
+                    break;
                 }
             }
         }
+    }
+
+    /// Receives what is there and whole, if nobody else does; never waits.
+    pub fn look(&self, find: Find<'_>) {
+        self.looks.fetch_add(1, SeqCst);
+        if !self.napping.load(SeqCst) {
+            return;
+        }
+        let Ok(mut receiving) = self.receiving.try_lock() else { return };
+        // Not once the thread is about to wait for the socket, and for nothing else.
+        if self.napping.load(SeqCst) && receiving.whole(self, find).is_err() {
+            // The thread finds the connection ended.
+            self.connection.close();
+        }
+    }
+}
+
+/// Knows the slots of this Instance.
+type Find<'a> = &'a dyn Fn(&Range) -> Option<Arc<SlotCore>>;
+
+/// Whether something comes within so long, or ever, or the end.
+fn comes_within(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> {
+    match raw::comes_within(socket.as_fd(), time) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        comes => comes,
+    }
+}
+
+/// What is received with, by whoever has it.
+struct Receiving {
+    inbox: Inbox,
+    /// Whether something may be held back, to which the thread that receives comes back.
+    owes: bool,
+}
+
+impl Receiving {
+    fn settle(&mut self, copies: &Copies) {
+        if std::mem::take(&mut self.owes) {
+            copies.connection.settle();
+        }
+    }
+
+    /// Receives all that is there, and the rest of what has begun.
+    fn all(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
+        loop {
+            while self.inbox.has_head() {
+                self.one(copies, find)?;
+            }
+            if !self.inbox.more_now()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Receives what is whole.
+    fn whole(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
+        if !self.inbox.is_whole() {
+            self.inbox.more_now()?;
+        }
+        while self.inbox.is_whole() {
+            self.one(copies, find)?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
+        let Self { inbox, .. } = self;
+        let head = Head::from_bytes(&inbox.head()).ok_or(io::ErrorKind::InvalidData)?;
+        // What does not wait for the other end is not waited for by it, either.
+        let long = head.follows() > inbox.here() as u64;
+        if long {
+            self.settle(copies);
+        }
+        let Self { inbox, owes } = self;
+        // Answers keep the order of what they answer: what is owed goes before them.
+        let answer = |head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
+            copies.connection.post(head.to_bytes().to_vec(), slot);
+        };
+        match head {
+            Head::Put(range) => {
+                if let Some((core, at, size)) = piece(find(&range), &range) {
+                    let memory = core.host("copy").map_err(io::Error::other)?;
+                    inbox.body(memory, at, size)?;
+                    // Before it is counted: who sees the count may leave, and takes along what was not noted.
+                    copies.connection.owe();
+                    *owes = true;
+                    core.header().count_received();
+                    if long {
+                        self.settle(copies);
+                    }
+                } else {
+                    inbox.skip(range.size)?;
+                    answer(Head::Failed, None);
+                }
+            }
+            Head::Get(range) => {
+                if let Some((core, at, size)) = piece(find(&range), &range) {
+                    answer(Head::Data(range.size), Some((&core, at, size)));
+                    core.header().count_sent();
+                } else {
+                    answer(Head::Failed, None);
+                }
+            }
+            Head::Done(count) => {
+                for _ in 0..count {
+                    copies.next()?.done()?;
+                    copies.answered();
+                }
+            }
+            Head::Data(size) => {
+                copies.next()?.came(inbox, size)?;
+                copies.answered();
+            }
+            Head::Failed => {
+                copies.next()?.failed(Error::Gone("the slot".into()));
+                copies.answered();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -269,29 +383,57 @@ impl Inbox {
         Self { stream, bytes: Memory::of(vec![0_u8; 1 << 16]), begin: 0, end: 0 }
     }
 
-    fn has_head(&self) -> bool {
-        self.end - self.begin >= HEAD
+    /// How many bytes came and were not looked at.
+    fn here(&self) -> usize {
+        self.end - self.begin
     }
 
-    fn head(&mut self) -> io::Result<[u8; HEAD]> {
-        let mut head = [0; HEAD];
-        while !self.has_head() {
-            if self.begin == self.end {
-                (self.begin, self.end) = (0, 0);
-            }
-            if self.bytes.size() - self.begin < HEAD {
-                // The piece of a header goes to the front.
-                let left = self.end - self.begin;
-                let mut piece = [0; HEAD];
-                self.read(&mut piece[..left]);
-                (self.begin, self.end) = (0, left);
-                let _ = self.bytes.write(0, &piece[..left]);
-            }
-            self.more()?;
+    fn has_head(&self) -> bool {
+        self.here() >= HEAD
+    }
+
+    /// Whether the next header is there, and all that follows it.
+    fn is_whole(&self) -> bool {
+        if !self.has_head() {
+            return false;
         }
+        let mut head = [0; HEAD];
+        self.read(&mut head);
+        Head::from_bytes(&head).is_some_and(|head| head.follows() <= (self.here() - HEAD) as u64)
+    }
+
+    /// The next header, which is there.
+    fn head(&mut self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
         self.read(&mut head);
         self.begin += HEAD;
-        Ok(head)
+        head
+    }
+
+    /// Takes in what has come, without waiting; whether that was anything. The end is an error.
+    fn more_now(&mut self) -> io::Result<bool> {
+        // What is left, a piece of a message, goes to the front.
+        let left = self.here();
+        if self.begin > 0 && left < HEAD {
+            let mut piece = [0; HEAD];
+            self.read(&mut piece[..left]);
+            (self.begin, self.end) = (0, left);
+            let _ = self.bytes.write(0, &piece[..left]);
+        }
+        if self.end == self.bytes.size() {
+            return Ok(false);
+        }
+        match self.bytes.receive(self.stream.as_fd(), self.end, self.bytes.size() - self.end, false) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(came) => {
+                self.end += came;
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn read(&self, bytes: &mut [u8]) {
@@ -300,8 +442,8 @@ impl Inbox {
     }
 
     fn more(&mut self) -> io::Result<()> {
-        self.end +=
-            received(self.bytes.receive(self.stream.as_fd(), self.end, self.bytes.size() - self.end))?;
+        let room = self.bytes.size() - self.end;
+        self.end += received(self.bytes.receive(self.stream.as_fd(), self.end, room, true))?;
         Ok(())
     }
 
@@ -312,7 +454,7 @@ impl Inbox {
         self.begin += here;
         (at, size) = (at + here, size - here);
         while size > 0 {
-            let came = received(to.receive(self.stream.as_fd(), at, size))?;
+            let came = received(to.receive(self.stream.as_fd(), at, size, true))?;
             (at, size) = (at + came, size - came);
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::{
 
 use raw::Memory;
 
+use super::wire::Head;
 use crate::{
     backends::processes::keep_alive,
     model::{memory::SlotCore, wait::lock},
@@ -29,10 +30,40 @@ pub struct Connection {
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Whether the thread has an item in its hands.
-    writing: bool,
-    started: bool,
+    writer: Writer,
     closed: bool,
+    /// Whether who receives comes by soon, to [settle](Connection::settle).
+    comes_by: bool,
+    /// What goes with the next that is sent.
+    held: Vec<u8>,
+    /// How many copies have arrived that the other end was not told of.
+    owed: u64,
+}
+
+/// What the thread that sends does.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Writer {
+    /// There is none yet.
+    #[default]
+    None,
+    Waits,
+    /// It has an item in its hands.
+    Sends,
+}
+
+impl Queue {
+    /// What was held back, and `bytes` after it.
+    fn with_held(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.owed > 0 {
+            self.held.extend(Head::Done(std::mem::take(&mut self.owed)).to_bytes());
+        }
+        if self.held.is_empty() {
+            return bytes;
+        }
+        let mut all = std::mem::take(&mut self.held);
+        all.extend(bytes);
+        all
+    }
 }
 
 enum Item {
@@ -64,13 +95,48 @@ impl Connection {
             debug_assert!(matches!(read, Ok(Ok(()))));
             slot = None;
         }
+        self.send(&mut lock(&self.queue), bytes, slot);
+    }
+
+    /// Sends bytes that nobody waits for with the next that somebody does, or when who receives has come by.
+    pub fn post_later(self: &Arc<Self>, bytes: Vec<u8>) {
         let mut queue = lock(&self.queue);
+        if queue.comes_by && !queue.closed {
+            queue.held.extend(bytes);
+        } else {
+            self.send(&mut queue, bytes, None);
+        }
+    }
+
+    /// A copy has arrived; who receives, and calls this, tells the other end when it [settles](Self::settle), unless
+    /// something else is sent before.
+    pub fn owe(&self) {
+        let mut queue = lock(&self.queue);
+        queue.owed += 1;
+        queue.comes_by = true;
+    }
+
+    /// Sends what was held back.
+    pub fn settle(self: &Arc<Self>) {
+        let mut queue = lock(&self.queue);
+        queue.comes_by = false;
+        if queue.owed > 0 || !queue.held.is_empty() {
+            self.send(&mut queue, Vec::new(), None);
+        }
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        queue: &mut Queue,
+        bytes: Vec<u8>,
+        slot: Option<(&Arc<SlotCore>, usize, usize)>,
+    ) {
         if queue.closed {
             return;
         }
-        let memory = Memory::of(bytes);
+        let memory = Memory::of(queue.with_held(bytes));
         let mut sent = 0;
-        if queue.items.is_empty() && !queue.writing {
+        if queue.items.is_empty() && queue.writer != Writer::Sends {
             match memory.send(self.stream.as_fd(), 0, memory.size(), false) {
                 Ok(taken) => sent = taken,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -87,7 +153,8 @@ impl Connection {
         if queue.items.is_empty() {
             return;
         }
-        if !std::mem::replace(&mut queue.started, true) {
+        if queue.writer == Writer::None {
+            queue.writer = Writer::Waits;
             let this = Arc::clone(self);
             std::thread::spawn(move || this.write());
         }
@@ -105,7 +172,7 @@ impl Connection {
                 queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            queue.writing = true;
+            queue.writer = Writer::Sends;
             drop(queue);
             let sent = match &item {
                 Item::Bytes(memory, at) => self.send_all(memory, *at, memory.size() - at),
@@ -116,7 +183,7 @@ impl Connection {
             };
             drop(item);
             queue = lock(&self.queue);
-            queue.writing = false;
+            queue.writer = Writer::Waits;
             if sent.is_err() {
                 queue.closed = true;
             }

@@ -140,6 +140,19 @@ impl Control for Arc<Mesh> {
         Some(copies.put(to, from, size, place))
     }
 
+    fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
+        let Remote { copies, place } = remote(&to.target)?;
+        Some(copies.tell(to, from, place))
+    }
+
+    fn look(&self) {
+        Mesh::look(self);
+    }
+
+    fn settle(&self) {
+        Mesh::settle(self);
+    }
+
     fn get(&self, to: Near<'_>, from: Far<'_>, size: usize) -> Option<Result<(), Error>> {
         let Remote { copies, place } = remote(&from.0.target)?;
         Some(copies.get(to, from, size, place))

@@ -42,6 +42,8 @@ pub struct Mesh {
     pub(super) losses: Arc<Losses>,
     pub(super) state: Mutex<State>,
     changed: Condvar,
+    /// All that are reached, for who looks.
+    links: Mutex<Arc<Vec<Arc<Copies>>>>,
     /// Slots of this Instance that others may reach.
     pub(super) slots: Mutex<BTreeMap<u64, Weak<SlotCore>>>,
     pub(super) next: AtomicU64,
@@ -86,6 +88,7 @@ impl Mesh {
             losses: Arc::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            links: Mutex::default(),
             slots: Mutex::default(),
             next: AtomicU64::new(1),
         });
@@ -188,8 +191,12 @@ impl Mesh {
                 });
             }
             Purpose::Bulk if peer.copies.is_none() => {
-                let copies = Copies::new(id, connection);
+                let Ok(copies) = Copies::new(id, connection) else {
+                    drop(state);
+                    return self.lost(id);
+                };
                 peer.copies = Some(Arc::clone(&copies));
+                Arc::make_mut(&mut lock(&self.links)).push(Arc::clone(&copies));
                 std::thread::spawn(move || {
                     let find = |range: &Range| mesh.upgrade()?.find(range.slot, range.secret);
                     let _ended = copies.receive(&find);
@@ -200,6 +207,25 @@ impl Mesh {
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Receives what is there, for who looks at counts again and again.
+    pub(super) fn look(&self) {
+        // Not held meanwhile: what comes may end a collective, which takes the lock of everything.
+        let Ok(links) = self.links.try_lock().map(|links| Arc::clone(&links)) else { return };
+        for link in &*links {
+            link.look(&|range| self.find(range.slot, range.secret));
+        }
+    }
+
+    /// Has all peers hear of what has arrived: this Instance may be about to leave.
+    pub(super) fn settle(&self) {
+        let state = lock(&self.state);
+        state
+            .peers
+            .values()
+            .filter_map(|peer| peer.copies.as_ref())
+            .for_each(|copies| copies.connection.settle());
     }
 
     /// One of its connections has ended. The other one is heard to its end, too, before the peer is lost.
@@ -228,6 +254,7 @@ impl Mesh {
             peer.control.take().into_iter().for_each(|control| control.close());
             peer.early.clear();
             let copies = peer.copies.take();
+            Arc::make_mut(&mut lock(&self.links)).retain(|link| link.peer != id);
             let (says, outcomes) = state.collectives.lose(id);
             state.say(self.me, says, outcomes);
             let asked: Vec<_> =

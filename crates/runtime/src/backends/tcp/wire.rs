@@ -101,6 +101,15 @@ impl Head {
         bytes
     }
 
+    /// How many bytes follow the header.
+    pub fn follows(self) -> u64 {
+        match self {
+            Self::Put(range) => range.size,
+            Self::Data(size) => size,
+            Self::Get(_) | Self::Done(_) | Self::Failed => 0,
+        }
+    }
+
     /// What the bytes say, if it is one of these.
     pub fn from_bytes(bytes: &[u8; HEAD]) -> Option<Self> {
         let mut numbers = [0; 5];

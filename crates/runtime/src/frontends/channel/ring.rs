@@ -185,7 +185,7 @@ impl<'a> Ring<'a> {
     fn popped(&mut self, bytes: usize) -> Result<(), Error> {
         self.at = (self.at + bytes) % self.shape.bytes();
         self.popped += 1;
-        match ring_bell(self.communication, &self.credit, &self.token) {
+        match self.communication.tell(&self.credit, &self.token) {
             // Nobody waits for the room any more.
             Ok(()) | Err(Error::PeerLost(_)) => Ok(()),
             Err(error) => Err(error),
@@ -205,6 +205,8 @@ impl<'a> Ring<'a> {
         if self.depth() == 0 {
             return Ok(false);
         }
+        // On its way while the message is.
+        self.credit.soon_counted();
         self.slot.read(self.at, bytes)?;
         self.popped(size)?;
         Ok(true)
@@ -215,6 +217,7 @@ impl<'a> Ring<'a> {
             if self.depth() == 0 {
                 return Ok(None);
             }
+            self.credit.soon_counted();
             let (at, length, bytes) = match self.shape {
                 Shape::Fixed { size, .. } => (self.at, size, size),
                 Shape::Variable { capacity } => {

@@ -12,29 +12,47 @@ use std::{
 use crate::model::wait::lock;
 
 struct Stretch {
-    name: Arc<str>,
+    /// Which of the worker's names.
+    name: usize,
     begin: Instant,
     end: Instant,
+}
+
+/// What one worker ran. On lines of its own, and with names of its own: workers that record do not wait for each other.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lane(Mutex<Recorded>);
+
+#[derive(Default)]
+struct Recorded {
+    names: Vec<Arc<str>>,
+    stretches: Vec<Stretch>,
 }
 
 /// What each worker ran, and when.
 pub struct Trace {
     begin: Instant,
-    workers: Vec<Mutex<Vec<Stretch>>>,
+    workers: Vec<Lane>,
 }
 
 impl Trace {
     pub(super) fn new(workers: usize) -> Self {
-        Self { begin: Instant::now(), workers: (0..workers).map(|_| Mutex::default()).collect() }
+        Self { begin: Instant::now(), workers: (0..workers).map(|_| Lane::default()).collect() }
     }
 
     pub(super) fn ran(&self, worker: usize, name: &Arc<str>, begin: Instant) {
-        lock(&self.workers[worker]).push(Stretch { name: Arc::clone(name), begin, end: Instant::now() });
+        let mut recorded = lock(&self.workers[worker].0);
+        // Mostly the one before; a clone is counted where all workers count theirs.
+        if !recorded.names.last().is_some_and(|last| Arc::ptr_eq(last, name)) {
+            recorded.names.push(Arc::clone(name));
+        }
+        let name = recorded.names.len() - 1;
+        recorded.stretches.push(Stretch { name, begin, end: Instant::now() });
     }
 
     /// How many stretches there are.
     pub fn len(&self) -> usize {
-        self.workers.iter().map(|worker| lock(worker).len()).sum()
+        self.workers.iter().map(|worker| lock(&worker.0).stretches.len()).sum()
     }
 
     /// Whether nothing ran.
@@ -51,10 +69,11 @@ impl Trace {
                 r#"{}{{"ph":"M","pid":1,"tid":{index},"name":"thread_name","args":{{"name":"worker {index}"}}}}"#,
                 if index == 0 { "\n" } else { ",\n" }
             );
-            for Stretch { name, begin, end } in lock(worker).iter() {
+            let Recorded { names, stretches } = &*lock(&worker.0);
+            for Stretch { name, begin, end } in stretches {
                 let at = (*begin - self.begin).as_nanos();
                 let long = (*end - *begin).as_nanos();
-                let name = serde_json::Value::from(&**name);
+                let name = serde_json::Value::from(&*names[*name]);
                 let _ = write!(
                     text,
                     ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{index},\"name\":{name},\"ts\":{}.{:03},\"dur\":{}.{:03}}}",

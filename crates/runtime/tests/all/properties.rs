@@ -1,0 +1,107 @@
+//! What must hold of channels and fences, whatever is done with them: random programs beside a model of a few lines.
+
+use std::{cell::Cell, collections::VecDeque};
+
+use proptest::prelude::*;
+use runtime::{
+    CommunicationManager, InstanceManager, Memcpy, MemoryManager, Tag, TopologyManager,
+    backends::host,
+    frontends::channel::{Mode, PushError, Setup, Shape, open},
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(usize, u8),
+    Pop,
+    Peek,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let push = (0_usize..60, any::<u8>()).prop_map(|(size, byte)| Step::Push(size, byte));
+    prop::collection::vec(prop_oneof![3 => push, 2 => Just(Step::Pop), 1 => Just(Step::Peek)], 0..80)
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        (1_usize..6, 1_usize..30).prop_map(|(capacity, size)| Shape::Fixed { capacity, size }),
+        (64_usize..300).prop_map(|capacity| Shape::Variable { capacity }),
+    ]
+}
+
+#[test]
+fn a_channel_is_a_queue() {
+    let it = host::alone().unwrap();
+    let topology = it.topology.query().unwrap();
+    let (space, me) = (&topology.devices[0].memory_spaces[0], it.instances.current().id());
+    let setup = Setup { memory: &it.memory, communication: &it.communication, space, me };
+    let tag = Cell::new(0);
+    let modes = prop_oneof![Just(Mode::Locking), Just(Mode::NonLocking)];
+    proptest!(|(shape in shapes(), mode in modes, steps in steps())| {
+        tag.set(tag.get() + 1);
+        let (producer, consumer) = open(setup, Tag(tag.get()), &[me], me, mode, shape).unwrap();
+        let (mut producer, mut consumer) = (producer.unwrap(), consumer.unwrap());
+        let mut model: VecDeque<Vec<u8>> = VecDeque::new();
+        for step in steps {
+            match step {
+                Step::Push(size, byte) => {
+                    // What never fits is refused; that is not tried here.
+                    let message = match shape {
+                        Shape::Fixed { size, .. } => vec![byte; size],
+                        Shape::Variable { capacity } => vec![byte; size.min(capacity / 2 / 8 * 8 - 8)],
+                    };
+                    let room = match shape {
+                        Shape::Fixed { capacity, .. } => Some(model.len() < capacity),
+                        // Where there is nothing, all that fits has room; otherwise it depends on where the end is.
+                        Shape::Variable { .. } => model.is_empty().then_some(true),
+                    };
+                    match producer.push(&message) {
+                        Ok(()) => {
+                            prop_assert_ne!(room, Some(false));
+                            model.push_back(message);
+                        }
+                        Err(PushError::Full) => prop_assert_ne!(room, Some(true)),
+                        Err(error) => prop_assert!(false, "{error}"),
+                    }
+                }
+                Step::Pop => prop_assert_eq!(consumer.pop().unwrap(), model.pop_front()),
+                Step::Peek => prop_assert_eq!(consumer.peek().unwrap(), model.front().cloned()),
+            }
+        }
+        for message in model {
+            prop_assert_eq!(consumer.pop().unwrap(), Some(message));
+        }
+        prop_assert_eq!(consumer.pop().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_fence_takes_what_it_asked_for_or_nothing() {
+    let it = host::alone().unwrap();
+    let topology = it.topology.query().unwrap();
+    let space = &topology.devices[0].memory_spaces[0];
+    let copies = (any::<bool>(), 0_usize..9).prop_map(|(back, size)| (0, back, size as u64, 0));
+    let fences =
+        (any::<bool>(), 0_u64..4, 0_u64..4).prop_map(|(back, sent, received)| (1, back, sent, received));
+    proptest!(|(steps in prop::collection::vec(prop_oneof![copies, fences], 0..60))| {
+        let slots = [it.memory.allocate(space, 8).unwrap(), it.memory.allocate(space, 8).unwrap()];
+        // Of each slot: what was sent and received, and not taken by a fence.
+        let mut model = [[0_u64; 2]; 2];
+        for (kind, back, one, other) in steps {
+            let (this, that) = if back { (1, 0) } else { (0, 1) };
+            if kind == 0 {
+                let size = usize::try_from(one).unwrap();
+                it.communication.memcpy(&slots[that], 0, &slots[this], 0, size).unwrap();
+                model[this][0] += 1;
+                model[that][1] += 1;
+                continue;
+            }
+            let there = model[this][0] >= one && model[this][1] >= other;
+            let taken = it.communication.fence((&slots[this]).into(), one, other).unwrap().try_take();
+            prop_assert_eq!(taken.map(|taken| taken.is_ok()), there.then_some(true));
+            if there {
+                model[this][0] -= one;
+                model[this][1] -= other;
+            }
+        }
+    });
+}
