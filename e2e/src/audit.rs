@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{Cluster, wait};
 
@@ -47,6 +48,8 @@ pub struct AuditEvent {
     pub stage: String,
     /// When the request came in.
     pub received: Timestamp,
+    /// What was sent, where the log keeps that: with pods that are created, bound or deleted, and with applications.
+    pub request: Value,
 }
 
 impl AuditEvent {
@@ -133,6 +136,8 @@ struct Line {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     request_received_timestamp: Timestamp,
+    #[serde(default)]
+    request_object: Value,
 }
 
 #[derive(Deserialize)]
@@ -180,6 +185,7 @@ impl From<Line> for AuditEvent {
             code: line.response_status.code,
             stage: line.stage,
             received: line.request_received_timestamp,
+            request: line.request_object,
         }
     }
 }

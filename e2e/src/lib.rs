@@ -18,7 +18,7 @@
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) and [`planning`] measure it,
-//!   [`footprint`] its agents; [`gpus`] compares what they say with NVIDIA's own tool.
+//!   [`chaos`] kills it at random and checks what came of that, [`footprint`] measures its agents; [`gpus`] compares what they say with NVIDIA's own tool.
 //! - [`gate`] stops the product between two of its writes.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
@@ -49,6 +49,7 @@ pub mod audit;
 pub mod bench;
 pub mod binaries;
 pub mod certificates;
+pub mod chaos;
 pub mod cluster;
 pub mod command;
 pub mod control_plane;

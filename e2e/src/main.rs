@@ -4,7 +4,9 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::{bench, binaries, control_plane, demo, footprint, gpus, keeper, planning, real_nodes, release};
+use e2e::{
+    bench, binaries, chaos, control_plane, demo, footprint, gpus, keeper, planning, real_nodes, release,
+};
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
 #[derive(Parser)]
@@ -61,6 +63,27 @@ enum Command {
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Kill and stop the operator that leads at random moments, and read in the audit log what came of it.
+    Chaos {
+        /// How many batches, each with a control plane and a seed of its own.
+        #[arg(long, default_value_t = 10)]
+        batches: u64,
+        /// How often the leader is killed in each, and how often it is stopped.
+        #[arg(long, default_value_t = chaos::Size::FULL.strikes)]
+        strikes: usize,
+        /// How many nodes of four cores there are.
+        #[arg(long, default_value_t = chaos::Size::FULL.nodes)]
+        nodes: usize,
+        /// How many actors each of ten applications has at most.
+        #[arg(long, default_value_t = chaos::Size::FULL.actors)]
+        actors: u32,
+        /// The commit that is measured; a batch that was run at it already is not run again.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
+        /// The folder for chaos.md and chaos.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -168,6 +191,10 @@ async fn run(command: Command) -> Result<()> {
         Command::Bench { applications, actors, nodes, commit, results } => {
             let size = bench::Size { applications, actors, nodes };
             bench::run(size, &commit, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Chaos { batches, strikes, nodes, actors, commit, results } => {
+            let size = chaos::Size { nodes, actors, strikes, ..chaos::Size::FULL };
+            chaos::run(size, batches, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Footprint { short, trouble, results } => {
             let results = results.unwrap_or_else(bench::results);

@@ -9,7 +9,15 @@ pub(super) const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
-rules: [{level: Metadata}]
+rules:
+# what the checker of chaos reads: where a pod is, how it goes, who is wanted
+- level: Request
+  verbs: [create, update, patch, delete]
+  resources: [{group: cairn.dev, resources: [actorapplications]}]
+- level: Request
+  verbs: [create, delete]
+  resources: [{group: '', resources: [pods, pods/binding]}]
+- level: Metadata
 ";
 
 /// The range is never routed: only the API server's own Service lives in it, at its first address, which real nodes

@@ -1,0 +1,326 @@
+//! Reads in the audit log what must not have happened: an actor twice, an actor lost, a pod deleted that should stay,
+//! two operators that write.
+//!
+//! It knows nothing of the product but the names of labels. Requests are taken in the order in which they came in: one
+//! that answers another's effect came in after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::labels;
+use serde_json::Value;
+
+use crate::{
+    AuditEvent,
+    product::{NAMESPACE, OPERATOR},
+};
+
+/// Who confirms that pods of simulated nodes ended.
+const KUBELET: &str = "kwok";
+
+/// What the log of a namespace says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What must not have happened, in words.
+    pub findings: Vec<String>,
+    /// How many pods were started.
+    pub started: usize,
+    /// How many pods were asked to go.
+    pub stopped: usize,
+    /// How often another operator began to write.
+    pub hand_overs: usize,
+}
+
+/// A pod, from when it was made until it is gone.
+#[derive(Default)]
+struct Life {
+    application: String,
+    actor: String,
+    /// The node that it was made for, and the one that it was bound to.
+    nodes: BTreeSet<String>,
+    is_bound: bool,
+    is_asked_to_go: bool,
+    /// Whether there was a moment since it was made in which nobody wanted it, or its node was gone.
+    may_go: bool,
+}
+
+#[derive(Default)]
+struct Book {
+    verdict: Verdict,
+    /// By application and group, how many are wanted.
+    wanted: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By the name of the pod, which is free again when the pod is gone.
+    lives: BTreeMap<String, Life>,
+    nodes_that_went: BTreeSet<String>,
+    /// The credentials of operators, in the order in which each began to write.
+    writers: Vec<String>,
+}
+
+/// Judges everything that happened in `namespace` while it was the only one with applications; everything is carried out by
+/// now.
+pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
+    let mut events: Vec<&AuditEvent> =
+        events.iter().filter(|event| (200..300).contains(&event.code)).collect();
+    events.sort_by_key(|event| event.received);
+    let mut book = Book::default();
+    for event in events {
+        if event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR) && event.resource != "leases"
+        {
+            book.written_by(event);
+        }
+        match (event.resource.as_str(), event.subresource.as_str(), event.verb.as_str()) {
+            ("nodes", "", "create") => drop(book.nodes_that_went.remove(&event.name)),
+            ("nodes", "", "delete") => book.node_went(&event.name),
+            _ if event.namespace != namespace => {}
+            ("actorapplications", "", "create" | "update" | "patch") => book.application(event),
+            ("actorapplications", "", "delete") => book.application_went(&event.name),
+            ("pods", "", "create") => book.started(event),
+            ("pods", "binding", "create") => book.bound(event),
+            ("pods", "", "delete") => book.deleted(event),
+            _ => {}
+        }
+    }
+    book.end()
+}
+
+impl Book {
+    fn find(&mut self, finding: String) {
+        self.verdict.findings.push(finding);
+    }
+
+    fn written_by(&mut self, event: &AuditEvent) {
+        if self.writers.last() == Some(&event.credential) {
+            return;
+        }
+        if self.writers.contains(&event.credential) {
+            let (verb, resource, name) = (&event.verb, &event.resource, &event.name);
+            self.find(format!("{verb} {resource} {name} by an operator after another had begun to write"));
+            return;
+        }
+        self.verdict.hand_overs += usize::from(!self.writers.is_empty());
+        self.writers.push(event.credential.clone());
+    }
+
+    fn node_went(&mut self, node: &str) {
+        self.nodes_that_went.insert(node.to_owned());
+        for life in self.lives.values_mut().filter(|life| life.nodes.contains(node)) {
+            life.may_go = true;
+        }
+    }
+
+    fn is_wanted(&self, application: &str, actor: &str) -> bool {
+        let Some((group, index)) = actor.rsplit_once('-') else { return false };
+        let replicas = self.wanted.get(application).and_then(|groups| groups.get(group));
+        index.parse::<u64>().is_ok_and(|index| replicas.is_some_and(|replicas| index < *replicas))
+    }
+
+    fn application(&mut self, event: &AuditEvent) {
+        let Some(groups) = event.request["spec"]["actors"].as_array() else { return };
+        let name = if event.name.is_empty() { text(&event.request["metadata"]["name"]) } else { &event.name };
+        let group =
+            |group: &Value| (text(&group["name"]).to_owned(), group["replicas"].as_u64().unwrap_or_default());
+        self.wanted.insert(name.to_owned(), groups.iter().map(group).collect());
+        let wanted: BTreeSet<String> = self
+            .lives
+            .iter()
+            .filter(|(_, life)| self.is_wanted(&life.application, &life.actor))
+            .map(|(pod, _)| pod.clone())
+            .collect();
+        for (_, life) in self.lives.iter_mut().filter(|(pod, _)| !wanted.contains(*pod)) {
+            life.may_go = true;
+        }
+    }
+
+    fn application_went(&mut self, name: &str) {
+        self.wanted.remove(name);
+        for life in self.lives.values_mut().filter(|life| life.application == name) {
+            life.may_go = true;
+        }
+    }
+
+    fn started(&mut self, event: &AuditEvent) {
+        let metadata = &event.request["metadata"];
+        let label = |name: &str| text(&metadata["labels"][name]).to_owned();
+        let (application, actor) = (label(labels::APPLICATION), label(labels::ACTOR));
+        if actor.is_empty() {
+            return;
+        }
+        self.verdict.started += 1;
+        let node =
+            text(&metadata["annotations"][labels::UNIT]).split('/').next().unwrap_or_default().to_owned();
+        let may_go = self.nodes_that_went.contains(&node) || !self.is_wanted(&application, &actor);
+        let life = Life { application, actor, nodes: [node].into(), may_go, ..Life::default() };
+        let pod = text(&metadata["name"]).to_owned();
+        if self.lives.insert(pod.clone(), life).is_some() {
+            self.find(format!("{pod} was started while nobody had confirmed that the one before it ended"));
+        }
+    }
+
+    fn bound(&mut self, event: &AuditEvent) {
+        let node = text(&event.request["target"]["name"]);
+        let is_gone = self.nodes_that_went.contains(node);
+        if let Some(life) = self.lives.get_mut(&event.name) {
+            life.nodes.insert(node.to_owned());
+            life.is_bound = true;
+            life.may_go |= is_gone;
+        }
+    }
+
+    fn deleted(&mut self, event: &AuditEvent) {
+        let pod = &event.name;
+        let Some(life) = self.lives.get_mut(pod) else { return };
+        let at_once = event.request["gracePeriodSeconds"].as_i64() == Some(0);
+        let node_is_there = !life.nodes.iter().any(|node| self.nodes_that_went.contains(node));
+        let was_asked = std::mem::replace(&mut life.is_asked_to_go, true);
+        let (may_go, is_bound) = (life.may_go, life.is_bound);
+        self.verdict.stopped += usize::from(!was_asked);
+        if !was_asked && !may_go {
+            self.find(format!("{pod} was deleted by {} though it should stay", event.user));
+        }
+        if at_once && is_bound && node_is_there && event.user != KUBELET {
+            self.find(format!(
+                "{pod} was removed at once by {}: it may live on beside its successor",
+                event.user
+            ));
+        }
+        // a pod that no node has is gone when it is asked to go
+        if at_once || !is_bound {
+            self.lives.remove(pod);
+        }
+    }
+
+    fn end(mut self) -> Verdict {
+        for (application, groups) in &self.wanted {
+            for (group, replicas) in groups {
+                for index in 0..*replicas {
+                    let pod = format!("{application}-{group}-{index}");
+                    let lives =
+                        self.lives.get(&pod).is_some_and(|life| life.is_bound && !life.is_asked_to_go);
+                    if !lives {
+                        self.verdict.findings.push(format!("{pod} is lost"));
+                    }
+                }
+            }
+        }
+        let unwanted = |life: &&Life| !self.is_wanted(&life.application, &life.actor);
+        let finding =
+            |life: &Life| format!("{}-{} lives though nobody wants it", life.application, life.actor);
+        let unwanted: Vec<String> = self.lives.values().filter(unwanted).map(finding).collect();
+        self.verdict.findings.extend(unwanted);
+        self.verdict
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// One line a request: `want app-a 2`, `forget app`, `start P on N`, `bind P to N`, `stop P`, `ended P` (by its node),
+    /// `kill P` (at once, by the operator), `lose N`, `write W` (an operator's, with the credential W).
+    fn verdict(log: &str) -> String {
+        let events: Vec<AuditEvent> =
+            log.lines().enumerate().map(|(at, line)| event(at, line.trim())).collect();
+        check(&events, "here").findings.join("\n")
+    }
+
+    fn event(at: usize, line: &str) -> AuditEvent {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let operator = format!("system:serviceaccount:{NAMESPACE}:{OPERATOR}");
+        let (what, name) = (words[0], words[1]);
+        let delete = |grace: Value| ("delete", "pods", "", json!({"gracePeriodSeconds": grace}));
+        let (verb, resource, subresource, request) = match what {
+            "want" => {
+                let actors = json!([{"name": "a", "replicas": words[2].parse::<u32>().unwrap()}]);
+                ("patch", "actorapplications", "", json!({"spec": {"actors": actors}}))
+            }
+            "forget" => ("delete", "actorapplications", "", Value::Null),
+            "start" => {
+                let (application, actor) = name.split_once('-').unwrap();
+                let labels = json!({labels::APPLICATION: application, labels::ACTOR: actor});
+                let annotations = json!({labels::UNIT: format!("{}/cpus-0", words[3])});
+                let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
+                ("create", "pods", "", json!({"metadata": metadata}))
+            }
+            "bind" => ("create", "pods", "binding", json!({"target": {"name": words[3]}})),
+            "stop" => delete(Value::Null),
+            "ended" | "kill" => delete(json!(0)),
+            "lose" => ("delete", "nodes", "", Value::Null),
+            "write" => ("patch", "placements", "", Value::Null),
+            other => panic!("{other}"),
+        };
+        let user = match what {
+            "ended" => KUBELET.to_owned(),
+            "start" | "stop" | "kill" | "write" => operator,
+            other => other.to_owned(),
+        };
+        AuditEvent {
+            user,
+            verb: verb.into(),
+            group: String::new(),
+            resource: resource.into(),
+            subresource: subresource.into(),
+            namespace: if resource == "nodes" { String::new() } else { "here".into() },
+            name: name.into(),
+            uri: String::new(),
+            user_agent: String::new(),
+            credential: if what == "write" { name.into() } else { "one".into() },
+            code: 200,
+            is_forbidden: false,
+            stage: "ResponseComplete".into(),
+            received: jiff::Timestamp::from_second(i64::try_from(at).unwrap()).unwrap(),
+            request,
+        }
+    }
+
+    #[test]
+    fn what_should_be_is_no_finding() {
+        let logs = [
+            // up, down, and up again
+            "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n start app-a-1 on n\n bind app-a-1 to n\n want app 1\n \
+             stop app-a-1\n ended app-a-1\n want app 2\n start app-a-1 on m\n bind app-a-1 to m",
+            // a node goes, and nobody can confirm
+            "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n kill app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+            // the node goes before the pod has come to it
+            "want app 1\n lose n\n start app-a-0 on n\n stop app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+            // another one of the same name
+            "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n forget app\n want app 1\n stop app-a-0\n ended app-a-0\n \
+             start app-a-0 on n\n bind app-a-0 to n",
+            "write one\n write one\n write two",
+        ];
+        for log in logs {
+            assert_eq!(verdict(log), "", "{log}");
+        }
+    }
+
+    #[test]
+    fn what_must_not_be_is_found() {
+        let up = "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n";
+        let logs = [
+            (
+                "start app-a-0 on m\n bind app-a-0 to m",
+                "app-a-0 was started while nobody had confirmed that the one before it ended",
+            ),
+            (
+                "stop app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+            ),
+            ("lose n\n kill app-a-0", "app-a-0 is lost"),
+            ("lose n\n stop app-a-0", "app-a-0 is lost"),
+            ("want app 2\n start app-a-1 on n", "app-a-1 is lost"),
+            ("want app 0", "app-a-0 lives though nobody wants it"),
+            (
+                "want app 0\n kill app-a-0",
+                "app-a-0 was removed at once by system:serviceaccount:cairn-system:cairn-operator: it may live on beside its successor",
+            ),
+            ("write two\n write one", "patch placements one by an operator after another had begun to write"),
+        ];
+        for (log, finding) in logs {
+            assert_eq!(verdict(&format!("{up}{log}")), finding, "{log}");
+        }
+    }
+}
