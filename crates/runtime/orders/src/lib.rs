@@ -17,6 +17,7 @@ mod rest;
 #[expect(dead_code, reason = "the ring has more ways in than are tried")]
 #[path = "../../src/frontends/channel/ring.rs"]
 mod ring;
+pub mod shape;
 mod sync;
 #[expect(dead_code, reason = "what is awaited is tried elsewhere")]
 #[path = "../../src/model/wait.rs"]
@@ -24,63 +25,11 @@ mod wait;
 
 use header::Header;
 use loom::thread;
-use model::{CommunicationManager, Copies, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy};
+use model::{Copies, Error, GlobalSlot, InstanceId, LocalSlot};
 use rest::Rest;
 use ring::{Ring, Sender};
+use shape::{PushError, Setup, Shape};
 use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-
-/// As the channels have it.
-#[derive(Clone, Copy)]
-pub enum Shape {
-    Fixed { size: usize },
-    Variable { capacity: usize },
-}
-
-impl Shape {
-    fn bytes(self) -> usize {
-        match self {
-            Self::Fixed { size } => 2 * size,
-            Self::Variable { capacity } => capacity,
-        }
-    }
-
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
-    fn fits(self, _message: usize) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-pub enum PushError {
-    Full,
-    Failed(Error),
-}
-
-impl From<Error> for PushError {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-#[derive(Clone, Copy)]
-pub struct Setup<'a> {
-    pub communication: &'a dyn CommunicationManager,
-}
-
-impl Setup<'_> {
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
-    fn slot(&self, _size: usize) -> Result<LocalSlot, Error> {
-        Ok(LocalSlot::new())
-    }
-}
-
-fn ring_bell(
-    communication: &dyn CommunicationManager,
-    bell: &GlobalSlot,
-    from: &LocalSlot,
-) -> Result<(), Error> {
-    communication.memcpy(bell, 0, from, 0, 0)
-}
 
 /// Every order, up to three preemptions.
 fn every_order(run: impl Fn() + Sync + Send + 'static) {

@@ -40,7 +40,7 @@ fn a_channel_is_a_queue() {
         tag.set(tag.get() + 1);
         let (producer, consumer) = open(setup, Tag(tag.get()), &[me], me, mode, shape).unwrap();
         let (mut producer, mut consumer) = (producer.unwrap(), consumer.unwrap());
-        let mut model: VecDeque<Vec<u8>> = VecDeque::new();
+        let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
         for step in steps {
             match step {
                 Step::Push(size, byte) => {
@@ -50,24 +50,24 @@ fn a_channel_is_a_queue() {
                         Shape::Variable { capacity } => vec![byte; size.min(capacity / 2 / 8 * 8 - 8)],
                     };
                     let room = match shape {
-                        Shape::Fixed { capacity, .. } => Some(model.len() < capacity),
+                        Shape::Fixed { capacity, .. } => Some(queue.len() < capacity),
                         // Where there is nothing, all that fits has room; otherwise it depends on where the end is.
-                        Shape::Variable { .. } => model.is_empty().then_some(true),
+                        Shape::Variable { .. } => queue.is_empty().then_some(true),
                     };
                     match producer.push(&message) {
                         Ok(()) => {
                             prop_assert_ne!(room, Some(false));
-                            model.push_back(message);
+                            queue.push_back(message);
                         }
                         Err(PushError::Full) => prop_assert_ne!(room, Some(true)),
                         Err(error) => prop_assert!(false, "{error}"),
                     }
                 }
-                Step::Pop => prop_assert_eq!(consumer.pop().unwrap(), model.pop_front()),
-                Step::Peek => prop_assert_eq!(consumer.peek().unwrap(), model.front().cloned()),
+                Step::Pop => prop_assert_eq!(consumer.pop().unwrap(), queue.pop_front()),
+                Step::Peek => prop_assert_eq!(consumer.peek().unwrap(), queue.front().cloned()),
             }
         }
-        for message in model {
+        for message in queue {
             prop_assert_eq!(consumer.pop().unwrap(), Some(message));
         }
         prop_assert_eq!(consumer.pop().unwrap(), None);

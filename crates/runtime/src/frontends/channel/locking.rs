@@ -1,7 +1,7 @@
 //! One ring for several producers: who pushes locks it. Before the ring are two words, how many bytes were ever pushed
 //! and how many popped.
 
-use super::{PushError, Setup, Shape, ring::record};
+use super::shape::{PushError, Setup, Shape, record};
 use crate::model::{CommunicationManager, Error, GlobalSlot, LocalSlot, Memcpy};
 
 /// The two words and how many messages each of them stands for.

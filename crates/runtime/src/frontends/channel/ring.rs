@@ -3,18 +3,11 @@
 
 use std::collections::VecDeque;
 
-use super::{PushError, Setup, Shape, ring_bell};
+use super::shape::{HEAD, PushError, Setup, Shape, record, ring_bell};
 use crate::model::{CommunicationManager, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy};
 
-/// What precedes a message of a ring of any size: its length.
-const HEAD: usize = 8;
 /// Instead of a length: the rest of the ring, up to its end, holds nothing.
 const SKIP: u64 = u64::MAX;
-
-/// How many bytes of a ring a message of any size takes.
-pub(super) fn record(message: usize) -> usize {
-    HEAD.saturating_add(message).checked_next_multiple_of(8).unwrap_or(usize::MAX)
-}
 
 /// The producer's end.
 pub(super) struct Sender<'a> {
