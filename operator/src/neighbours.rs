@@ -1,5 +1,5 @@
 //! What is made of an application beside its actors: one Service and one ConfigMap, by which actors find each other and
-//! which are kept as they should be, and a ControllerRevision for each state of its templates.
+//! which are kept as they should be, and a `ControllerRevision` for each state of its templates.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

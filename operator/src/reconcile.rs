@@ -168,6 +168,54 @@ struct Sight {
     infeasible: BTreeSet<String>,
 }
 
+/// Looks at what is there; `known` are the actors whose decided place may not be taken, where that is known.
+fn look(
+    application: &ActorApplication,
+    ctx: &Context,
+    (wanted, decided): (&control::Wanted, &control::Decision),
+    rollout: &Rollout,
+    known: Option<BTreeSet<String>>,
+) -> Sight {
+    // Which units there are does not depend on the policy; capacities, which do, are not read here.
+    let plain = Policy::builtin("units");
+    let key = ApplicationKey::of(application);
+    let index = ctx.caches.index();
+    let units = world::units(&index, &plain);
+    let infeasible = match known {
+        Some(known) => known,
+        // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
+        // nothing.
+        None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
+            Ok(world) => infeasible(&index, application, &world, Some(decided)),
+            Err(_) => decided.places.keys().cloned().collect(),
+        },
+    };
+    let mut seen = world::seen(&index, application, &units);
+    seen.now = moment();
+    let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+    for actor in &wanted.actors {
+        if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
+            seen.held_back.insert(actor.name.clone(), held.clone());
+        }
+    }
+    let own = world::own(&index, application);
+    for name in actors_of(application) {
+        let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
+            continue;
+        };
+        let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
+        let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
+        found.outdated = rollout.is_outdated(&name, pod, kind);
+    }
+    Sight {
+        seen,
+        instances: own,
+        pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
+        units,
+        infeasible,
+    }
+}
+
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(
     application: &ActorApplication,
@@ -176,8 +224,6 @@ async fn carry_out(
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
 ) -> Result<(), Error> {
-    // Which units there are does not depend on the policy; capacities, which do, are not read here.
-    let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
     let (mut wanted, decided) =
         (world::wanted(application, &decision.spec.policy), world::decision(decision));
@@ -185,43 +231,9 @@ async fn carry_out(
     if application.spec.paused || !rollout.is_sound() {
         wanted.max_unavailable = 0;
     }
-    let Sight { units, seen, instances, pools, infeasible } = {
-        let index = ctx.caches.index();
-        let units = world::units(&index, &plain);
-        let infeasible = match outcome.infeasible.take() {
-            Some(known) => known,
-            // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
-            // nothing.
-            None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
-                Ok(world) => infeasible(&index, application, &world, Some(&decided)),
-                Err(_) => decided.places.keys().cloned().collect(),
-            },
-        };
-        let mut seen = world::seen(&index, application, &units);
-        seen.now = moment();
-        let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        for actor in &wanted.actors {
-            if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
-                seen.held_back.insert(actor.name.clone(), held.clone());
-            }
-        }
-        let own = world::own(&index, application);
-        for name in actors_of(application) {
-            let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
-                continue;
-            };
-            let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
-            let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
-            found.outdated = rollout.is_outdated(&name, pod, kind);
-        }
-        Sight {
-            seen,
-            instances: own,
-            pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
-            units,
-            infeasible,
-        }
-    };
+    let known = outcome.infeasible.take();
+    let Sight { units, seen, instances, pools, infeasible } =
+        look(application, ctx, (&wanted, &decided), &rollout, known);
     let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
     (outcome.waiting, outcome.next) = (todo.waiting, todo.next);
     if application.spec.paused {
