@@ -59,9 +59,32 @@ pub struct ActorApplicationSpec {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub channels: Vec<Channel>,
 
-    /// Whether to keep deciding and reporting but change nothing; default false.
+    /// How pods are replaced when a template changes; absent: one actor at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateStrategy>,
+
+    /// Whether to keep deciding and reporting but begin nothing; an actor that was stopped already is started; default false.
     #[serde(default)]
     pub paused: bool,
+}
+
+impl ActorApplicationSpec {
+    /// How many actors may be down while a new template replaces pods.
+    pub fn max_unavailable(&self) -> i32 {
+        self.update.as_ref().map_or_else(common::one, |update| update.max_unavailable)
+    }
+}
+
+/// How pods are replaced when a template changes.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateStrategy {
+    /// How many actors of the application may be down while pods are replaced, from 1 to 10,000; default 1.
+    ///
+    /// A template whose pods do not become ready is given to no more actors than that.
+    #[serde(default = "common::one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_unavailable: i32,
 }
 
 /// The name goes into labels, into host names and, later, into a Service, which must start with a letter.
@@ -320,6 +343,10 @@ pub struct ActorApplicationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_percent: Option<i64>,
 
+    /// Which templates are in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revisions>,
+
     /// When an actor of the application last moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_moved: Option<Time>,
@@ -329,6 +356,18 @@ pub struct ActorApplicationStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// The templates of an application that are in use: names of `ControllerRevisions` in its namespace.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Revisions {
+    /// The last one whose pods were all ready; with it actors come again until it is their turn to get the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// The newest one; absent while the API server does not take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<String>,
 }
 
 /// How many actors an application has, by how far they are.
@@ -341,6 +380,12 @@ pub struct ActorCounts {
     pub placed: i32,
     /// Actors whose pod runs.
     pub running: i32,
+    /// Actors whose pod says that it is ready.
+    #[serde(default)]
+    pub ready: i32,
+    /// Actors whose pod is of the newest template.
+    #[serde(default)]
+    pub updated: i32,
     /// Placed and wanted in one word for tables, as in `8/8`.
     pub placed_of_wanted: String,
 }
@@ -348,7 +393,7 @@ pub struct ActorCounts {
 impl ActorCounts {
     /// Counts with their printable form.
     pub fn new(wanted: i32, placed: i32, running: i32) -> Self {
-        Self { wanted, placed, running, placed_of_wanted: format!("{placed}/{wanted}") }
+        Self { wanted, placed, running, placed_of_wanted: format!("{placed}/{wanted}"), ..Self::default() }
     }
 }
 

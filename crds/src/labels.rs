@@ -8,7 +8,11 @@ pub const ACTOR_GROUP: &str = "cairn.dev/actor-group";
 pub const ACTOR: &str = "cairn.dev/actor";
 /// Label of pods: the name of their Instance.
 pub const INSTANCE: &str = "cairn.dev/instance";
+/// Label of pods: which template they were made from.
+pub const TEMPLATE_HASH: &str = "cairn.dev/template-hash";
 /// Annotation of pods: the unit they were placed on, as in `node-0/gpu-1` (a `/` is no label value).
 pub const UNIT: &str = "cairn.dev/unit";
+/// Annotation of the ConfigMaps that hold a policy: the namespaces whose applications may name it, separated by commas.
+pub const NAMESPACES: &str = "cairn.dev/namespaces";
 /// Label of the ConfigMaps that hold a policy; its value is `"true"`.
 pub const POLICY: &str = "cairn.dev/policy";

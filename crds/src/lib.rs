@@ -20,7 +20,7 @@ mod topology;
 
 pub use application::{
     ActorApplication, ActorApplicationSpec, ActorApplicationStatus, ActorCounts, ActorGroup,
-    ApplicationPhase, Channel, Implementation, Pattern, Pin, SpreadLevel,
+    ApplicationPhase, Channel, Implementation, Pattern, Pin, Revisions, SpreadLevel, UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
 pub use instance::{HeldDevices, Instance, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate};

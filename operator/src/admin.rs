@@ -11,6 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use world::ApplicationKey;
 
 use crate::caches::Caches;
@@ -73,10 +74,34 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     for (state, count) in states {
         admin.metrics.actors.with_label_values(&[state]).set(count);
     }
-    match admin.metrics.text() {
+    let leads = admin.metrics.leading.get() == 1;
+    let pods = if leads { pods(&admin.caches) } else { Vec::new() };
+    match admin.metrics.text(&pods) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
     }
+}
+
+/// The labels of every pod of an actor.
+fn pods(caches: &Caches) -> Vec<[String; 7]> {
+    let index = caches.index();
+    let mut all = Vec::new();
+    for application in caches.applications.state() {
+        for (instance, pod) in world::own(&index, &application).into_values() {
+            let Some(pod) = pod else { continue };
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+            all.push([
+                pod.uid().unwrap_or_default(),
+                pod.namespace().unwrap_or_default(),
+                pod.name_any(),
+                application.name_any(),
+                instance.spec.actor.clone(),
+                node,
+                world::unit_of(&pod).unwrap_or_default().to_owned(),
+            ]);
+        }
+    }
+    all
 }
 
 /// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
@@ -87,7 +112,7 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
     let application = admin.caches.applications.get(&crate::caches::object_ref(&key));
     let policy =
         application.and_then(|application| application.spec.policy.clone()).unwrap_or(admin.default_policy);
-    let policy = match admin.policies.in_force(&policy) {
+    let policy = match admin.policies.in_force(&policy, &key.namespace) {
         Ok((policy, _)) => policy,
         Err(e) => return (StatusCode::CONFLICT, e.to_string()).into_response(),
     };

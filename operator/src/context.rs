@@ -15,6 +15,7 @@ use crate::caches::Caches;
 use crate::config::Planning;
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::neighbours::Neighbours;
 use crate::policies::Policies;
 use crate::searches::{Considered, Searches};
 use crate::writes::Writer;
@@ -22,6 +23,7 @@ use crate::writes::Writer;
 /// What every reconcile shares.
 pub struct Context {
     pub caches: Arc<Caches>,
+    pub neighbours: Neighbours,
     pub policies: Arc<Policies>,
     pub writer: Writer,
     pub events: Events,
@@ -39,7 +41,7 @@ pub struct Context {
     pub back_offs: Mutex<BackOffs<Tried>>,
 }
 
-/// An actor of an application.
+/// An actor of an application, or what else is made for it.
 pub type Tried = (ApplicationKey, String);
 
 impl Context {
@@ -50,6 +52,12 @@ impl Context {
 
     pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
+    }
+
+    /// Until when what went wrong is held back, and why, where it still is.
+    pub fn held_back(&self, tried: &Tried) -> Option<(Moment, String)> {
+        let back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        back_offs.held(tried, moment()).map(|held| (held.until, held.why.clone()))
     }
 
     /// What went wrong with an actor is tried again after a while; until when it is held back.

@@ -4,7 +4,7 @@ use placement::PlanError;
 use world::WorldError;
 
 /// Why a reconcile did not come to its end.
-#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Error {
     /// This operator does not lead any more.
     #[error("the lease is lost; nothing is written")]

@@ -11,12 +11,13 @@ use kube::{Api, Client, Resource, ResourceExt};
 use world::ApplicationKey;
 
 use crate::caches::{Caches, Indexed, Requests, object_ref};
+use crate::neighbours::Neighbours;
 use crate::policies::Policies;
 use crate::slim;
 use crate::watches::{Feed, Names, Seen, Watches};
 
 /// The caches, once they are made.
-type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
+pub type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
 
 /// Starts one watch per kind; the feeds must be run.
 pub fn watch(
@@ -26,7 +27,7 @@ pub fn watch(
     pools_changed: Arc<tokio::sync::Notify>,
     policies: Arc<Policies>,
     refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-) -> (Arc<Caches>, Vec<Feed>) {
+) -> (Arc<Caches>, Neighbours, Vec<Feed>) {
     let mut watches = Watches::new(client);
     let later = Arc::new(OnceLock::new());
     add::<Node>(&mut watches, slim::node, &later);
@@ -37,10 +38,11 @@ pub fn watch(
     add::<Pod>(&mut watches, slim::pod, &later);
     let applications = add::<ActorApplication>(&mut watches, slim::metadata, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
+    let neighbours = Neighbours::watch(&mut watches, &later);
     let (feeds, ready) = watches.made();
     let caches = Arc::new(Caches::new(applications, requests, pools_changed, ready));
     let _ = later.set(caches.clone());
-    (caches, feeds)
+    (caches, neighbours, feeds)
 }
 
 /// Watches a kind that the index holds.
@@ -84,7 +86,8 @@ fn add_policies(
     let api = Api::namespaced(watches.client(), namespace);
     watches.store(api, of_policies, slim::metadata, move |event, store| {
         let mut take = |config_map: &ConfigMap| {
-            if !seen.changed(config_map, &config_map.data) {
+            let facts = (&config_map.data, config_map.annotations().get(labels::NAMESPACES));
+            if !seen.changed(config_map, &facts) {
                 return false;
             }
             if let Err(problem) = policies.learn(config_map) {

@@ -1,9 +1,75 @@
 //! What Instances tell: pure.
 
-use crds::{HeldDevices, Instance, InstancePhase, InstanceStatus};
+use control::Wait;
+use crds::{ActorApplication, HeldDevices, Instance, InstancePhase, InstanceStatus};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use world::unit_of;
+use world::{Own, actors_of, is_ready, object_name, unit_of};
+
+use crate::report::{Finding, conditions};
+
+/// What is known of an Instance's actor beside its pod.
+pub struct About<'a> {
+    /// The unit that was decided for it.
+    pub place: Option<&'a str>,
+    /// Why it has none.
+    pub reasons: &'a [String],
+    /// What it waits for.
+    pub wait: Option<&'a Wait>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
+    let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
+    let unit = pod.and_then(unit_of);
+    let (ready, reason, message) = match (pod, about.place) {
+        (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
+            (true, "Ready", format!("its pod is ready, on {place}"))
+        }
+        (Some(_), Some(place)) if unit != Some(place) => {
+            (false, "Moves", format!("it is on {}, and is to be on {place}", unit.unwrap_or("no known unit")))
+        }
+        (Some(_), _) => (false, "NotReady", "its pod is not ready".to_owned()),
+        (None, _) => {
+            let waits = about.wait.map_or(String::new(), |wait| format!(": {wait}"));
+            (false, "NoPod", format!("it has no pod{waits}"))
+        }
+    };
+    let placed = match about.place {
+        Some(place) => finding("Placed", true, "Placed", format!("on {place}")),
+        None if about.reasons.is_empty() => {
+            finding("Placed", false, "Undecided", "no place is decided yet".to_owned())
+        }
+        None => finding("Placed", false, "Unplaced", about.reasons.join("; ")),
+    };
+    let mut findings = vec![finding("Ready", ready, reason, message), placed];
+    if let Some(Wait::BackOff(why)) = about.wait {
+        findings.push(finding("BackOff", true, "BackOff", why.clone()));
+    }
+    findings
+}
+
+/// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.
+///
+/// While Instances are still being made it is the first actor's, whether or not that one is there yet.
+pub fn root_of(application: &ActorApplication, own: &Own) -> Option<String> {
+    let wanted: Vec<String> = actors_of(application).iter().map(object_name).collect();
+    let oldest = |among: &dyn Fn(&Instance) -> bool| {
+        let age = |name: &String, instance: &Instance| {
+            let made = instance.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            let place = wanted.iter().position(|wanted| wanted == name).unwrap_or(usize::MAX);
+            (made, place)
+        };
+        let those = own.iter().filter(|(_, (instance, _))| among(instance));
+        those.min_by_key(|(name, (instance, _))| age(name, instance)).map(|(name, _)| name.clone())
+    };
+    let is_root = |instance: &Instance| instance.status.as_ref().is_some_and(|status| status.root);
+    let complete = wanted.iter().all(|name| own.contains_key(name));
+    let by_age = || if complete { oldest(&|_| true) } else { wanted.first().cloned() };
+    oldest(&is_root).or_else(by_age)
+}
 
 /// What an Instance's status says of its actor.
 pub fn instance_status(
@@ -11,6 +77,7 @@ pub fn instance_status(
     pod: Option<&Pod>,
     devices: Vec<HeldDevices>,
     root: bool,
+    about: &About,
 ) -> InstanceStatus {
     let before = instance.status.clone().unwrap_or_default();
     let phase = match pod {
@@ -33,6 +100,97 @@ pub fn instance_status(
         devices,
         endpoint: pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.pod_ip.clone()),
         root,
-        conditions: before.conditions,
+        conditions: conditions(
+            &before.conditions,
+            findings(pod, about),
+            instance.metadata.generation,
+            about.now,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    /// The root among Instances `actor@second`, with `*` those that were it.
+    fn root(actors: &[(&str, i32)], instances: &str) -> String {
+        let way = json!({"kind": "cpu", "serviceTime": "1ms", "template": {"spec": {"containers": [{"name": "main"}]}}});
+        let group = |(name, replicas): &(&str, i32)| json!({"name": name, "replicas": replicas, "implementations": [way]});
+        let groups: Vec<_> = actors.iter().map(group).collect();
+        let application =
+            ActorApplication::new("app", serde_json::from_value(json!({"actors": groups})).unwrap());
+        let instance = |text: &str| {
+            let (actor, rest) = text.split_once('@').unwrap();
+            let mut instance = Instance::new(&format!("app-{actor}"), crds::InstanceSpec::default());
+            let second = rest.trim_end_matches('*').parse().unwrap();
+            instance.metadata.creation_timestamp =
+                Some(crds::Time(jiff::Timestamp::from_second(second).unwrap()));
+            instance.status = Some(InstanceStatus { root: rest.ends_with('*'), ..InstanceStatus::default() });
+            (instance.name_any(), (Arc::new(instance), None))
+        };
+        let own = instances.split_whitespace().map(instance).collect();
+        root_of(&application, &own).unwrap_or_default()
+    }
+
+    /// What an Instance says of an actor: `unit=` of its pod, `ready`, `place=`, `back=`.
+    fn said(world: &str) -> String {
+        let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let pod = field("unit").map(|unit| {
+            let status = if world.contains("ready") { "True" } else { "False" };
+            serde_json::from_value::<Pod>(json!({"metadata": {"annotations": {"cairn.dev/unit": unit}},
+                "status": {"conditions": [{"type": "Ready", "status": status}]}}))
+            .unwrap()
+        });
+        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let reasons = ["no room".to_owned()];
+        let about = About {
+            place: field("place"),
+            reasons: if world.contains("unplaced") { &reasons } else { &[] },
+            wait: wait.as_ref(),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let findings = findings(pod.as_ref(), &about);
+        let said = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
+        said.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn an_instance_is_ready_when_its_pod_is_where_it_was_decided() {
+        for (world, expected) in [
+            ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready, on n/a-0, Placed=true on n/a-0"),
+            ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),
+            (
+                "unit=n/a-0 ready place=m/a-0",
+                "Ready=false it is on n/a-0, and is to be on m/a-0, Placed=true on m/a-0",
+            ),
+            ("unplaced", "Ready=false it has no pod, Placed=false no room"),
+            ("", "Ready=false it has no pod, Placed=false no place is decided yet"),
+            (
+                "place=n/a-0 back=ended",
+                "Ready=false it has no pod: ended; it is tried again, each time after a longer wait, \
+                 Placed=true on n/a-0, BackOff=true ended",
+            ),
+        ] {
+            assert_eq!(said(world), expected, "{world}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_root_and_it_stays() {
+        let two = [("b", 1), ("a", 2)];
+        for (instances, expected) in [
+            ("", "app-b-0"),
+            ("a-0@5", "app-b-0"),
+            ("a-0@5 a-1@5 b-0@5", "app-b-0"),
+            ("a-0@5 a-1@4 b-0@5", "app-a-1"),
+            ("a-0@5 a-1@4 b-0@5*", "app-b-0"),
+            ("a-0@5 a-1@7*", "app-a-1"),
+            ("a-0@5* a-1@4 b-0@5*", "app-b-0"),
+        ] {
+            assert_eq!(root(&two, instances), expected, "{instances}");
+        }
     }
 }

@@ -14,10 +14,12 @@ mod devices;
 mod error;
 mod events;
 mod feeds;
+mod identity;
 mod instances;
 mod leader;
 mod look;
 mod metrics;
+mod neighbours;
 mod plan;
 mod pods;
 mod policies;
@@ -25,6 +27,8 @@ mod pools;
 mod pulse;
 mod reconcile;
 mod report;
+mod revisions;
+mod rollout;
 mod searches;
 mod slim;
 mod standing;
@@ -98,7 +102,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (requests, wanted) = mpsc::unbounded();
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
-    let (caches, feeds) = feeds::watch(
+    let (caches, neighbours, feeds) = feeds::watch(
         &client,
         &config.election.namespace,
         requests,
@@ -133,6 +137,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     };
     let context = Arc::new(Context {
         caches: caches.clone(),
+        neighbours,
         policies,
         events: events::Events::new(writer.clone(), config.election.identity.clone()),
         writer,

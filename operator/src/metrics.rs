@@ -1,7 +1,12 @@
 //! What the operator counts, on a registry of its own.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use metric_names::{Name, operator as names};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use strum::VariantNames;
+
+use crate::error::Error;
 
 /// Why a plan was made again: the world had changed before it was committed.
 pub const OVERTAKEN: &str = "overtaken";
@@ -22,8 +27,12 @@ pub struct Metrics {
     pub writes: IntCounterVec,
     /// Actors by state: wanted, placed, running.
     pub actors: IntGaugeVec,
+    /// Pods of actors.
+    pub pods: IntGaugeVec,
     /// Whether this operator leads.
     pub leading: IntGauge,
+    /// One scrape at a time: the pods are written anew for each.
+    scrape: Arc<Mutex<()>>,
 }
 
 /// The buckets of a search's wall clock, in seconds.
@@ -54,14 +63,26 @@ impl Metrics {
         registry.register(Box::new(actors.clone()))?;
         let leading = IntGauge::with_opts(opts(&names::LEADING))?;
         registry.register(Box::new(leading.clone()))?;
-        Ok(Self { registry, reconciles, plan_seconds, plans, replans, writes, actors, leading })
+        let pods = IntGaugeVec::new(opts(&names::POD_INFO), names::POD_INFO.labels())?;
+        registry.register(Box::new(pods.clone()))?;
+        // From 0 on, or the first error would be no increase.
+        for result in Error::VARIANTS.iter().chain(&["ok"]) {
+            reconciles.with_label_values(&[result]);
+        }
+        let scrape = Arc::default();
+        Ok(Self { registry, reconciles, plan_seconds, plans, replans, writes, actors, pods, leading, scrape })
     }
 
-    /// The text that Prometheus scrapes.
+    /// The text that Prometheus scrapes, with the labels of each pod of an actor.
     ///
     /// # Errors
     /// When a metric cannot be written as text.
-    pub fn text(&self) -> prometheus::Result<String> {
+    pub fn text(&self, pods: &[[String; 7]]) -> prometheus::Result<String> {
+        let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pods.reset();
+        for pod in pods {
+            self.pods.with_label_values(pod).set(1);
+        }
         prometheus::TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
@@ -71,14 +92,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use metric_names::operator::OPERATOR;
+    use metric_names::{Kind, operator::OPERATOR};
 
     #[test]
     fn every_operator_has_its_own() {
         let metrics = Metrics::new(Registry::new()).unwrap();
         Metrics::new(Registry::new()).unwrap();
         metrics.leading.set(1);
-        assert!(metrics.text().unwrap().contains("cairn_operator_leading 1\n"));
+        assert!(metrics.text(&[]).unwrap().contains("cairn_operator_leading 1\n"));
     }
 
     #[test]
@@ -88,10 +109,17 @@ mod tests {
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
         metrics.writes.with_label_values(&["Placement", "apply"]).inc();
         metrics.actors.with_label_values(&["wanted"]).set(3);
-        let text = metrics.text().unwrap();
+        let text =
+            metrics.text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)]).unwrap();
+        assert!(
+            text.contains("cairn_operator_reconciles_total{result=\"Policy\"} 0\n"),
+            "errors count from 0"
+        );
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let exposed: BTreeMap<_, _> = types.map(|(name, type_)| (name, type_.to_owned())).collect();
-        let registered = OPERATOR.iter().map(|name| (name.name(), name.kind().to_string()));
+        // The text format that Prometheus scrapes here knows no infos: they are gauges of 1.
+        let type_of = |kind: Kind| if kind == Kind::Info { Kind::Gauge } else { kind }.to_string();
+        let registered = OPERATOR.iter().map(|name| (name.name(), type_of(name.kind())));
         assert_eq!(exposed, registered.collect());
     }
 }

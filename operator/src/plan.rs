@@ -42,7 +42,7 @@ pub async fn decide(
 ) -> Result<(), Error> {
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     loop {
-        let (policy, problem) = ctx.policies.in_force(name)?;
+        let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
         outcome.policy_problem = problem.map(|problem| problem.to_string());
         match decide_under(&policy, application, key, ctx, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {

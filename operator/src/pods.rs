@@ -12,6 +12,9 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use world::{ActorName, Unit, object_name};
 
+use crate::identity::introduce;
+use crate::revisions::hash;
+
 /// The labels of everything that is made for an actor.
 fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
     [
@@ -56,6 +59,7 @@ pub fn pod(
     instance: &Instance,
     unit: &Unit,
     pool: Option<&DevicePool>,
+    is_root: bool,
 ) -> Option<Pod> {
     let group = application.spec.actors.iter().find(|group| group.name == actor.group)?;
     let implementation =
@@ -80,9 +84,11 @@ pub fn pod(
             set.push(variable.clone());
         }
     }
+    introduce(&mut spec, application, actor, &unit.kind, is_root);
     let given = template.metadata.unwrap_or_default();
     let mut labels = given.labels.unwrap_or_default();
     labels.extend(labels_of(actor));
+    labels.insert(labels::TEMPLATE_HASH.to_owned(), hash(&implementation.template));
     let mut annotations = given.annotations.unwrap_or_default();
     annotations.insert(labels::UNIT.to_owned(), unit.id.clone());
     Some(Pod {
@@ -97,6 +103,26 @@ pub fn pod(
         spec: Some(spec),
         status: None,
     })
+}
+
+/// A pod of a group and kind that nobody makes: to be shown to the API server, which says whether it would take it.
+pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> Option<Pod> {
+    let unit = Unit {
+        id: "trial/trial-0".to_owned(),
+        kind: kind.to_owned(),
+        node: "trial".to_owned(),
+        zone: None,
+        numa: None,
+        pool: String::new(),
+        capacity: 1,
+        capacity_per_actor: 1,
+        slots: None,
+        resource: None,
+        held_only: false,
+    };
+    let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false)?;
+    pod.metadata.name = Some(format!("{}-trial", object_name(actor)));
+    Some(pod)
 }
 
 /// Adds the node to every term: terms are alternatives, so one without it would let the pod go elsewhere.
@@ -167,7 +193,7 @@ mod tests {
             resource: Some("nvidia.com/gpu".into()),
             held_only: false,
         };
-        serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool)).unwrap()).unwrap()
+        serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true).unwrap()).unwrap()
     }
 
     #[test]
@@ -195,10 +221,10 @@ mod tests {
         assert_eq!(terms[1]["matchFields"][1], here);
         assert_eq!(spec["containers"][0].get("resources"), None);
         assert_eq!(spec["containers"][1]["resources"]["limits"], json!({"nvidia.com/gpu": "1"}));
-        assert_eq!(
-            spec["containers"][1]["env"],
-            json!([{"name": "A", "value": "own"}, {"name": "B", "value": "pool"}])
-        );
+        let env = spec["containers"][1]["env"].as_array().unwrap();
+        let told = env.iter().filter(|it| !it["name"].as_str().unwrap().starts_with("CAIRN_"));
+        let told: Vec<_> = told.cloned().collect();
+        assert_eq!(told, [json!({"name": "A", "value": "own"}), json!({"name": "B", "value": "pool"})]);
         assert_eq!(spec["runtimeClassName"], "nvidia");
         assert_eq!(spec["tolerations"][0]["key"], "gpu");
     }

@@ -1,8 +1,9 @@
 //! The policies in force: the last good version of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use policy::Program;
@@ -19,6 +20,8 @@ struct Known {
     proven: Option<Policy>,
     /// What is wrong with the newest one.
     problem: Option<PolicyError>,
+    /// The namespaces whose applications may name it; absent: all.
+    namespaces: Option<BTreeSet<String>>,
 }
 
 /// Every policy by name.
@@ -31,6 +34,7 @@ impl Policies {
         let read = Policy::read(config_map).and_then(check_program);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(config_map.name_any()).or_default();
+        known.namespaces = config_map.annotations().get(labels::NAMESPACES).map(|list| namespaces(list));
         match read {
             Ok(policy) => {
                 *known = Known { good: Some(policy), problem: None, ..std::mem::take(known) };
@@ -81,19 +85,26 @@ impl Policies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The policy in force under a name, and what is wrong with its newest version.
+    /// The policy in force under a name for the applications of a namespace, and what is wrong with its newest version.
     ///
     /// # Errors
-    /// When there is none, or never was a sound one.
-    pub fn in_force(&self, name: &str) -> Result<(Policy, Option<PolicyError>), Error> {
+    /// When there is none for that namespace, or never was a sound one.
+    pub fn in_force(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_name = |known: &Known| known.namespaces.as_ref().is_none_or(|list| list.contains(namespace));
         match all.get(name) {
+            Some(known) if !may_name(known) => Err(Error::Policy(format!(
+                "policy {name} is not for namespace {namespace}; name another one, or ask an administrator to add the \
+                 namespace to its annotation {}",
+                labels::NAMESPACES
+            ))),
             Some(Known { good: Some(policy), problem, .. }) => Ok((policy.clone(), problem.clone())),
             Some(Known { problem: Some(problem), .. }) => {
                 Err(Error::Policy(format!("{problem}; no earlier version is known")))
             }
             _ => {
-                let known: Vec<&str> = all.keys().map(String::as_str).collect();
+                let known = all.iter().filter(|(_, known)| may_name(known));
+                let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
                 Err(Error::Policy(format!(
                     "there is no policy {name}; name one of: {}",
                     if known.is_empty() { "(none)".to_owned() } else { known.join(", ") }
@@ -101,6 +112,11 @@ impl Policies {
             }
         }
     }
+}
+
+/// The names in a list that is separated by commas.
+fn namespaces(list: &str) -> BTreeSet<String> {
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Refuses a program that no world could make right.
@@ -136,7 +152,7 @@ mod tests {
         policies.learn(&policy("window: 10s")).unwrap();
         let refused = policies.learn(&policy("window: 10s\nobjectives: [overload")).unwrap_err();
         assert!(refused.to_string().starts_with("policy fast: policy.yaml line "), "{refused}");
-        let (in_force, problem) = policies.in_force("fast").unwrap();
+        let (in_force, problem) = policies.in_force("fast", "vision").unwrap();
         assert_eq!(in_force.window, world::duration("10s").unwrap());
         assert_eq!(problem, Some(refused));
     }
@@ -145,9 +161,35 @@ mod tests {
     fn what_never_was_sound_and_what_is_absent_are_told_apart() {
         let policies = Policies::default();
         policies.learn(&policy("windw: 10s")).unwrap_err();
-        let told = |name: &str| policies.in_force(name).unwrap_err().to_string();
+        let told = |name: &str| policies.in_force(name, "vision").unwrap_err().to_string();
         assert!(told("fast").ends_with("no earlier version is known"), "{}", told("fast"));
         assert_eq!(told("slow"), "there is no policy slow; name one of: fast");
+    }
+
+    #[test]
+    fn a_policy_may_be_for_some_namespaces() {
+        let policies = Policies::default();
+        let mut limited = policy("window: 10s");
+        let annotate = |list: &str| Some([(labels::NAMESPACES.to_owned(), list.to_owned())].into());
+        for (list, told) in [
+            ("vision, audio", None),
+            ("audio", Some("policy fast is not for namespace vision; name another one")),
+            ("", Some("policy fast is not for namespace vision; name another one")),
+        ] {
+            limited.metadata.annotations = annotate(list);
+            policies.learn(&limited).unwrap();
+            match (policies.in_force("fast", "vision"), told) {
+                (Ok(_), None) => {}
+                (Err(e), Some(told)) => assert!(e.to_string().starts_with(told), "{e}"),
+                (other, _) => panic!("{list}: {other:?}"),
+            }
+        }
+        // nor is one that is not for it named to whom mistypes
+        let told = policies.in_force("slow", "vision").unwrap_err().to_string();
+        assert_eq!(told, "there is no policy slow; name one of: (none)");
+        limited.metadata.annotations = None;
+        policies.learn(&limited).unwrap();
+        policies.in_force("fast", "vision").unwrap();
     }
 
     fn with_program(text: &str) -> ConfigMap {
@@ -165,7 +207,7 @@ mod tests {
             policies.learn(&with_program(bad)).unwrap_err().to_string(),
             "policy fast: program.lp line 2 column 24: the constant `web` never matches a name; write \"web\" in group(A,G)"
         );
-        let (in_force, _) = policies.in_force("fast").unwrap();
+        let (in_force, _) = policies.in_force("fast", "vision").unwrap();
         assert!(in_force.program.unwrap().contains("\"web\""));
     }
 
@@ -174,20 +216,20 @@ mod tests {
         let policies = Policies::default();
         let (fine, endless) = (with_program("p(1)."), with_program("n(0). n(X+1) :- n(X)."));
         policies.learn(&fine).unwrap();
-        let (before, _) = policies.in_force("fast").unwrap();
+        let (before, _) = policies.in_force("fast", "vision").unwrap();
         policies.prove(&before);
         policies.learn(&endless).unwrap();
-        let (newest, problem) = policies.in_force("fast").unwrap();
+        let (newest, problem) = policies.in_force("fast", "vision").unwrap();
         assert_eq!((newest == before, problem), (false, None));
         let told = policies.withdraw(&newest, "policy fast line 1: it takes too many steps").unwrap();
         assert_eq!(told.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
-        assert_eq!(policies.in_force("fast").unwrap(), (before.clone(), Some(told)));
+        assert_eq!(policies.in_force("fast", "vision").unwrap(), (before.clone(), Some(told)));
         // What plans were made with is not taken back by the world of one application.
         assert_eq!(policies.withdraw(&before, "too large"), None);
         // A version that never planned anything has none before it.
         let first = Policies::default();
         first.learn(&endless).unwrap();
-        let (only, _) = first.in_force("fast").unwrap();
+        let (only, _) = first.in_force("fast", "vision").unwrap();
         assert_eq!(first.withdraw(&only, "too large"), None);
     }
 }

@@ -17,11 +17,12 @@ use world::{ActorName, ApplicationKey, Own, Policy, Unit, actors_of, object_name
 use crate::context::{Context, moment};
 use crate::devices;
 use crate::error::Error;
-use crate::instances::instance_status;
+use crate::instances::{About, instance_status, root_of};
 use crate::look::{infeasible, kinds};
 use crate::plan::decide;
 use crate::pods;
 use crate::report::{Outcome, application_status, event, placement_status};
+use crate::rollout::Rollout;
 
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
@@ -72,9 +73,9 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     }
     let refusals = outcome.decision.as_ref().map(world::refusals).unwrap_or_default();
     let mut refusals = active(refusals, moment());
-    if !application.spec.paused
-        && let Some(mut decision) = outcome.decision.clone()
-        && Some(decision.spec.application_generation) == application.metadata.generation
+    if let Some(mut decision) = outcome.decision.clone()
+        && (application.spec.paused
+            || Some(decision.spec.application_generation) == application.metadata.generation)
     {
         carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
         outcome.decision = Some(decision);
@@ -167,6 +168,54 @@ struct Sight {
     infeasible: BTreeSet<String>,
 }
 
+/// Looks at what is there; `known` are the actors whose decided place may not be taken, where that is known.
+fn look(
+    application: &ActorApplication,
+    ctx: &Context,
+    (wanted, decided): (&control::Wanted, &control::Decision),
+    rollout: &Rollout,
+    known: Option<BTreeSet<String>>,
+) -> Sight {
+    // Which units there are does not depend on the policy; capacities, which do, are not read here.
+    let plain = Policy::builtin("units");
+    let key = ApplicationKey::of(application);
+    let index = ctx.caches.index();
+    let units = world::units(&index, &plain);
+    let infeasible = match known {
+        Some(known) => known,
+        // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
+        // nothing.
+        None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
+            Ok(world) => infeasible(&index, application, &world, Some(decided)),
+            Err(_) => decided.places.keys().cloned().collect(),
+        },
+    };
+    let mut seen = world::seen(&index, application, &units);
+    seen.now = moment();
+    let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+    for actor in &wanted.actors {
+        if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
+            seen.held_back.insert(actor.name.clone(), held.clone());
+        }
+    }
+    let own = world::own(&index, application);
+    for name in actors_of(application) {
+        let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
+            continue;
+        };
+        let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
+        let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
+        found.outdated = rollout.is_outdated(&name, pod, kind);
+    }
+    Sight {
+        seen,
+        instances: own,
+        pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
+        units,
+        infeasible,
+    }
+}
+
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(
     application: &ActorApplication,
@@ -175,56 +224,47 @@ async fn carry_out(
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
 ) -> Result<(), Error> {
-    // Which units there are does not depend on the policy; capacities, which do, are not read here.
-    let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
-    let (wanted, decided) = (world::wanted(application, &decision.spec.policy), world::decision(decision));
-    let Sight { units, seen, instances, pools, infeasible } = {
-        let index = ctx.caches.index();
-        let units = world::units(&index, &plain);
-        let infeasible = match outcome.infeasible.take() {
-            Some(known) => known,
-            // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
-            // nothing.
-            None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
-                Ok(world) => infeasible(&index, application, &world, Some(&decided)),
-                Err(_) => decided.places.keys().cloned().collect(),
-            },
-        };
-        let mut seen = world::seen(&index, application, &units);
-        seen.now = moment();
-        let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        for actor in &wanted.actors {
-            if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
-                seen.held_back.insert(actor.name.clone(), held.clone());
-            }
-        }
-        Sight {
-            seen,
-            instances: world::own(&index, application),
-            pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
-            units,
-            infeasible,
-        }
-    };
-    let todo = control::steps(&wanted, &decided, &seen, &infeasible);
+    let (mut wanted, decided) =
+        (world::wanted(application, &decision.spec.policy), world::decision(decision));
+    let rollout = Rollout::of(application, ctx);
+    if application.spec.paused || !rollout.is_sound() {
+        wanted.max_unavailable = 0;
+    }
+    let known = outcome.infeasible.take();
+    let Sight { units, seen, instances, pools, infeasible } =
+        look(application, ctx, (&wanted, &decided), &rollout, known);
+    let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
     (outcome.waiting, outcome.next) = (todo.waiting, todo.next);
+    if application.spec.paused {
+        // What was begun is finished: who was stopped to be started again is.
+        todo.steps.retain(|step| matches!(step, Step::Start { .. }));
+        todo.refused.clear();
+        todo.ended.clear();
+    } else {
+        ctx.neighbours.keep(application, &key, ctx, outcome).await?;
+        rollout.keep(application, &key, ctx, outcome).await?;
+    }
+    let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     for actor in todo.ended {
         ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
     if !todo.refused.is_empty() {
         remember(application, decision, ctx, refusals, todo.refused).await?;
     }
+    let root = root_of(application, &instances);
+    let root = root.as_ref();
     let namespace = application.namespace().unwrap_or_default();
     let names: BTreeMap<String, ActorName> =
         actors_of(application).into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
+        let (root, last_good) = (&root, &last_good);
         async move {
             match step {
                 Step::Create { actor } => {
-                    ctx.writer.create_instance(&pods::instance(application, &names[&actor])).await?;
+                    ctx.writer.create(&pods::instance(application, &names[&actor])).await?;
                 }
                 Step::Remove { instance } => {
                     ctx.writer.delete::<Instance>(namespace, &instance.name, &instance.uid, false).await?;
@@ -232,11 +272,14 @@ async fn carry_out(
                 Step::Stop { pod, at_once } => {
                     ctx.writer.delete::<Pod>(namespace, &pod.name, &pod.uid, at_once).await?;
                 }
-                Step::Start { actor, instance, unit } => {
+                Step::Start { actor, instance, unit, newest } => {
+                    let application = if newest { application } else { last_good };
                     let unit = &units[&unit];
                     let pool = pools.get(&unit.pool);
                     let (instance, _) = &instances[&instance.name];
-                    let pod = pods::pod(application, &names[&actor], instance, unit, pool.map(AsRef::as_ref));
+                    let is_root = *root == Some(&instance.name_any());
+                    let pool = pool.map(AsRef::as_ref);
+                    let pod = pods::pod(application, &names[&actor], instance, unit, pool, is_root);
                     let Some(pod) = pod else { return Ok(None) };
                     if let Err(reason) = ctx.writer.create_pod(&pod).await? {
                         return Ok(Some(Refused { actor, node: unit.node.clone(), reason }));
@@ -292,12 +335,22 @@ async fn report(
     refusals: &[Refusal],
 ) -> Result<(), Error> {
     let own = world::own(&ctx.caches.index(), application);
-    report_instances(application, ctx, &own).await?;
+    report_instances(application, ctx, &own, outcome).await?;
+    let plain = Policy::builtin("units");
     let now = Timestamp::now();
+    // Begun is what has an Instance.
+    let begun = !own.is_empty();
+    let rollout = Rollout::of(application, ctx);
+    let progress = {
+        let index = ctx.caches.index();
+        let unit = |id: &str| world::units_at(&index, id.rsplit_once('/')?.0, &plain).remove(id);
+        rollout.progress(application, &own, outcome.decision.as_ref(), &unit)
+    };
+    let outcome = &Outcome { progress, ..outcome.clone() };
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
     let status = application_status(application, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
-        let placement = placement_status(decision, &status, as_told(refusals), now);
+        let placement = placement_status(decision, &status, begun, as_told(refusals), now);
         if decision.status.as_ref() != Some(&placement) {
             ctx.caches.wrote(ctx.writer.apply_status(decision, &placement).await?);
         }
@@ -312,7 +365,12 @@ async fn report(
     Ok(())
 }
 
-async fn report_instances(application: &ActorApplication, ctx: &Context, own: &Own) -> Result<(), Error> {
+async fn report_instances(
+    application: &ActorApplication,
+    ctx: &Context,
+    own: &Own,
+    outcome: &Outcome,
+) -> Result<(), Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -321,11 +379,30 @@ async fn report_instances(application: &ActorApplication, ctx: &Context, own: &O
         found.collect()
     };
     let topologies = topologies.iter().map(|(name, topology)| (name.clone(), topology.as_ref())).collect();
-    let root = actors_of(application).first().map(object_name);
+    let root = root_of(application, own);
+    let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
+    let places: BTreeMap<&str, &str> = spec
+        .iter()
+        .flat_map(|spec| &spec.assignments)
+        .map(|it| (it.actor.as_str(), it.unit.as_str()))
+        .collect();
+    let reasons: BTreeMap<&str, &[String]> = spec
+        .iter()
+        .flat_map(|spec| &spec.unplaced)
+        .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
+        .collect();
+    let now = Timestamp::now();
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name));
+        let actor = &instance.spec.actor;
+        let about = About {
+            place: places.get(actor.as_str()).copied(),
+            reasons: reasons.get(actor.as_str()).copied().unwrap_or_default(),
+            wait: outcome.waiting.get(actor),
+            now,
+        };
+        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);
         (instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
     });
     let work = changed.map(|(instance, status)| async move {

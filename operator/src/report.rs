@@ -12,6 +12,8 @@ use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
 use world::{Note, actors_of, object_name};
 
+use crate::rollout::Progress;
+
 /// How many names or reasons an event lists; an event's note holds 1 kB.
 const LISTED: usize = 6;
 /// The longest note of an event, in bytes.
@@ -61,6 +63,10 @@ pub struct Outcome {
     pub policy_problem: Option<String>,
     /// What a paused application would do.
     pub proposed: Option<String>,
+    /// What the API server says against pods of the newest templates.
+    pub template_problem: Option<String>,
+    /// How far the newest templates are.
+    pub progress: Progress,
     /// Actors that wait, and for what.
     pub waiting: BTreeMap<String, Wait>,
     /// Actors whose decided place may not be taken now; none where it is not known that they may.
@@ -108,7 +114,13 @@ pub fn application_status(
         observed_generation: application.metadata.generation,
         phase: Some(phase),
         placement: outcome.decision.as_ref().map(ResourceExt::name_any),
-        actors: Some(ActorCounts::new(count(wanted.len()), count(placed), count(running))),
+        actors: Some(ActorCounts {
+            ready: count(outcome.progress.ready),
+            updated: count(outcome.progress.updated),
+            ..ActorCounts::new(count(wanted.len()), count(placed), count(running))
+        }),
+        revision: Some(outcome.progress.revisions.clone())
+            .filter(|revision| *revision != crds::Revisions::default()),
         objective: spec.map(|spec| spec.objective.clone()).unwrap_or_default(),
         optimal: spec.map(|spec| spec.optimal),
         gap_percent: spec.and_then(|spec| spec.gap_percent),
@@ -169,6 +181,16 @@ fn findings(
             format!("{problem}; the last good version stays in force"),
         ));
     }
+    if let Some(problem) = &outcome.template_problem {
+        findings.push(finding(
+            "TemplateInvalid",
+            true,
+            "Refused",
+            format!(
+                "{problem}; correct it; nothing is replaced, and actors come again with the templates before"
+            ),
+        ));
+    }
     if application.spec.paused {
         let message = outcome.proposed.clone().unwrap_or_else(|| "nothing would change".to_owned());
         findings.push(finding("Paused", true, "Paused", message));
@@ -195,14 +217,18 @@ fn findings(
 pub fn placement_status(
     decision: &Placement,
     application: &ActorApplicationStatus,
+    begun: bool,
     refusals: Vec<crds::Refusal>,
     now: Timestamp,
 ) -> PlacementStatus {
     let before = decision.status.clone().unwrap_or_default();
     let actors = application.actors.clone().unwrap_or_default();
     let applied = actors.running == actors.placed;
-    let (phase, reason) =
-        if applied { (PlacementPhase::Applied, "Applied") } else { (PlacementPhase::Applying, "Applying") };
+    let (phase, reason) = match () {
+        () if applied => (PlacementPhase::Applied, "Applied"),
+        () if !begun => (PlacementPhase::Planned, "Planned"),
+        () => (PlacementPhase::Applying, "Applying"),
+    };
     let message = format!("{} of {} placed actors run", actors.running, actors.placed);
     let finding = Finding { type_: "Ready", holds: applied, reason, message };
     PlacementStatus {

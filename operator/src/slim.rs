@@ -1,6 +1,6 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
-use k8s_openapi::api::core::v1::{Container, Node, NodeStatus, Pod, PodSpec, PodStatus, Taint};
+use k8s_openapi::api::core::v1::{Container, Node, NodeStatus, Pod, PodSpec, PodStatus, Service, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 /// Drops the bookkeeping of server-side apply.
 pub fn metadata<K: ResourceExt>(object: &mut K) {
     object.meta_mut().managed_fields = None;
+}
+
+/// Keeps whose it is.
+pub fn service(service: &mut Service) {
+    metadata(service);
+    (service.spec, service.status) = (None, None);
 }
 
 /// Keeps labels, taints and what is allocatable.

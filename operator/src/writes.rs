@@ -1,7 +1,10 @@
 //! Every write to the API server: none without the lease, each counted.
 
-use crds::{Instance, Placement};
-use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeMap;
+
+use crds::Placement;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
@@ -95,15 +98,39 @@ impl Writer {
         })
     }
 
-    /// Makes an Instance.
-    pub async fn create_instance(&self, instance: &Instance) -> Result<Created, Error> {
-        let turn = self.begin("Instance", "create")?;
-        let api: Api<Instance> =
-            Api::namespaced(self.client.clone(), &instance.namespace().unwrap_or_default());
+    /// Makes an object; what has its name already is left as it is.
+    pub async fn create<K>(&self, object: &K) -> Result<Created, Error>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let kind = K::kind(&());
+        let turn = self.begin(&kind, "create")?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        existing_is_fine(turn.within(api.create(&parameters, instance)).await)
-            .map_err(|source| Error::Apply { what: format!("Instance {}", instance.name_any()), source })
+        existing_is_fine(turn.within(api.create(&parameters, object)).await)
+            .map_err(|source| Error::Apply { what: format!("{kind} {}", object.name_any()), source })
+    }
+
+    /// Changes the data of exactly this ConfigMap in the version that is known.
+    pub async fn patch_data(&self, there: &ConfigMap, data: &BTreeMap<String, String>) -> Result<(), Error> {
+        let turn = self.begin("ConfigMap", "patch")?;
+        let name = there.name_any();
+        let api: Api<ConfigMap> =
+            Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
+        let patch = Patch::Merge(serde_json::json!({"data": data,
+            "metadata": {"uid": there.uid(), "resourceVersion": there.resource_version()}}));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        match turn.within(api.patch(&name, &parameters, &patch)).await {
+            Ok(_) => Ok(()),
+            // It changed meanwhile, went, or is another one by now: the watch will say.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
+            Err(source) => Err(Error::Apply { what: format!("ConfigMap {name}"), source }),
+        }
     }
 
     /// Starts a pod; what the API server says against it is told apart from failures.
@@ -122,6 +149,33 @@ impl Writer {
             }
             Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
         }
+    }
+
+    /// Asks whether a pod would be taken, and makes none; what the API server says against it is told apart from failures.
+    pub async fn try_pod(&self, pod: &Pod) -> Result<Result<(), String>, Error> {
+        let turn = self.begin("Pod", "try")?;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let parameters = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        match existing_is_fine(turn.within(api.create(&parameters, pod)).await) {
+            Ok(_) => Ok(Ok(())),
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 400 | 403 | 422)
+                    && !namespace_goes(&status)
+                    // A quota is full of those that the pod would replace.
+                    && !status.message.contains("exceeded quota") =>
+            {
+                Ok(Err(status.message.clone()))
+            }
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Ok(())),
+            Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
+        }
+    }
+
+    /// Takes away a state of templates.
+    pub async fn delete_revision(&self, revision: &ControllerRevision) -> Result<(), Error> {
+        let namespace = revision.namespace().unwrap_or_default();
+        let uid = revision.uid().unwrap_or_default();
+        self.delete::<ControllerRevision>(&namespace, &revision.name_any(), &uid, false).await
     }
 
     /// Writes a new event.

@@ -19,6 +19,7 @@ mod observed;
 mod refusals;
 mod room;
 mod steps;
+mod update;
 mod wait;
 
 pub use back_off::{BackOffs, LONGEST_WAIT};

@@ -29,6 +29,8 @@ pub struct Wanted {
     pub paused: bool,
     /// Its actors, in the order in which they are started.
     pub actors: Vec<Actor>,
+    /// How many of them may be down for a new template; none, and nothing is replaced.
+    pub max_unavailable: u64,
     /// By position of the group and kind: what a pod asks of its node.
     pub asks: Vec<BTreeMap<String, Amounts>>,
 }
@@ -118,10 +120,21 @@ pub struct Pod {
     pub node: Option<String>,
     /// How far it is.
     pub state: State,
+    /// Whether it says that it is ready.
+    pub ready: bool,
+    /// Whether it was made from an older template than the newest.
+    pub outdated: bool,
     /// What scheduler or kubelet said against it.
     pub refusal: Option<String>,
     /// Since when it has been said, where it may yet be taken back: by a preemption, or a volume that comes.
     pub refused_since: Option<Moment>,
+}
+
+impl Pod {
+    /// Whether it does its work.
+    pub(crate) fn serves(&self) -> bool {
+        self.ready && self.state == State::Runs
+    }
 }
 
 /// How far a pod is.

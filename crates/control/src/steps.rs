@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::nouns::{Decision, Id, Instance, Moment, Pod, Seen, State, Wanted};
 use crate::refusals::Refused;
 use crate::room::Room;
+use crate::update::Update;
 use crate::wait::Wait;
 
 /// So long the scheduler may say no before that counts: it may make room by a preemption, or wait for a volume.
@@ -35,6 +36,8 @@ pub enum Step {
         instance: Id,
         /// The unit.
         unit: String,
+        /// From the newest template; else from the last one that served.
+        newest: bool,
     },
     /// Stop a pod.
     Stop {
@@ -80,6 +83,11 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         }
     }
     let mut room = Room::new(wanted, &seen.left);
+    let mut update = Update::new(wanted, seen);
+    let turns = update.turns(wanted, seen, |actor, pod| {
+        let place = decision.places.get(actor);
+        place.is_some() && pod.unit.as_ref() == place && !infeasible.contains(actor)
+    });
     for actor in &wanted.actors {
         let name = &actor.name;
         let place = decision.places.get(name).map(String::as_str);
@@ -88,7 +96,7 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         let instance = seen.instances.get(name);
         if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
             let goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
-            look_after(&mut todo, name, pod, &goal, seen);
+            look_after(&mut todo, name, pod, &goal, turns.contains(name), seen);
             continue;
         }
         if let Some(taken) = seen.taken.get(name) {
@@ -113,14 +121,14 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
             if may_start { room.take(actor.group, unit) } else { Err(Wait::Infeasible(unit.to_owned())) };
         match taken {
             Err(wait) => drop(todo.waiting.insert(name.clone(), wait)),
-            Ok(()) => todo.steps.push(start(name, instance, unit)),
+            Ok(()) => todo.steps.push(start(name, instance, unit, update.starts_newest())),
         }
     }
     todo
 }
 
-fn start(actor: &str, instance: &Instance, unit: &str) -> Step {
-    Step::Start { actor: actor.to_owned(), instance: instance.id.clone(), unit: unit.to_owned() }
+fn start(actor: &str, instance: &Instance, unit: &str, newest: bool) -> Step {
+    Step::Start { actor: actor.to_owned(), instance: instance.id.clone(), unit: unit.to_owned(), newest }
 }
 
 /// Where a pod should be.
@@ -131,8 +139,8 @@ enum Goal<'a> {
     Open,
 }
 
-/// A pod that is there: refused, misplaced, ended, left behind by its node, or just right.
-fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen) {
+/// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
+fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn: bool, seen: &Seen) {
     let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
     if pod.state == State::Going && !node_is_gone {
         return;
@@ -157,7 +165,7 @@ fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, seen: &Seen)
     if ended && !node_is_gone && !misplaced && refusal.is_none() {
         todo.ended.push(actor.to_owned());
     }
-    if node_is_gone || misplaced || refusal.is_some() || ended {
+    if node_is_gone || misplaced || refusal.is_some() || ended || is_its_turn {
         todo.steps.push(Step::Stop { pod: pod.id.clone(), at_once: node_is_gone });
     }
 }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
-/// `now=SECONDS` `back=I:UNTIL`.
+/// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +101,9 @@ impl World {
                 pod.refusal = second.map(str::to_owned);
                 pod.refused_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
             }
+            "ready" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().ready = true,
+            "old" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().outdated = true,
+            "update" => self.wanted.max_unavailable = number(Some(&first)),
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "back" => {
                 let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
@@ -124,6 +127,7 @@ fn shown(todo: &Todo) -> String {
     let step = |step: &Step| match step {
         Step::Create { actor } => format!("make {actor}"),
         Step::Remove { instance } => format!("remove {}", instance.name),
+        Step::Start { actor, unit, newest: true, .. } => format!("start newest {actor} on {unit}"),
         Step::Start { actor, unit, .. } => format!("start {actor} on {unit}"),
         Step::Stop { pod, at_once } => format!("stop {}{}", pod.name, if *at_once { " at once" } else { "" }),
     };
@@ -158,6 +162,36 @@ fn an_actor_is_made_started_and_left_alone() {
         // Without a place it has an Instance all the same, which says so.
         ("actors=1 nodes=n0 unplaced=0", "make cam-0"),
         ("actors=1 nodes=n0 unplaced=0 instances=0", ""),
+    ]);
+}
+
+#[test]
+fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
+    let world =
+        "actors=3 nodes=n0 units=n0/cpus-0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
+    let all = "pods=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0";
+    let two = "pods=1:n0/cpus-0,2:n0/cpus-0";
+    check(&[
+        // Nothing is old, or nothing may be down.
+        (&format!("{world} update=1 {all} ready=0,1,2"), ""),
+        (&format!("{world} update=0 {all} ready=0,1,2 old=0,1,2"), ""),
+        (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2"), "stop pod-0"),
+        (&format!("{world} update=2 {all} ready=0,1,2 old=0,1,2"), "stop pod-0; stop pod-1"),
+        // The first is on its way, starts with the newest template, and is not ready yet: nobody else.
+        (&format!("{world} update=1 pods=0:n0/cpus-0:going,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=0,1,2"), ""),
+        (&format!("{world} update=1 {two} ready=1,2 old=1,2"), "start newest cam-0 on n0/cpus-0"),
+        (&format!("{world} update=1 {all} ready=1,2 old=1,2"), ""),
+        (&format!("{world} update=1 {all} ready=0,1,2 old=1,2"), "stop pod-1"),
+        // The newest never becomes ready: who is lost meanwhile comes again with the last one that served.
+        (&format!("{world} update=1 pods=0:n0/cpus-0,1:n0/cpus-0 ready=1 old=1"), "start cam-2 on n0/cpus-0"),
+        // It is put right: the one that does not serve goes first, though one is down already.
+        (&format!("{world} update=1 {all} ready=1,2 old=0,1,2"), "stop pod-0"),
+        // None of the old ones serves: one after the other all the same.
+        (&format!("{world} update=1 {all} old=0,1,2"), "stop pod-0"),
+        (&format!("{world} update=1 {two} old=1,2"), "start newest cam-0 on n0/cpus-0"),
+        // Who could not start again there is not stopped.
+        (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0"), "stop pod-1"),
+        (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0,1,2"), ""),
     ]);
 }
 

@@ -9,5 +9,6 @@ metric_names! {
     REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans made again before they were committed: overtaken, as the world had changed.";
     WRITES = Counter "cairn_operator_writes_total" ["kind", "verb"] "Writes to the API server by kind and verb.";
     ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications: wanted, placed or running.";
+    POD_INFO = Info "cairn_pod_info" ["uid", "namespace", "pod", "application", "actor", "node", "unit"] "A pod of an actor, to join with series that have its uid; by the operator that leads.";
     LEADING = Gauge "cairn_operator_leading" [] "1 while this operator holds the lease.";
 }

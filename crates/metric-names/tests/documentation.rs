@@ -8,7 +8,7 @@ use metric_names::{
 
 #[test]
 fn names_keep_to_the_conventions() {
-    for (names, prefix) in [(AGENT, "cairn_"), (APPLICATION, "actor_"), (OPERATOR, "cairn_operator_")] {
+    for (names, prefix) in [(AGENT, "cairn_"), (APPLICATION, "actor_"), (OPERATOR, "cairn_")] {
         assert_eq!(broken_conventions(names, prefix), Vec::<String>::new());
     }
 }

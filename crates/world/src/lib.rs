@@ -26,7 +26,7 @@ mod units;
 pub use application::{ActorName, actors_of, template_problem};
 pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at};
 pub use index::Index;
-pub use nouns::{Own, decision, object_name, own, refusals, seen, wanted};
+pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};
 pub use owner::{controller, is_decision_for};

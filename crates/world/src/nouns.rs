@@ -40,6 +40,7 @@ pub fn wanted(application: &ActorApplication, policy: &str) -> Wanted {
         policy: policy.to_owned(),
         paused: application.spec.paused,
         actors: actors_of(application).iter().map(actor).collect(),
+        max_unavailable: u64::try_from(application.spec.max_unavailable()).unwrap_or(0),
         asks: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
     }
 }
@@ -160,6 +161,9 @@ fn as_seen(pod: &Pod) -> control::Pod {
         unit: unit_of(pod).map(str::to_owned),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         state,
+        ready: is_ready(pod),
+        // Which templates there were before is known to who keeps them.
+        outdated: false,
         refusal: refusal(pod),
         refused_since: unschedulable(pod).and_then(|condition| {
             let since =
@@ -167,6 +171,13 @@ fn as_seen(pod: &Pod) -> control::Pod {
             since.0.as_duration().try_into().ok()
         }),
     }
+}
+
+/// Whether a pod says that it is ready, and is there to stay.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// The condition by which the scheduler says that it finds no node.

@@ -55,6 +55,36 @@ async fn the_rule_of_the_chart_is_the_file() {
     assert_eq!(rules["cairn"]["metadata"]["labels"]["team"], "a");
 }
 
+#[tokio::test]
+async fn pages_are_found_where_the_chart_is_told_they_are() {
+    let settings = [
+        "--set=metrics.prometheusRule.create=true",
+        "--set=metrics.prometheusRule.runbooks=https://example.com/cairn/",
+    ];
+    let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
+    let first = &rules["cairn"]["spec"]["groups"][0]["rules"][0]["annotations"]["runbook_url"];
+    assert_eq!(first, "https://example.com/cairn/docs/runbooks/CairnNobodyLeads.md");
+}
+
+#[test]
+fn each_has_a_page_that_says_where_to_look_and_what_to_do_and_no_page_is_of_none() {
+    let mut pages: BTreeSet<String> = fs::read_dir(tree("docs/runbooks"))
+        .unwrap()
+        .map(|entry| format!("docs/runbooks/{}", entry.unwrap().file_name().to_string_lossy()))
+        .collect();
+    for alert in alerts() {
+        let page = text(&alert["annotations"], "runbook_url");
+        assert!(pages.remove(page), "there is no {page}");
+        let written = fs::read_to_string(tree(page)).unwrap();
+        let title = format!("# {}\n", text(&alert, "alert"));
+        assert!(
+            written.starts_with(&title) && written.contains("\n## Look\n") && written.contains("\n## Do\n"),
+            "{page}"
+        );
+    }
+    assert_eq!(pages, BTreeSet::new(), "pages of no alert");
+}
+
 #[test]
 fn each_says_how_bad_it_is_and_what_to_do() {
     let alerts = alerts();

@@ -22,10 +22,27 @@ async fn each_right_is_used_and_none_is_missing() {
     stage.settled("app", super::stage::Seen::all_placed).await;
     stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
     let seen = stage.settled("app", |seen| {
+        let revision = seen.application.status.clone().unwrap_or_default().revision;
+        ensure!(revision.is_some_and(|its| its.update.is_some()), "its templates are not kept yet");
         ensure!(seen.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", seen.places());
         seen.all_placed()
     });
-    seen.await;
+    let seen = seen.await;
+    // more states of a template than are kept
+    let mut known = seen.application.status.unwrap().revision;
+    for edit in 0..11 {
+        let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
+        let patch = json!([{"op": "replace", "path": image, "value": format!("edit-{edit}")}]).to_string();
+        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        let kept = stage.seen("app", |seen| {
+            let revision = seen.application.status.clone().unwrap_or_default().revision;
+            let update = revision.as_ref().and_then(|its| its.update.as_ref());
+            let before = known.as_ref().and_then(|its| its.update.as_ref());
+            ensure!(update.is_some() && update != before, "{revision:?}");
+            Ok(())
+        });
+        known = kept.await.application.status.unwrap().revision;
+    }
     // the same thing is said twice: the second time by a patch of the first
     for replicas in [50, 51] {
         let patch =

@@ -22,7 +22,7 @@ fn foreign(name: &str) -> Value {
 }
 
 /// The operator, as whom an administrator can act.
-const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
+pub const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
 
 /// The uid of an object that must still be there, and must not be going.
 async fn kept<K>(stage: &Stage, name: &str) -> String
@@ -38,7 +38,7 @@ where
 }
 
 /// Waits until the API server refuses this in these words: it begins to ask a new policy a moment after it is there.
-async fn is_refused<const N: usize>(stage: &Stage, arguments: [&str; N], manifest: &Value, words: &str) {
+pub async fn is_refused<const N: usize>(stage: &Stage, arguments: [&str; N], manifest: &Value, words: &str) {
     wait_for(&format!("it is refused: {words}"), SOON, async || {
         let said = stage.namespace.kubectl_with(arguments, &manifest.to_string()).await;
         let Err(said) = said else { bail!("it is taken") };

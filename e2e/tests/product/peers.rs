@@ -1,0 +1,168 @@
+//! Actors have names that outlast their places, and are told who else there is.
+
+use std::{collections::BTreeMap, fs};
+
+use anyhow::{Result, ensure};
+use crds::labels;
+use e2e::{SimulatedNode, product::tree, wait_for};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{ResourceExt as _, api::ListParams};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Seen, Stage, application, cpus};
+use crate::strangers::{OPERATOR_USER, is_refused};
+
+/// What the names of an application's actors resolve to, as DNS servers learn it: address by host name.
+async fn names(stage: &Stage, application: &str) -> Result<BTreeMap<String, String>> {
+    let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={application}"));
+    let slices = stage.api::<EndpointSlice>().list(&of_it).await?;
+    let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
+    Ok(endpoints.map(|it| (it.hostname.unwrap_or_default(), it.addresses.join(" "))).collect())
+}
+
+/// Waits until the name of every actor resolves to the pod that it has now.
+async fn known_by_name(stage: &Stage, application: &str) -> Seen {
+    stage
+        .settled(application, |seen| {
+            seen.all_placed()?;
+            let waits = seen.pods.iter().find(|pod| address(pod).is_empty());
+            ensure!(
+                waits.is_none(),
+                "{} has no address",
+                waits.map_or_else(String::new, kube::ResourceExt::name_any)
+            );
+            Ok(())
+        })
+        .await;
+    wait_for("every name is that of a pod", SOON, async || {
+        let seen = stage.look(application).await?;
+        let pods: BTreeMap<_, _> =
+            seen.pods.iter().map(|pod| (pod.labels()[labels::ACTOR].clone(), address(pod))).collect();
+        let names = names(stage, application).await?;
+        ensure!(names == pods, "{names:?} for {pods:?}");
+        anyhow::Ok(seen)
+    })
+    .await
+}
+
+fn address(pod: &Pod) -> String {
+    pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default()
+}
+
+/// The peers file, once it has so many actors of a group.
+async fn file(stage: &Stage, application: &str, group: &str, count: usize) -> Value {
+    wait_for("the peers file is up to date", SOON, async || {
+        let found = stage.api::<ConfigMap>().get(&format!("{application}-peers")).await?;
+        let file: Value = serde_json::from_str(&found.data.unwrap_or_default()["peers.json"])?;
+        let actors = file["actors"][group].as_array().map_or(0, Vec::len);
+        ensure!(actors == count, "{file}");
+        anyhow::Ok(file)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn actors_know_who_they_are_and_find_each_other_also_after_a_move() {
+    let stage = Stage::set("peers", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let manifest = fs::read_to_string(tree("examples/hello-actors.yaml")).unwrap();
+    stage.namespace.apply(&manifest).await.unwrap();
+    let seen = known_by_name(&stage, "hello").await;
+
+    // who it is, in every container
+    let pod = seen.pods.iter().find(|pod| pod.name_any() == "hello-caller-1").unwrap();
+    let env = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
+    let env: BTreeMap<_, _> =
+        env.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
+    let told = ["CAIRN_APPLICATION", "CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_KIND"].map(|name| env[name]);
+    assert_eq!(told, ["hello", "caller", "caller-1", "cpu"]);
+    assert_eq!(env["CAIRN_NAMESPACE"], stage.namespace.name());
+    let roots = |seen: &Seen| -> Vec<String> {
+        let is_root = |it: &&crds::Instance| it.status.as_ref().is_some_and(|status| status.root);
+        seen.instances.iter().filter(is_root).map(kube::ResourceExt::name_any).collect()
+    };
+    assert_eq!(roots(&seen), ["hello-caller-0"]);
+
+    // who else there is: the names that were just seen to resolve
+    let peers = file(&stage, "hello", "callee", 2).await;
+    let domain = format!("hello.{}.svc", stage.namespace.name());
+    assert_eq!(
+        peers["actors"]["callee"],
+        json!([format!("callee-0.{domain}"), format!("callee-1.{domain}")])
+    );
+    assert_eq!(peers["channels"], json!([{"from": "caller", "to": "callee", "pattern": "AllToAll"}]));
+
+    // everybody moves to one node: the same names, other addresses
+    let on = |node: &str| {
+        let patch: Vec<_> = (0..2)
+            .map(|group| json!({"op": "add", "path": format!("/spec/actors/{group}/pinTo"), "value": {"node": node}}))
+            .collect();
+        json!(patch).to_string()
+    };
+    for node in ["one", "two"] {
+        let patch = ["patch", "actorapp", "hello", "--type=json", "-p", &on(node)];
+        stage.namespace.kubectl(patch).await.unwrap();
+        stage
+            .settled("hello", |seen| {
+                ensure!(seen.nodes().iter().eq([&node]), "{:?}", seen.places());
+                seen.all_placed()
+            })
+            .await;
+        known_by_name(&stage, "hello").await;
+    }
+
+    // one more, which the file says too; and what somebody deletes comes again
+    let more = json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": 3}]).to_string();
+    stage.namespace.kubectl(["patch", "actorapp", "hello", "--type=json", "-p", &more]).await.unwrap();
+    file(&stage, "hello", "callee", 3).await;
+    stage.namespace.kubectl(["delete", "service/hello", "configmap/hello-peers"]).await.unwrap();
+    file(&stage, "hello", "callee", 3).await;
+    let seen = known_by_name(&stage, "hello").await;
+    assert_eq!(roots(&seen), ["hello-caller-0"]);
+
+    // and nothing of it outlasts the application
+    stage.namespace.kubectl(["delete", "actorapp", "hello"]).await.unwrap();
+    wait_for("its Service and its file are gone", SOON, async || {
+        let found = stage.namespace.kubectl(["get", "services,configmaps", "-oname"]).await?.stdout;
+        ensure!(!found.contains("hello"), "{found}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
+    let stage = Stage::set("foreign-service", [SimulatedNode::new("one")], [cpus()]).await;
+    let theirs = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"clusterIP": "None", "selector": {"app": "theirs"}}});
+    stage.apply(&theirs).await;
+    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    // its actors run, and what is missing is said
+    let seen = stage
+        .settled("web", |seen| {
+            let said = seen.message("NameTaken", "True")?;
+            ensure!(said.starts_with("peers: its name is taken by Service web"), "{said}");
+            seen.all_placed()
+        })
+        .await;
+    assert_eq!(seen.pods.len(), 1);
+    let service = stage.api::<Service>().get("web").await.unwrap();
+    assert_eq!(service.spec.unwrap().selector.unwrap()["app"], "theirs");
+
+    stage.namespace.kubectl(["delete", "service", "web"]).await.unwrap();
+    known_by_name(&stage, "web").await;
+
+    // whoever acts as the operator writes no other ConfigMap
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {}});
+    let operator = format!("--as={OPERATOR_USER}");
+    let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
+    is_refused(
+        &stage,
+        create,
+        &other,
+        "writes the Service and the peers file of an ActorApplication, and no other",
+    )
+    .await;
+}
