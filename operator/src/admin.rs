@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use world::ApplicationKey;
 
 use crate::caches::Caches;
+use crate::judged::Mismatches;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
 use crate::pulse::Pulse;
@@ -29,6 +30,8 @@ pub struct Admin {
     pub warm: Arc<AtomicBool>,
     /// Whether the loops turn.
     pub pulse: Pulse,
+    /// Plans on which clingo did not agree.
+    pub mismatches: Mismatches,
 }
 
 /// Metrics and probes.
@@ -40,9 +43,12 @@ pub fn public(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// Snapshots of the whole cluster.
+/// Snapshots of the whole cluster, and of plans on which clingo did not agree.
 pub fn debug(admin: Admin) -> Router {
-    Router::new().route("/debug/snapshot/{namespace}/{name}", get(snapshot)).with_state(admin)
+    Router::new()
+        .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
+        .route("/debug/mismatch/{namespace}/{name}", get(mismatch))
+        .with_state(admin)
 }
 
 async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
@@ -76,6 +82,14 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     match admin.metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+/// The snapshot of the application's last plan on which clingo did not agree.
+async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match admin.mismatches.of(&ApplicationKey { namespace, name }) {
+        Some(snapshot) => ([(header::CONTENT_TYPE, "application/json")], snapshot).into_response(),
+        None => (StatusCode::NOT_FOUND, "clingo agreed on every plan").into_response(),
     }
 }
 

@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod feeds;
 mod instances;
+mod judged;
 mod leader;
 mod look;
 mod metrics;
@@ -111,6 +112,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let warm = Arc::new(AtomicBool::new(false));
     let pulse = pulse::Pulse::new(config.election.stuck());
+    let mismatches = judged::Mismatches::default();
     let admin = admin::Admin {
         metrics: metrics.clone(),
         caches: caches.clone(),
@@ -118,6 +120,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         default_policy: config.planning.default_policy.clone(),
         warm: warm.clone(),
         pulse: pulse.clone(),
+        mismatches: mismatches.clone(),
     };
     let listener = TcpListener::bind(config.serving.listen).await?;
     let debug_listener = TcpListener::bind(config.serving.debug_listen).await?;
@@ -137,6 +140,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         events: events::Events::new(writer.clone(), config.election.identity.clone()),
         writer,
         metrics,
+        mismatches,
         solver_slots: Semaphore::new(config.planning.slots()),
         commit: Mutex::new(()),
         searches: searches::Searches::default(),

@@ -6,6 +6,9 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec,
 /// Why a plan was made again: the world had changed before it was committed.
 pub const OVERTAKEN: &str = "overtaken";
 
+/// Clingo and the planner did not agree on a plan.
+pub const MISMATCH: &str = "mismatch";
+
 /// The operator's metrics.
 #[derive(Clone)]
 pub struct Metrics {
@@ -18,6 +21,8 @@ pub struct Metrics {
     pub plans: IntCounterVec,
     /// Plans made again because the world had changed.
     pub replans: IntCounterVec,
+    /// Plans by what clingo judged of them.
+    pub judged: IntCounterVec,
     /// Writes by kind and verb.
     pub writes: IntCounterVec,
     /// Actors by state: wanted, placed, running.
@@ -46,6 +51,8 @@ impl Metrics {
         let replans = counter(&names::REPLANS)?;
         // From 0 on, or the first one would be no increase.
         replans.with_label_values(&[OVERTAKEN]);
+        let judged = counter(&names::PLANS_JUDGED)?;
+        judged.with_label_values(&[MISMATCH]);
         let writes = counter(&names::WRITES)?;
         let buckets = HistogramOpts::from(opts(&names::PLAN_DURATION)).buckets(PLAN_SECONDS.into());
         let plan_seconds = Histogram::with_opts(buckets)?;
@@ -54,7 +61,7 @@ impl Metrics {
         registry.register(Box::new(actors.clone()))?;
         let leading = IntGauge::with_opts(opts(&names::LEADING))?;
         registry.register(Box::new(leading.clone()))?;
-        Ok(Self { registry, reconciles, plan_seconds, plans, replans, writes, actors, leading })
+        Ok(Self { registry, reconciles, plan_seconds, plans, replans, judged, writes, actors, leading })
     }
 
     /// The text that Prometheus scrapes.
