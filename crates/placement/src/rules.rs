@@ -145,8 +145,8 @@ impl Rules {
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
         let others = inputs.iter().map(|(_, _, atom)| *atom).chain(penalties.iter().map(|(atom, _)| *atom));
-        let excused = excuses.iter().flatten().flat_map(Excuse::atoms);
-        let others = others.chain(excused).chain(demands.iter().map(|demand| demand.atom));
+        let of_excuses = excuses.iter().flatten().flat_map(Excuse::atoms);
+        let others = others.chain(of_excuses).chain(demands.iter().map(|demand| demand.atom));
         let most = named.chain(others).max().unwrap_or(0);
         let atoms = most as usize + 1;
         if i32::try_from(most).is_err() || ground.len() >= NONE as usize {
