@@ -15,6 +15,7 @@ use kube::ResourceExt;
 use world::ApplicationKey;
 
 use crate::caches::Caches;
+use crate::judged::Mismatches;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
 use crate::pulse::Pulse;
@@ -30,6 +31,8 @@ pub struct Admin {
     pub warm: Arc<AtomicBool>,
     /// Whether the loops turn.
     pub pulse: Pulse,
+    /// Plans on which clingo did not agree.
+    pub mismatches: Mismatches,
 }
 
 /// Metrics and probes.
@@ -41,9 +44,12 @@ pub fn public(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// Snapshots of the whole cluster.
+/// Snapshots of the whole cluster, and of plans on which clingo did not agree.
 pub fn debug(admin: Admin) -> Router {
-    Router::new().route("/debug/snapshot/{namespace}/{name}", get(snapshot)).with_state(admin)
+    Router::new()
+        .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
+        .route("/debug/mismatch/{namespace}/{name}", get(mismatch))
+        .with_state(admin)
 }
 
 async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
@@ -102,6 +108,14 @@ fn pods(caches: &Caches) -> Vec<[String; 7]> {
         }
     }
     all
+}
+
+/// The snapshot of the application's last plan on which clingo did not agree.
+async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match admin.mismatches.of(&ApplicationKey { namespace, name }) {
+        Some(snapshot) => ([(header::CONTENT_TYPE, "application/json")], snapshot).into_response(),
+        None => (StatusCode::NOT_FOUND, "clingo agreed on every plan").into_response(),
+    }
 }
 
 /// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.

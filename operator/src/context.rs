@@ -14,6 +14,7 @@ use world::{ApplicationKey, Policy};
 use crate::caches::Caches;
 use crate::config::Planning;
 use crate::events::Events;
+use crate::judged::Mismatches;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::policies::Policies;
@@ -28,6 +29,8 @@ pub struct Context {
     pub writer: Writer,
     pub events: Events,
     pub metrics: Metrics,
+    /// Plans on which clingo did not agree.
+    pub mismatches: Mismatches,
     pub planning: Planning,
     /// Searches at the same time.
     pub solver_slots: Semaphore,

@@ -18,6 +18,9 @@ pub enum Error {
     /// There is no feasible plan.
     #[error("no plan")]
     Plan(#[from] PlanError),
+    /// Two that must agree on a plan do not.
+    #[error("{0}")]
+    Mismatch(String),
     /// An object that is not ours has a name that we need.
     #[error("{0}; remove or rename it")]
     NameTaken(String),

@@ -16,6 +16,7 @@ mod events;
 mod feeds;
 mod identity;
 mod instances;
+mod judged;
 mod leader;
 mod look;
 mod metrics;
@@ -115,6 +116,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let warm = Arc::new(AtomicBool::new(false));
     let pulse = pulse::Pulse::new(config.election.stuck());
+    let mismatches = judged::Mismatches::default();
     let admin = admin::Admin {
         metrics: metrics.clone(),
         caches: caches.clone(),
@@ -122,6 +124,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         default_policy: config.planning.default_policy.clone(),
         warm: warm.clone(),
         pulse: pulse.clone(),
+        mismatches: mismatches.clone(),
     };
     let listener = TcpListener::bind(config.serving.listen).await?;
     let debug_listener = TcpListener::bind(config.serving.debug_listen).await?;
@@ -142,6 +145,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         events: events::Events::new(writer.clone(), config.election.identity.clone()),
         writer,
         metrics,
+        mismatches,
         solver_slots: Semaphore::new(config.planning.slots()),
         commit: Mutex::new(()),
         searches: searches::Searches::default(),

@@ -11,6 +11,9 @@ use crate::error::Error;
 /// Why a plan was made again: the world had changed before it was committed.
 pub const OVERTAKEN: &str = "overtaken";
 
+/// Clingo and the planner did not agree on a plan.
+pub const MISMATCH: &str = "mismatch";
+
 /// The operator's metrics.
 #[derive(Clone)]
 pub struct Metrics {
@@ -23,6 +26,8 @@ pub struct Metrics {
     pub plans: IntCounterVec,
     /// Plans made again because the world had changed.
     pub replans: IntCounterVec,
+    /// Plans by what clingo judged of them.
+    pub judged: IntCounterVec,
     /// Writes by kind and verb.
     pub writes: IntCounterVec,
     /// Actors by state: wanted, placed, running.
@@ -55,6 +60,8 @@ impl Metrics {
         let replans = counter(&names::REPLANS)?;
         // From 0 on, or the first one would be no increase.
         replans.with_label_values(&[OVERTAKEN]);
+        let judged = counter(&names::PLANS_JUDGED)?;
+        judged.with_label_values(&[MISMATCH]);
         let writes = counter(&names::WRITES)?;
         let buckets = HistogramOpts::from(opts(&names::PLAN_DURATION)).buckets(PLAN_SECONDS.into());
         let plan_seconds = Histogram::with_opts(buckets)?;
@@ -70,7 +77,19 @@ impl Metrics {
             reconciles.with_label_values(&[result]);
         }
         let scrape = Arc::default();
-        Ok(Self { registry, reconciles, plan_seconds, plans, replans, writes, actors, pods, leading, scrape })
+        Ok(Self {
+            registry,
+            reconciles,
+            plan_seconds,
+            plans,
+            replans,
+            judged,
+            writes,
+            actors,
+            pods,
+            leading,
+            scrape,
+        })
     }
 
     /// The text that Prometheus scrapes, with the labels of each pod of an actor.

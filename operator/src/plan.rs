@@ -159,7 +159,7 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
     let task = async move {
         let Begun { policy, world, look, again, round } = begun;
         let number = again.map_or(0, |look| look.number);
-        let plan = search(&world, &policy, number, why, stop, &ctx).await;
+        let plan = search((&key, &world), &policy, number, why, stop, &ctx).await;
         ctx.searches.put(&key, Search::Done(Box::new(Found { policy, world, look, again, round, plan })));
         ctx.caches.ring(&key);
     };
@@ -232,7 +232,7 @@ impl Drop for Unfinished<'_> {
 ///
 /// A second look at the same world has the number `look`, from 1, and a seed of its own.
 async fn search(
-    world: &Arc<World>,
+    (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
     look: u32,
     why: Due,
@@ -251,7 +251,9 @@ async fn search(
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
+    let planned = world.clone();
     let task = tokio::task::spawn_blocking(move || {
+        let world = planned;
         span.in_scope(|| {
             let deadline = Instant::now() + wall;
             let stop = || Instant::now() >= deadline || stop.load(Ordering::Acquire);
@@ -266,7 +268,8 @@ async fn search(
             Ok::<_, PlanError>(plan)
         })
     });
-    let plan = task.await.map_err(|e| Error::Search(e.to_string()))??;
+    let planned = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics)?;
     ctx.policies.prove(policy);
     timer.observe_duration();
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();

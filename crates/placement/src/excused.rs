@@ -8,26 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Assignment;
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::rules::{GroundConstraint, GroundRule, Rules};
+use crate::rules::{Excuse, GroundConstraint, GroundRule, Rules};
 use crate::ruling::Ruling;
-
-/// An actor that may be in a breach that is excused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excuse {
-    /// Who.
-    pub actor: ActorIx,
-    /// The atom that says so.
-    pub atom: u32,
-    /// What it is in: the atom that says so, and which rule that is, in plain words.
-    pub cases: Vec<(u32, String)>,
-}
-
-impl Excuse {
-    /// Every atom of it.
-    pub(crate) fn atoms(&self) -> impl Iterator<Item = u32> {
-        self.cases.iter().map(|(atom, _)| *atom).chain([self.atom])
-    }
-}
 
 /// Where actors may be, as the rules know it: actor and atom.
 type Members = BTreeMap<ActorIx, Vec<(UnitIx, u32)>>;

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::excused::Excuse;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
@@ -29,6 +28,24 @@ pub struct GroundConstraint {
     pub rule: String,
     /// Which rule that is, and for whom, in plain words.
     pub says: String,
+}
+
+/// An actor that may be in a breach that is excused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excuse {
+    /// Who.
+    pub actor: ActorIx,
+    /// The atom that says so.
+    pub atom: u32,
+    /// What it is in: the atom that says so, and which rule that is, in plain words.
+    pub cases: Vec<(u32, String)>,
+}
+
+impl Excuse {
+    /// Every atom of it.
+    pub(crate) fn atoms(&self) -> impl Iterator<Item = u32> {
+        self.cases.iter().map(|(atom, _)| *atom).chain([self.atom])
+    }
 }
 
 /// The rules of a policy for one world.
@@ -128,8 +145,8 @@ impl Rules {
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
         let others = inputs.iter().map(|(_, _, atom)| *atom).chain(penalties.iter().map(|(atom, _)| *atom));
-        let excused = excuses.iter().flatten().flat_map(Excuse::atoms);
-        let others = others.chain(excused).chain(demands.iter().map(|demand| demand.atom));
+        let of_excuses = excuses.iter().flatten().flat_map(Excuse::atoms);
+        let others = others.chain(of_excuses).chain(demands.iter().map(|demand| demand.atom));
         let most = named.chain(others).max().unwrap_or(0);
         let atoms = most as usize + 1;
         if i32::try_from(most).is_err() || ground.len() >= NONE as usize {

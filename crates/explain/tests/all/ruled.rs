@@ -197,6 +197,10 @@ fn every_set_that_is_named_is_enough_and_irreducible_rules_included() {
         let file = tight_file(seed);
         let policy = some_rules(&file, seed);
         let (snapshot, cases) = ruled(Snapshot::new(file).unwrap(), &policy);
+        if !snapshot.rules().unwrap().excusable().is_empty() {
+            // What is broken already is no case of the policy's any more, and has tests of its own.
+            continue;
+        }
         let best = most_placed(&snapshot);
         let unplaced: Vec<ActorIx> = best.positions().filter(|actor| best[*actor].is_none()).collect();
         instances += usize::from(!unplaced.is_empty());

@@ -197,8 +197,8 @@ fn nobody_comes_where_others_break_a_rule() {
         [&there, &elsewhere].map(|places| stays.cost(places).vector(&stays)[..2].to_vec()),
         [vec![0, 1], vec![0, 0]]
     );
-    let says = vec![(ActorIx::new(3), vec!["more than two on u".to_owned()])];
-    assert_eq!(stays.rules().unwrap().excused(&there), says);
+    let told = vec![(ActorIx::new(3), vec!["more than two on u".to_owned()])];
+    assert_eq!(stays.rules().unwrap().excused(&there), told);
     let free = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
     assert_eq!(free.with_rules(Some(at_most_two())).violations(&there)[0].says, "more than two on u");
 }

@@ -1,6 +1,7 @@
 //! Rules that are broken already: nobody is kept in by them, nobody comes, and as many as can be are moved away.
 
 use exact::Exhaustive;
+use placement::ix::UnitIx;
 use placement::{Budget, Criterion, Plan, Snapshot, Strategy, plan};
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::Local;
@@ -82,7 +83,7 @@ fn who_breaks_a_rule_together_mends_it() {
     let first = by(&asp(), &world(3, &[of_one(0, false), of_one(0, true)].concat(), &at_most(5)));
     assert_eq!((first.cost.unplaced, first.excused.len(), first.moves.len()), (0, 0, 6));
     let moved: Vec<(Option<usize>, bool)> =
-        first.assignment.iter().take(6).map(|place| (place.map(|unit| unit.at()), true)).collect();
+        first.assignment.iter().take(6).map(|place| (place.map(UnitIx::at), true)).collect();
     let second = by(&asp(), &world(3, &[of_one(0, false), moved].concat(), &at_most(5)));
     assert_eq!((second.cost.unplaced, second.excused.len()), (0, 0));
 }

@@ -1,0 +1,82 @@
+//! What clingo made of a plan before it may be committed: counted, and where it does not agree, told and kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use placement::{JudgeError, Plan, PlanError, Snapshot};
+use world::ApplicationKey;
+
+use crate::error::Error;
+use crate::metrics::{MISMATCH, Metrics};
+
+/// So many applications' snapshots are kept.
+const MOST_KEPT: usize = 4;
+
+/// Snapshots of plans on which clingo and the planner did not agree, the last one of each application, for a report.
+#[derive(Clone, Default)]
+pub struct Mismatches(Arc<Mutex<BTreeMap<ApplicationKey, String>>>);
+
+impl Mismatches {
+    /// The snapshot of the last such plan.
+    pub fn of(&self, key: &ApplicationKey) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Counts a verdict, and keeps the snapshot where it is that they do not agree.
+    ///
+    /// # Errors
+    /// Why there is no plan.
+    pub fn judged(
+        &self,
+        key: &ApplicationKey,
+        snapshot: &Snapshot,
+        planned: Result<Plan, PlanError>,
+        metrics: &Metrics,
+    ) -> Result<Plan, Error> {
+        let count = |judged: &str| metrics.judged.with_label_values(&[judged]).inc();
+        match planned {
+            Ok(plan) => {
+                count(plan.judged.into());
+                Ok(plan)
+            }
+            Err(PlanError::Judge(JudgeError::Mismatch(problem))) => {
+                count(MISMATCH);
+                let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() >= MOST_KEPT && !kept.contains_key(key) {
+                    kept.pop_first();
+                }
+                kept.insert(key.clone(), snapshot.write());
+                let ApplicationKey { namespace, name } = key;
+                Err(Error::Mismatch(format!(
+                    "clingo and the planner do not agree: {problem}; the plan is not carried out. This is a defect, report \
+                     it with what /debug/mismatch/{namespace}/{name} answers"
+                )))
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+
+    use super::*;
+
+    #[test]
+    fn a_mismatch_is_counted_and_its_snapshot_kept() {
+        let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
+        let snapshot = Snapshot::read(r#"{"version":1,"units":[],"actors":[],"exchangeCost":{}}"#).unwrap();
+        let key = |name: usize| ApplicationKey { namespace: "shop".into(), name: name.to_string() };
+        assert_eq!(mismatches.of(&key(0)), None);
+        for name in 0..6 {
+            let differs = Err(PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())));
+            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
+            assert_eq!(refused.reason(), "Mismatch");
+            assert!(refused.chain().contains("1 is not 2; the plan is not carried out"));
+        }
+        let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();
+        assert_eq!((kept, mismatches.of(&key(5))), (vec![2, 3, 4, 5], Some(snapshot.write())));
+        assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 6);
+    }
+}
