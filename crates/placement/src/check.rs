@@ -29,7 +29,7 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
         let problem = format!("{} actors; at most {MOST_ACTORS} can be planned at once", file.actors.len());
         return Err(SnapshotError::new("actors", problem));
     }
-    let edges = file.messages.len() + file.annoyance.len() + file.interference.len();
+    let edges = file.edges();
     if edges > MOST_EDGES {
         let problem = format!("{edges} edges; at most {MOST_EDGES} can be planned at once");
         return Err(SnapshotError::new("messages", problem));

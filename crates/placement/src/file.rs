@@ -66,6 +66,15 @@ pub struct SnapshotFile {
     pub objectives: Levels,
 }
 
+impl SnapshotFile {
+    /// How many edges are named; the two directions of a pair are one where they stand side by side.
+    #[must_use]
+    pub fn edges(&self) -> usize {
+        let both = |up: &Message, down: &Message| (&up.from, &up.to) == (&down.to, &down.from);
+        self.messages.chunk_by(both).count() + self.annoyance.len() + self.interference.len()
+    }
+}
+
 /// What all units of a node share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

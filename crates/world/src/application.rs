@@ -96,7 +96,8 @@ pub(crate) struct GroupNumbers {
 pub(crate) struct Numbers {
     /// By position of the group.
     pub groups: Vec<GroupNumbers>,
-    /// By pair of positions among [`actors_of`]: who sends first, how many messages in a window, both ways.
+    /// By pair of positions among [`actors_of`]: who sends first, and how many messages in a window. The sum of both
+    /// directions is what is rounded up, once.
     pub messages: Vec<(usize, usize, u64)>,
     /// By pair of positions: drag when apart.
     pub drags: Vec<(usize, usize, u64)>,
@@ -167,11 +168,11 @@ impl Numbers {
             groups: groups.collect::<Result<_, _>>()?,
             messages: flows
                 .iter()
-                .filter(|(_, flow)| flow.up + flow.down > Exact::default())
-                .map(|((a, b), flow)| {
-                    let (from, to) = if flow.up > Exact::default() { (*a, *b) } else { (*b, *a) };
-                    (from, to, ceil(flow.up + flow.down))
+                .flat_map(|(&(a, b), flow)| {
+                    let up = ceil(flow.up);
+                    [(a, b, up), (b, a, ceil(flow.up + flow.down).saturating_sub(up))]
                 })
+                .filter(|(_, _, count)| *count > 0)
                 .collect(),
             drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
         })

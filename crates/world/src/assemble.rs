@@ -272,8 +272,9 @@ fn check_size(application: &ActorApplication) -> Result<(), WorldError> {
 
 /// The sizes of everything together, before it is indexed.
 fn check_whole(file: &SnapshotFile) -> Result<(), WorldError> {
-    let edges = file.messages.len() + file.annoyance.len();
-    for (what, count, most) in [("actors", file.actors.len(), MOST_ACTORS), ("edges", edges, MOST_EDGES)] {
+    for (what, count, most) in
+        [("actors", file.actors.len(), MOST_ACTORS), ("edges", file.edges(), MOST_EDGES)]
+    {
         if count > most {
             let problem = format!(
                 "with all other applications there are {count} {what}; at most {most} can be planned"

@@ -256,6 +256,15 @@ fn channels_become_messages_rounded_once() {
 }
 
 #[test]
+fn a_pair_that_talks_both_ways_is_one_edge() {
+    let all = "spec: {channels: [{from: cam, to: cam, rate: 1/s, pattern: AllToAll}], actors";
+    let many = changed("spec: {actors", all, "").replace("replicas: 2", "replicas: 30");
+    let world = world_of(&many).unwrap();
+    let file = world.snapshot.file();
+    assert_eq!((file.messages.len(), file.edges()), (30 * 29, 30 * 29 / 2));
+}
+
+#[test]
 fn what_cannot_be_planned_says_what_to_do() {
     let table = [
         (
