@@ -10,7 +10,7 @@ use e2e::{
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
-    Api, ResourceExt as _,
+    Api,
     api::{DynamicObject, PostParams},
     core::Request,
 };
