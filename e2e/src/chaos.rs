@@ -351,9 +351,12 @@ fn group(replicas: u32) -> Value {
     json!({"name": GROUP, "replicas": replicas, "arrivals": "1/s", "implementations": [implementation]})
 }
 
+/// Seconds of one kind that a batch measured.
+type Durations = fn(&Batch) -> &Vec<f64>;
+
 fn page(all: &[Batch], size: Size, commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let gather = |of: fn(&Batch) -> &Vec<f64>| {
+    let gather = |of: Durations| {
         let mut seconds: Vec<f64> = all.iter().flat_map(of).copied().collect();
         seconds.sort_by(f64::total_cmp);
         seconds
@@ -366,7 +369,7 @@ fn page(all: &[Batch], size: Size, commit: &str) -> String {
          leads is killed (SIGKILL) or stopped (SIGTERM).\n\n| after | times | median | worst | aim |\n|---|---:|---:|---:|---:|\n",
         size.nodes, size.applications, size.actors, size.lease_seconds, size.moments
     );
-    let rows: [(&str, fn(&Batch) -> &Vec<f64>, &str); 3] = [
+    let rows: [(&str, Durations, &str); 3] = [
         ("SIGKILL, until another leads", |batch| &batch.after_kill, "20 s"),
         ("SIGTERM, until another leads", |batch| &batch.after_stop, "3 s"),
         ("that, until everything runs", |batch| &batch.until_all_run, ""),

@@ -247,7 +247,7 @@ async fn search(
     let wall = Duration::from_millis(policy.wall_milliseconds);
     let waves = others.count().div_ceil(ctx.planning.slots()).max(1);
     let wall = (wall / u32::try_from(waves).unwrap_or(u32::MAX)).max(SMALLEST_SHARE.min(wall));
-    let world = world.clone();
+    let (world, silent) = (world.clone(), ctx.caches.index().is_silent());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
@@ -261,8 +261,12 @@ async fn search(
             // A decision that is not there is made from what is observed, where something is.
             let runs =
                 world.snapshot.file().actors.iter().any(|actor| !actor.fixed && actor.current.is_some());
-            let strategy: Box<dyn Strategy> =
-                if why == Due::Undecided && runs { Box::new(Observed(strategy)) } else { strategy };
+            // Nobody is moved on the strength of what is known while many nodes do not answer.
+            let strategy: Box<dyn Strategy> = if (why == Due::Undecided || silent) && runs {
+                Box::new(Observed(strategy))
+            } else {
+                strategy
+            };
             let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)

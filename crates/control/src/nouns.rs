@@ -85,6 +85,8 @@ pub struct Seen {
     pub left: Left,
     /// Actors that are not started before a while is over.
     pub held_back: BTreeMap<String, HeldBack>,
+    /// Whether so many nodes do not answer that rather the way to them is broken: nobody is moved.
+    pub silent: bool,
     /// When this was seen.
     pub now: Moment,
 }

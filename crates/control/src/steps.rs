@@ -15,6 +15,9 @@ use crate::wait::Wait;
 /// So long the scheduler may say no before that counts: it may make room by a preemption, or wait for a volume.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// When it is asked again whether nodes answer by now.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -95,7 +98,12 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         let may_start = !infeasible.contains(name);
         let instance = seen.instances.get(name);
         if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
-            let goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
+            let mut goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
+            if seen.silent && pod.state != State::Going && is_misplaced(pod, &goal) {
+                todo.waiting.insert(name.clone(), Wait::Silence);
+                todo.look_at(seen.now + SILENCE);
+                goal = Goal::Open;
+            }
             look_after(&mut todo, name, pod, &goal, turns.contains(name), seen);
             continue;
         }
@@ -139,6 +147,13 @@ enum Goal<'a> {
     Open,
 }
 
+fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
+    match goal {
+        Goal::At(place) => place.is_none() || pod.unit.as_deref() != *place,
+        Goal::Open => false,
+    }
+}
+
 /// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
 fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn: bool, seen: &Seen) {
     let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
@@ -157,10 +172,7 @@ fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn:
         let (actor, node, reason) = (actor.to_owned(), node.to_owned(), reason.clone());
         todo.refused.push(Refused { actor, node, reason });
     }
-    let misplaced = match goal {
-        Goal::At(place) => place.is_none() || pod.unit.as_deref() != *place,
-        Goal::Open => false,
-    };
+    let misplaced = is_misplaced(pod, goal);
     let ended = pod.state == State::Over;
     if ended && !node_is_gone && !misplaced && refusal.is_none() {
         todo.ended.push(actor.to_owned());

@@ -26,6 +26,8 @@ pub enum Wait {
     NotOffered(String),
     /// The unit is none that it may be started on now.
     Infeasible(String),
+    /// It is to be elsewhere, and stays while so many nodes do not answer.
+    Silence,
     /// It went wrong, in these words, and is tried again after a while.
     BackOff(String),
 }
@@ -41,6 +43,7 @@ impl fmt::Display for Wait {
             Self::Unit(unit) => write!(f, "{unit} is still in use"),
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
             Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
+            Self::Silence => f.write_str("its move begins when fewer than 30 % of the nodes do not answer"),
             Self::BackOff(why) => write!(f, "{why}; it is tried again, each time after a longer wait"),
             Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
         }

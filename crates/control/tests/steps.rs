@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
-/// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE`.
+/// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +104,7 @@ impl World {
             "ready" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().ready = true,
             "old" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().outdated = true,
             "update" => self.wanted.max_unavailable = number(Some(&first)),
+            "silent" => seen.silent = first == "yes",
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "back" => {
                 let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
@@ -270,6 +271,24 @@ fn who_failed_waits_and_holds_up_nobody() {
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
         // A pod that is there is looked after whatever was before.
         ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs back=0:110 now=100", "stop pod-0"),
+    ]);
+}
+
+/// While many nodes do not answer nobody is moved; who ended, or whose node is gone, is looked after as ever.
+#[test]
+fn while_many_nodes_are_silent_nobody_moves() {
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 silent=yes now=100";
+    let stays = "cam-0 waits: its move begins when fewer than 30 % of the nodes do not answer; next at 105";
+    check(&[
+        (&format!("{world} pods=0:n0/gpus-0:runs"), stays),
+        (&format!("{world} pods=0:n0/gpus-0:going"), ""),
+        (&format!("{world} pods=0:n1/gpus-0:runs"), ""),
+        (&format!("{world} pods=0:n1/gpus-0:over"), "stop pod-0; cam-0 ended"),
+        (
+            &format!("{world} pods=0:n2/gpus-0:runs").replace("decided=0:n1/gpus-0", "decided=0:n2/gpus-0"),
+            "stop pod-0 at once",
+        ),
+        (world, "start cam-0 on n1/gpus-0"),
     ]);
 }
 

@@ -20,6 +20,7 @@ mod pods;
 mod policy;
 mod room;
 mod selectors;
+mod silence;
 mod slots;
 mod units;
 

@@ -77,7 +77,7 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = Seen { left: left(index, units), ..Seen::default() };
+    let mut seen = Seen { left: left(index, units), silent: index.is_silent(), ..Seen::default() };
     let mut taken: BTreeMap<String, Taken> = BTreeMap::new();
     let found = |instance: &Instance| control::Instance {
         id: id(instance),

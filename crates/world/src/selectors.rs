@@ -105,6 +105,12 @@ fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<O
     Some(Objection { reason, except_current: may_stay(taint) })
 }
 
+/// Whether a node does not answer, as the cluster's controllers have it.
+pub(crate) fn is_silent(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| SILENT.contains(&taint.key.as_str()))
+}
+
 fn may_stay(taint: &Taint) -> bool {
     taint.effect != "NoExecute" || SILENT.contains(&taint.key.as_str())
 }

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod api_server;
 mod churn;
 mod crash;
 mod decisions;

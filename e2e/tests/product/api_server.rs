@@ -1,0 +1,241 @@
+//! The API server is slow to answer, forgets what was watched, is not whole yet, or says something else by the time a plan is made.
+
+use std::collections::BTreeSet;
+
+use anyhow::{anyhow, ensure};
+use e2e::{
+    AuditEvent, Cluster, SimulatedNode, keeper,
+    product::{AGENT, NAMESPACE, OPERATOR, tree},
+    wait_for,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{DynamicObject, PostParams},
+    core::Request,
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+
+/// What the operator asked for after `before`, in the audit log.
+async fn asked(before: &e2e::AuditLog) -> anyhow::Result<Vec<AuditEvent>> {
+    let now = Cluster::shared().audit().await?;
+    let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
+    Ok(now.since(before).iter().filter(by_it).cloned().collect())
+}
+
+/// Asks the API server to create something as the account of this name, and takes it for a trial alone: the code of its answer.
+async fn answer_to(
+    stage: &Stage,
+    account: &str,
+    namespace: &str,
+    url: &str,
+    body: &Value,
+) -> anyhow::Result<u16> {
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    let mut request = Request::new(url).create(&parameters, body.to_string().into_bytes())?;
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    request.headers_mut().insert("impersonate-user", user.parse()?);
+    match stage.client.request::<DynamicObject>(request).await {
+        Ok(_) => Ok(201),
+        Err(kube::Error::Api(status)) => Ok(status.code),
+        Err(other) => Err(other.into()),
+    }
+}
+
+const THROTTLED: usize = 12;
+/// How many renewals of its lease are waited for while it is throttled; there is one every two seconds.
+const RENEWALS: usize = 3;
+/// How often the operator may ask for each pod meanwhile, per renewal; one that does not wait asks hundreds of times.
+const TRIES: usize = 10;
+
+/// The API server answers creations of pods with 429: the operator goes on leading, asks now and then, and is through as
+/// soon as it is let.
+#[tokio::test]
+async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
+    let cluster = Cluster::shared();
+    let stage = Stage::set("throttled", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let history = stage.watch_pods().await;
+    let flow = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration", "metadata": {"name": "nothing"},
+         "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"}}}},
+        {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": "pods-of-the-operator"},
+         "spec": {"matchingPrecedence": 10, "priorityLevelConfiguration": {"name": "nothing"}, "rules": [{
+            "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": OPERATOR, "namespace": NAMESPACE}}],
+            "resourceRules": [{"verbs": ["create"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}]}]}}]});
+    cluster.kubectl_with(["apply", "-f-"], &flow.to_string()).await.unwrap();
+    // the one at a time that is let in anyway stands at the gate
+    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("pods", 0)]).await.unwrap();
+    let before = cluster.audit().await.unwrap();
+    stage.apply(&application("app", &[("a", u32::try_from(THROTTLED).unwrap(), &[("cpu", "1ms")])])).await;
+    let tried = wait_for("some renewals after it was throttled", SOON, async || {
+        let asked = asked(&before).await?;
+        let is_throttled = |event: &&AuditEvent| event.resource == "pods" && event.code == 429;
+        let first = asked.iter().find(is_throttled).ok_or_else(|| anyhow!("it was not throttled"))?;
+        let renewed = |event: &&AuditEvent| event.resource == "leases" && event.received > first.received;
+        let renewals = asked.iter().filter(|event| event.is_write()).filter(renewed).count();
+        ensure!(renewals >= RENEWALS, "{renewals} renewals");
+        Ok((renewals, asked.iter().filter(is_throttled).count()))
+    })
+    .await;
+    assert!(tried.1 <= THROTTLED * TRIES * (tried.0 + 1), "renewals, pods that were asked for: {tried:?}");
+    assert_eq!(stage.product.operator.exit(), None, "it goes on leading");
+    let started = history.caught_up().await.lives();
+    assert!(started.is_empty(), "{started:?}");
+
+    gate.open();
+    cluster.kubectl(["delete", "flowschema", "pods-of-the-operator"]).await.unwrap();
+    stage.settled("app", Seen::all_placed).await;
+    cluster.kubectl(["delete", "prioritylevelconfiguration", "nothing"]).await.unwrap();
+    let lives = history.caught_up().await.lives();
+    assert!(lives.len() == THROTTLED && lives.values().all(|count| *count == 1), "{lives:?}");
+    stage.product.operator.wait_ready().await.unwrap();
+}
+
+/// The API server starts anew and does not know any more what happened since the version that was watched (410): what is
+/// there is read again, and nothing is done twice.
+#[tokio::test]
+async fn what_was_missed_in_a_watch_is_read_again_and_nothing_is_done_twice() {
+    let cluster = Cluster::shared();
+    let mut stage = Stage::set("gap", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let start = cluster.audit().await.unwrap();
+    stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
+    let first = stage.settled("app", Seen::all_placed).await;
+    let before = cluster.audit().await.unwrap();
+    cluster.restart_apiserver().unwrap();
+    wait_for("the operator reads anew what is there", SOON, async || {
+        // where the API server was away for longer than the lease is valid, it ends and its successor reads everything
+        if stage.product.operator.exit().is_some() {
+            stage.product.operator = cluster.start_operator().await?;
+        }
+        let asked = asked(&before).await?;
+        ensure!(
+            asked.iter().any(|event| event.verb == "list" && event.code == 200),
+            "{} requests",
+            asked.len()
+        );
+        anyhow::Ok(())
+    })
+    .await;
+    let patch = json!({"spec": {"paused": true}}).to_string();
+    // who was away for long may be away a little longer
+    let after = wait_for("a change is answered", SOON, async || {
+        if stage.product.operator.exit().is_some() {
+            stage.product.operator = cluster.start_operator().await?;
+        }
+        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &patch]).await?;
+        let seen = stage.look("app").await?;
+        seen.message("Paused", "True")?;
+        anyhow::Ok(seen)
+    })
+    .await;
+    let uids = |seen: &Seen| -> BTreeSet<_> { seen.pods.iter().map(kube::ResourceExt::uid).collect() };
+    assert_eq!(uids(&after), uids(&first), "nobody was started anew");
+    let started =
+        |event: &&AuditEvent| event.resource == "pods" && event.verb == "create" && event.code == 201;
+    let here = |event: &&AuditEvent| event.namespace == stage.namespace.name();
+    let all = asked(&start).await.unwrap();
+    assert_eq!(all.iter().filter(here).filter(started).count(), 4, "each pod was made once");
+}
+
+/// The operator is there before a kind that it watches: it waits for it, and goes on when it is there.
+#[tokio::test]
+async fn an_operator_waits_for_kinds_that_are_not_there_yet() {
+    let cluster = Cluster::shared();
+    let mut stage = Stage::set("kinds", ["one", "two"].map(SimulatedNode::new), []).await;
+    let _ = stage.product.operator.stop().await;
+    cluster.kubectl(["delete", "crd", "devicepools.cairn.dev"]).await.unwrap();
+    let before = cluster.audit().await.unwrap();
+    let workload = cluster.operator().await.unwrap();
+    stage.product.operator = workload.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
+    wait_for("it asks in vain", SOON, async || {
+        let asked = asked(&before).await?;
+        let in_vain = |event: &AuditEvent| event.uri.contains("/devicepools") && event.code == 404;
+        ensure!(asked.iter().any(in_vain), "{} requests", asked.len());
+        anyhow::Ok(())
+    })
+    .await;
+    let file = tree("charts/cairn/files/crds/devicepools.yaml");
+    cluster
+        .kubectl(["apply".into(), "--server-side".into(), "-f".into(), file.into_os_string()])
+        .await
+        .unwrap();
+    stage.product.operator.wait_ready().await.unwrap();
+    wait_for("the kind is served", SOON, async || {
+        cluster.kubectl_with(["apply", "-f-"], &cpus().to_string()).await.map(drop)
+    })
+    .await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    stage.settled("app", Seen::all_placed).await;
+}
+
+/// A foreign pod takes the only GPU between the plan and its decision: the plan is made again, and nothing of the old one is
+/// begun.
+#[tokio::test]
+async fn what_becomes_taken_while_it_is_planned_is_not_decided() {
+    let cluster = Cluster::shared();
+    let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
+    let mut stage = Stage::set("meanwhile", [node("one")], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 1).await;
+    let history = stage.watch_pods().await;
+    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("placements", 0)]).await.unwrap();
+    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
+    wait_for("the plan is made, and its decision is held", SOON, async || {
+        ensure!(gate.held("placements") > 0, "nothing is held");
+        anyhow::Ok(())
+    })
+    .await;
+    let limits = json!({"requests": {"acme.com/gpu": "1"}, "limits": {"acme.com/gpu": "1"}});
+    stage
+        .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": "one",
+            "containers": [{"name": "c", "image": "none", "resources": limits}]}}))
+        .await;
+    stage.machine("two", &[("gpu-0", "GPU")]);
+    stage.nodes.add(node("two")).await.unwrap();
+    // one unit is offered where there were none or two: the operator has seen both
+    wait_for("the operator has seen the foreign pod and the other node", SOON, async || {
+        let status =
+            cluster.kubectl(["get", "devicepool", "gpus", "-ojsonpath={.status.units} {.status.healthy}"]);
+        let status = status.await?.stdout;
+        ensure!(status == "2 1", "{status}");
+        anyhow::Ok(())
+    })
+    .await;
+    gate.open();
+    let seen = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(seen.places()["a-0"], "two/gpus-0");
+    assert_eq!(history.caught_up().await.lives()["a-0"], 1);
+    assert_eq!(history.unschedulable(), Vec::<String>::new());
+}
+
+/// What an agent may write reaches neither who leads nor what is decided.
+#[tokio::test]
+async fn an_agent_deposes_nobody_and_decides_nothing() {
+    let stage = Stage::set("deposed", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let leases = Api::<Lease>::namespaced(stage.client.clone(), NAMESPACE);
+    let holder = async || anyhow::Ok(leases.get(OPERATOR).await?.spec.and_then(|spec| spec.holder_identity));
+    let before = holder().await.unwrap();
+    let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
+    let placement = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "app"}, "spec": {}});
+    let forged = [
+        (format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"), lease(OPERATOR)),
+        (format!("/apis/cairn.dev/v1alpha1/namespaces/{}/placements", stage.namespace), placement),
+    ];
+    for (url, body) in forged {
+        assert_eq!(answer_to(&stage, AGENT, NAMESPACE, &url, &body).await.unwrap(), 403, "{url}");
+    }
+    let user = format!("--as=system:serviceaccount:{NAMESPACE}:{AGENT}");
+    for verb in ["update", "patch", "delete"] {
+        let may =
+            ["auth", "can-i", verb, "leases.coordination.k8s.io/cairn-operator", "-n", NAMESPACE, &user];
+        let said = Cluster::shared().kubectl(may).await;
+        let said = said.map_or_else(|no| no.to_string(), |yes| yes.stdout);
+        assert!(said.contains("no"), "{verb}: {said}");
+    }
+    assert_eq!(holder().await.unwrap(), before, "nobody else leads");
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    stage.settled("app", Seen::all_placed).await;
+}
