@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{LARGEST, SnapshotError};
+use crate::error::{SnapshotError, fits};
 use crate::file::{SnapshotFile, VERSION};
 use crate::names::Names;
 use crate::paths::Paths;
@@ -46,15 +46,6 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
 
 /// Every number of the file by its path, for the range check.
 fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
-    let fits = |path: &dyn Fn() -> String, value: u64| {
-        if value <= LARGEST {
-            return Ok(());
-        }
-        Err(SnapshotError::new(
-            path(),
-            format!("{value} is above 2^53; use a smaller number or a coarser unit"),
-        ))
-    };
     let all = |path: &dyn Fn() -> String, quantities: &BTreeMap<String, u64>| {
         quantities.iter().try_for_each(|(name, value)| fits(&|| format!("{}.{name}", path()), *value))
     };

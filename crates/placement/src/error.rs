@@ -18,3 +18,11 @@ impl SnapshotError {
         Self { path: path.into(), problem: problem.into() }
     }
 }
+
+/// Refuses a number that not every JSON reader reads exactly.
+pub(crate) fn fits(path: &dyn Fn() -> String, value: u64) -> Result<(), SnapshotError> {
+    if value <= LARGEST {
+        return Ok(());
+    }
+    Err(SnapshotError::new(path(), format!("{value} is above 2^53; use a smaller number or a coarser unit")))
+}

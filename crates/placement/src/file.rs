@@ -43,6 +43,12 @@ pub struct SnapshotFile {
     /// Directed messages per window; both directions of a pair add up, messages to oneself are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
+    /// Channels between whole groups; each is one entry of those that a file may have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_messages: Vec<GroupMessage>,
+    /// How many of the messages and of the annoyance, the last ones, are pairs of such channels.
+    #[serde(skip)]
+    pub written_out: [usize; 2],
     /// Drag that counts when two actors are on different units (APO, M3).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub annoyance: Vec<Drag>,
@@ -67,11 +73,14 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// How many edges are named; the two directions of a pair are one where they stand side by side.
+    /// How many edges are named; the two directions of a pair are one where they stand side by side, and pairs of channels between
+    /// groups are none.
     #[must_use]
     pub fn edges(&self) -> usize {
         let both = |up: &Message, down: &Message| (&up.from, &up.to) == (&down.to, &down.from);
-        self.messages.chunk_by(both).count() + self.annoyance.len() + self.interference.len()
+        let [messages, drags] = self.written_out;
+        let named = &self.messages[..self.messages.len().saturating_sub(messages)];
+        named.chunk_by(both).count() + self.annoyance.len().saturating_sub(drags) + self.interference.len()
     }
 }
 
@@ -192,6 +201,21 @@ pub struct Message {
     pub to: String,
     /// How many in one window.
     pub count: u64,
+}
+
+/// What each actor of one group sends to each of another, or of its own but itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupMessage {
+    /// The group that sends, as `namespace/application/group`.
+    pub from: String,
+    /// The group that receives.
+    pub to: String,
+    /// How many messages each sends to each, per window.
+    pub count: u64,
+    /// The drag of each pair when apart, once per pair; dimensionless.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drag: u64,
 }
 
 /// A drag between two actors, per window.

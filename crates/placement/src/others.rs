@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::SnapshotError;
-use crate::error::LARGEST;
+use crate::error::fits;
 use crate::file::{Actor, RunsOn, SnapshotFile};
 
 /// What stands for those on a unit. No namespace is called so.
@@ -21,10 +21,7 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
     for (position, unit) in file.units.iter_mut().enumerate() {
         let Some(others) = unit.others.take() else { continue };
         for (field, value) in [("work", others.work), ("count", others.count)] {
-            if value > LARGEST {
-                let problem = format!("{value} is above 2^53; use a smaller number or a coarser unit");
-                return Err(SnapshotError::new(format!("units[{position}].others.{field}"), problem));
-            }
+            fits(&|| format!("units[{position}].others.{field}"), value)?;
         }
         if others.work == 0 && others.count == 0 {
             continue;

@@ -3,7 +3,7 @@
 use crate::check::check;
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints, others};
+use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints, groups, others};
 
 impl Snapshot {
     /// Reads a snapshot file.
@@ -19,11 +19,13 @@ impl Snapshot {
         Self::new(file)
     }
 
-    /// Checks and indexes plain data. Actors that units sum up are listed behind the others, as one for each unit.
+    /// Checks and indexes plain data. Actors that units sum up are listed behind the others, as one for each
+    /// unit, and channels between groups are written out as pairs.
     ///
     /// # Errors
     /// As [`Snapshot::read`].
     pub fn new(mut file: SnapshotFile) -> Result<Self, SnapshotError> {
+        groups::write_out(&mut file)?;
         others::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;

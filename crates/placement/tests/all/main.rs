@@ -4,6 +4,7 @@
 mod checker;
 mod costs;
 mod excused;
+mod groups;
 mod others;
 mod reading;
 mod rules;
