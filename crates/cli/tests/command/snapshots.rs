@@ -385,7 +385,7 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
 #[test]
 fn who_stays_where_a_rule_is_broken_already_is_told() {
     let actor = |name: &str, fixed: bool| serde_json::json!({"id": format!("shop/app/{name}"), "runsOn": {"cpu": 1}, "fixed": fixed, "current": "n0/cpu"});
-    let world = serde_json::json!({"version": 1, "for": "shop/app", "exchangeCost": {},
+    let world = serde_json::json!({"version": 1, "for": "shop/app", "exchangeCost": {"otherKind": 1},
         "units": [{"id": "n0/cpu", "kind": "cpu", "node": "n0", "capacity": 9}],
         "actors": [actor("other", true), actor("another", true), actor("ours", false)],
         "policy": {"name": "lonely", "program": ":- cu(U), #count { A : run_on(A,U) } > 1."}});
