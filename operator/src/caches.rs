@@ -19,6 +19,9 @@ use crate::watches::{BoxReady, Names, Seen};
 /// Asks for a reconcile of an application.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
 
+/// The caches, once they are made.
+pub type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
+
 /// What there is, and who has to look again.
 pub struct Caches {
     pub applications: Store<ActorApplication>,

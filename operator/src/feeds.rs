@@ -10,14 +10,11 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use world::ApplicationKey;
 
-use crate::caches::{Caches, Indexed, Requests, object_ref};
+use crate::caches::{Caches, Indexed, Later, Requests, object_ref};
 use crate::neighbours::Neighbours;
 use crate::policies::Policies;
 use crate::slim;
 use crate::watches::{Feed, Names, Seen, Watches};
-
-/// The caches, once they are made.
-pub type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
 
 /// Starts one watch per kind; the feeds must be run.
 pub fn watch(

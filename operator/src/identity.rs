@@ -10,11 +10,10 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, Container, EnvVar, PodSpec, Service, ServiceSpec, Volume, VolumeMount,
 };
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
 use serde::Serialize;
 use world::{ActorName, actors_of, object_name};
 
-use crate::pods::owner;
+use crate::ownership::metadata;
 
 /// Where the peers file is in every container.
 const PEERS_FOLDER: &str = "/run/cairn/peers";
@@ -82,17 +81,6 @@ fn introduce_container(container: &mut Container, identity: &[(&str, String)]) {
             read_only: Some(true),
             ..VolumeMount::default()
         });
-    }
-}
-
-/// What is made once for an application: named after it, labelled, owned by it.
-pub fn metadata(application: &ActorApplication, name: String) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name),
-        namespace: application.namespace(),
-        labels: Some([(labels::APPLICATION.to_owned(), application.name_any())].into()),
-        owner_references: owner(application),
-        ..ObjectMeta::default()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::look::{judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
-use crate::pods::owner;
+use crate::ownership::owner;
 use crate::report::{Outcome, decision_events, event};
 use crate::searches::{Considered, Found, Search};
 use crate::standing::Standing;

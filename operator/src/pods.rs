@@ -7,12 +7,11 @@ use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
 use kube::api::ObjectMeta;
 use world::{ActorName, Unit, object_name};
 
 use crate::identity::introduce;
+use crate::ownership::owner;
 use crate::revisions::hash;
 
 /// The labels of everything that is made for an actor.
@@ -40,14 +39,6 @@ pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
     instance.metadata.labels = Some(labels_of(actor));
     instance.metadata.owner_references = owner(application);
     instance
-}
-
-/// A reference that makes `object` the owner that the garbage collector looks at.
-///
-/// It does not hold up the owner's deletion, which would need rights over the owner's finalizers.
-pub fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<Vec<OwnerReference>> {
-    let owner = object.controller_owner_ref(&())?;
-    Some(vec![OwnerReference { block_owner_deletion: None, ..owner }])
 }
 
 /// The pod of an actor on a unit: the template of its group, pinned to the node and asking for the pool's resource.

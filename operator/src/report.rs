@@ -12,8 +12,6 @@ use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
 use world::{Note, actors_of, object_name};
 
-use crate::rollout::Progress;
-
 /// How many names or reasons an event lists; an event's note holds 1 kB.
 const LISTED: usize = 6;
 /// The longest note of an event, in bytes.
@@ -48,6 +46,14 @@ pub fn conditions(
         }
     };
     findings.into_iter().map(dated).collect()
+}
+
+/// How many actors are how far, and which states of the templates are in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub ready: usize,
+    pub updated: usize,
+    pub revisions: crds::Revisions,
 }
 
 /// What a reconcile found out about an application.

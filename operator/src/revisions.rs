@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::metadata;
+use crate::ownership::metadata;
 
 /// How many states are kept, beside those in use.
 const KEPT: usize = 10;

@@ -10,7 +10,7 @@ use world::{ActorName, ApplicationKey, Own, Unit, actors_of, is_ready, object_na
 use crate::context::Context;
 use crate::error::Error;
 use crate::pods;
-use crate::report::{Outcome, event};
+use crate::report::{Outcome, Progress, event};
 use crate::revisions::{Hashes, Revisions, newest};
 
 /// How far an application's templates are.
@@ -21,14 +21,6 @@ pub struct Rollout {
     newest: String,
     /// The last state whose pods were all ready.
     current: Option<String>,
-}
-
-/// How many actors are how far, and which states of the templates are in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    pub ready: usize,
-    pub updated: usize,
-    pub revisions: crds::Revisions,
 }
 
 impl Rollout {

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 /// Three actors of a group, two of another, one of a third application's, and one that is of none.
 fn world(channels: &Value) -> Result<Snapshot, placement::SnapshotError> {
     let actor = |id: &str, group: Value| json!({"id": id, "group": group, "runsOn": {"cpu": 1}});
-    let of = |name: &'static str, many: usize| (0..many).map(move |at| (format!("v/s/{name}-{at}"), name.to_owned()));
+    let of = |name: &'static str, many: usize| {
+        (0..many).map(move |at| (format!("v/s/{name}-{at}"), name.to_owned()))
+    };
     let mut actors: Vec<Value> =
         of("a", 3).chain(of("b", 2)).map(|(id, group)| actor(&id, group.into())).collect();
     actors.extend([actor("v/t/a-0", "a".into()), actor("v/s/none", Value::Null)]);
