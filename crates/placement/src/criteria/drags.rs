@@ -52,7 +52,9 @@ impl<C: Drags> Measure for C {
     }
 
     fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
-        (C::SUM.of_file)(file).iter_mut().for_each(|pair| pair.drag = divide(pair.drag));
+        for pair in (C::SUM.of_file)(file) {
+            pair.drag = divide(pair.drag);
+        }
     }
 
     fn program(&self) -> &'static str {

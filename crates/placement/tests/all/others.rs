@@ -5,7 +5,7 @@ use placement::{Assignment, Criterion, Snapshot};
 use serde_json::{Value, json};
 
 /// Two units; on the first are others, with some slots.
-fn world(others: Value, slots: Value) -> Value {
+fn world(others: &Value, slots: &Value) -> Value {
     json!({
         "version": 1,
         "units": [
@@ -51,14 +51,14 @@ fn others_work_and_take_slots_and_are_not_to_blame() {
         (json!({"work": 0, "count": 0}), json!(2), "0 summed up, overload 0; "),
     ];
     for (others, slots, expected) in table {
-        assert_eq!(both(&world(others.clone(), slots.clone())), expected, "{others} {slots}");
+        assert_eq!(both(&world(&others, &slots)), expected, "{others} {slots}");
     }
 }
 
 #[test]
 fn what_is_wrong_with_them_is_said_where_it_stands() {
     let refused =
-        |others: Value| Snapshot::read(&world(others, json!(null)).to_string()).unwrap_err().to_string();
+        |others: Value| Snapshot::read(&world(&others, &json!(null)).to_string()).unwrap_err().to_string();
     let above =
         "units[0].others.work: 9007199254740993 is above 2^53; use a smaller number or a coarser unit";
     assert_eq!(refused(json!({"work": 9_007_199_254_740_993_u64, "count": 1})), above);
