@@ -50,9 +50,14 @@ pub async fn observe(
         let world = world::snapshot(&index, &key, &policy, Timestamp::now())?;
         let infeasible = infeasible(&index, &application, &world, decision.as_ref());
         drop(index);
+        // Where what is decided cannot be, the world is as it is observed: it looks as if nothing had changed.
+        let mut digest = world.digest();
+        for actor in &infeasible {
+            digest.extend([" ", actor]);
+        }
         let facts = control::Considered {
             demand: world.demand(),
-            digest: world.digest(),
+            digest,
             strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
             openings: control::openings(&world.snapshot),
             ..control::Considered::default()
