@@ -24,8 +24,25 @@ pub struct Neighbours {
     pub revisions: Of<ControllerRevision>,
 }
 
+/// A kind of what an application has beside its actors.
+pub trait Beside:
+    kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + serde::Serialize
+    + serde::de::DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl Beside for Service {}
+impl Beside for ConfigMap {}
+impl Beside for ControllerRevision {}
+
 /// Objects of one kind.
-pub struct Of<K: kube::Resource<DynamicType = ()> + 'static> {
+pub struct Of<K: Beside> {
     pub there: Store<K>,
     /// Those that were made and that the watch has not brought yet.
     pub made: Made,
@@ -59,17 +76,7 @@ pub fn is_of(object: &impl ResourceExt, application: &ActorApplication) -> bool 
     owner.is_some() && owner == application.metadata.uid.as_ref()
 }
 
-impl<K> Of<K>
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::Serialize
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Beside> Of<K> {
     fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Self {
         let made = Made::default();
         let (seen, caches) = (made.clone(), caches.clone());

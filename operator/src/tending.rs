@@ -12,12 +12,12 @@ use world::{ApplicationKey, controller};
 use crate::context::Context;
 use crate::error::Error;
 use crate::identity;
-use crate::neighbours::{Neighbours, Of, is_of};
+use crate::neighbours::{Beside, Neighbours, Of, is_of};
 use crate::report::Outcome;
 use crate::writes::Created;
 
 impl Neighbours {
-    /// Keeps a state of the templates, and takes away the oldest of more than are kept.
+    /// Keeps a state of the templates.
     ///
     /// # Errors
     /// When something could not be written, or the lease is lost; it is tried again.
@@ -56,17 +56,7 @@ impl Neighbours {
     }
 }
 
-impl<K> Of<K>
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::Serialize
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Beside> Of<K> {
     /// The application's own object of this name. Where there is none it is made, or, where somebody else has the name,
     /// that is said, and tried again after growing waits.
     pub async fn there(
