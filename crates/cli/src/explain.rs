@@ -95,7 +95,7 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
             None => "nothing is decided yet: this is what would be".to_owned(),
         });
         let (plan, _) = plan::search(&snapshot, &key, &asked, &policy)?;
-        (plan.world(&snapshot), plan.assignment, plan.unplaced)
+        (plan.world(&snapshot).into_owned(), plan.assignment, plan.unplaced)
     };
     Ok(Subject {
         application: key,

@@ -94,7 +94,7 @@ fn from_snapshot(
 }
 
 fn explained(arguments: &PlanArguments, snapshot: &Snapshot, plan: &Plan) -> Option<Explained> {
-    arguments.explain.then(|| Explained::new(plan.world(snapshot), &plan.assignment, None))
+    arguments.explain.then(|| Explained::new(plan.world(snapshot).into_owned(), &plan.assignment, None))
 }
 
 /// The same world under another policy's program.

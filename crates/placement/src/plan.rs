@@ -1,5 +1,6 @@
 //! The one way from a snapshot to a decision.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::common_factor::CommonFactors;
@@ -378,8 +379,13 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
 
 impl Plan {
     /// The world that was planned: the snapshot, and what the policy derived from it.
-    pub fn world(&self, snapshot: &Snapshot) -> Snapshot {
-        snapshot.with_derived(self.derived.clone()).expect("it was a sound world when it was planned")
+    pub fn world<'a>(&self, snapshot: &'a Snapshot) -> Cow<'a, Snapshot> {
+        let Derived { constraints, rules } = &self.derived;
+        if constraints.is_empty() && rules.is_none() && snapshot.rules().is_none() {
+            return Cow::Borrowed(snapshot);
+        }
+        let world = snapshot.with_derived(self.derived.clone());
+        Cow::Owned(world.expect("it was a sound world when it was planned"))
     }
 
     /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
