@@ -18,6 +18,18 @@ pub struct Experiment {
     pub run: fn(&Setting) -> Result<(), Failure>,
 }
 
+impl Experiment {
+    /// An experiment by its parts.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        run: fn(&Setting) -> Result<(), Failure>,
+    ) -> Self {
+        Self { name, summary, run }
+    }
+}
+
 /// Where an experiment writes and how much it may do.
 #[derive(Clone, Debug)]
 pub struct Setting {

@@ -178,61 +178,41 @@ fn wifi_tx() -> Parts {
 
 /// Radar Correlator: 7 tasks (those of Table 5), 7 edges, two transforms, of the chirp and of what was received.
 fn radar_correlator() -> Parts {
-    let mut graph = Builder { tasks: Vec::new(), edges: Vec::new() };
+    let tasks = ["HEAD_NODE", "LFM", "FFT_0", "FFT_1", "MUL", "IFFT", "MAX"];
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)];
     let (plain, transform) = ([(CPU, 60.0)], [(CPU, 60.0), (Kind::Fft, 45.0)]);
-    let tasks = [
-        ("HEAD_NODE", &plain[..]),
-        ("LFM", &plain[..]),
-        ("FFT_0", &transform[..]),
-        ("FFT_1", &transform[..]),
-        ("MUL", &plain[..]),
-        ("IFFT", &plain[..]),
-        ("MAX", &plain[..]),
-    ]
-    .map(|(id, times)| graph.task(id.to_owned(), times));
-    for (from, to) in [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)] {
-        graph.edge(tasks[from], tasks[to]);
-    }
-    graph.parts("radar-correlator")
+    listed("radar-correlator", &tasks, &edges, |id| if id.contains("FFT") { &transform } else { &plain })
 }
 
 /// Temporal Mitigation: 11 tasks, 15 edges, two matrix products.
 fn temporal_mitigation() -> Parts {
-    let mut graph = Builder { tasks: Vec::new(), edges: Vec::new() };
-    let (plain, product) = ([(CPU, 216.0)], [(CPU, 216.0), (Kind::Mmult, 160.0)]);
     let tasks = [
-        ("00_HEAD", &plain[..]),
-        ("01_READ_S", &plain[..]),
-        ("02_READ_R", &plain[..]),
-        ("03_HERMITIAN", &plain[..]),
-        ("04_MMULT_0", &product[..]),
-        ("05_MMULT_1", &product[..]),
-        ("06_INVERSE", &plain[..]),
-        ("07_SOLVE", &plain[..]),
-        ("08_CANCEL", &plain[..]),
-        ("09_SUBTRACT", &plain[..]),
-        ("10_WRITE", &plain[..]),
+        ["00_HEAD", "01_READ_S", "02_READ_R", "03_HERMITIAN"].as_slice(),
+        &["04_MMULT_0", "05_MMULT_1", "06_INVERSE", "07_SOLVE"],
+        &["08_CANCEL", "09_SUBTRACT", "10_WRITE"],
     ]
-    .map(|(id, times)| graph.task(id.to_owned(), times));
+    .concat();
     let edges = [
-        (0, 1),
-        (0, 2),
-        (1, 3),
-        (1, 4),
-        (3, 4),
-        (3, 5),
-        (2, 5),
-        (4, 6),
-        (5, 7),
-        (6, 7),
-        (7, 8),
-        (1, 8),
-        (2, 9),
-        (8, 9),
-        (9, 10),
-    ];
+        [(0, 1), (0, 2), (1, 3), (1, 4), (3, 4)],
+        [(3, 5), (2, 5), (4, 6), (5, 7), (6, 7)],
+        [(7, 8), (1, 8), (2, 9), (8, 9), (9, 10)],
+    ]
+    .concat();
+    let (plain, product) = ([(CPU, 216.0)], [(CPU, 216.0), (Kind::Mmult, 160.0)]);
+    listed("temporal-mitigation", &tasks, &edges, |id| if id.contains("MMULT") { &product } else { &plain })
+}
+
+/// The graph of these tasks, each with its times by kind, and of edges between their positions.
+fn listed<'a>(
+    name: &str,
+    tasks: &[&str],
+    edges: &[(usize, usize)],
+    times: impl Fn(&str) -> &'a [(Kind, f64)],
+) -> Parts {
+    let mut graph = Builder { tasks: Vec::new(), edges: Vec::new() };
+    let tasks: Vec<usize> = tasks.iter().map(|id| graph.task((*id).to_owned(), times(id))).collect();
     for (from, to) in edges {
-        graph.edge(tasks[from], tasks[to]);
+        graph.edge(tasks[*from], tasks[*to]);
     }
-    graph.parts("temporal-mitigation")
+    graph.parts(name)
 }

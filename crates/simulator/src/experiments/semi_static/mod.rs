@@ -10,38 +10,29 @@ mod world;
 use super::setting::Experiment;
 
 /// Tables 3, 4 and 5.
-pub const EXAMPLE: Experiment = Experiment {
-    name: "semi-static-example",
-    summary: "semi-static, Tables 3 to 5: the graph of ten nodes",
-    run: example::example,
-};
+pub const EXAMPLE: Experiment = Experiment::new(
+    "semi-static-example",
+    "semi-static, Tables 3 to 5: the graph of ten nodes",
+    example::example,
+);
 /// Section 5.4.
-pub const SAMPLING: Experiment = Experiment {
-    name: "semi-static-sampling",
-    summary: "semi-static, 5.4: four ways to choose a region's mapping",
-    run: larger::sampling,
-};
+pub const SAMPLING: Experiment = Experiment::new(
+    "semi-static-sampling",
+    "semi-static, 5.4: four ways to choose a region's mapping",
+    larger::sampling,
+);
 /// Figures 7, 8 and 9.
-pub const GRAPHS: Experiment = Experiment {
-    name: "semi-static-graphs",
-    summary: "semi-static, Figures 7 to 9: shapes and sizes of graphs",
-    run: larger::graphs,
-};
+pub const GRAPHS: Experiment = Experiment::new(
+    "semi-static-graphs",
+    "semi-static, Figures 7 to 9: shapes and sizes of graphs",
+    larger::graphs,
+);
 /// Table 6.
-pub const COST: Experiment = Experiment {
-    name: "semi-static-cost",
-    summary: "semi-static, Table 6: what reconfigurations cost",
-    run: larger::cost,
-};
+pub const COST: Experiment =
+    Experiment::new("semi-static-cost", "semi-static, Table 6: what reconfigurations cost", larger::cost);
 /// Figure 10.
-pub const SINGLE: Experiment = Experiment {
-    name: "semi-static-single",
-    summary: "semi-static, Figure 10: the best single mapping",
-    run: larger::single,
-};
+pub const SINGLE: Experiment =
+    Experiment::new("semi-static-single", "semi-static, Figure 10: the best single mapping", larger::single);
 /// Section 5.8.
-pub const TIME: Experiment = Experiment {
-    name: "semi-static-time",
-    summary: "semi-static, 5.8: how long mapping takes",
-    run: example::time,
-};
+pub const TIME: Experiment =
+    Experiment::new("semi-static-time", "semi-static, 5.8: how long mapping takes", example::time);
