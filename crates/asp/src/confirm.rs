@@ -1,6 +1,7 @@
 //! A finished placement judged: whether it is feasible and what it costs, by the shipped programs over the facts of its
 //! world, in a process of its own.
 
+use std::mem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -61,12 +62,12 @@ impl<'a> Examined<'a> {
             _ => (<&[Vec<Criterion>]>::default(), Judged::Constraints),
         };
         expected.truncate(levels.len() + 1);
-        let encoded = Encoded::judged(world, levels, self.assignment);
+        let mut encoded = Encoded::judged(world, levels, self.assignment);
         let job = Job {
             conflicts: u64::from(u32::MAX),
             models: 1,
             judged: true,
-            facts: encoded.facts.clone(),
+            facts: mem::take(&mut encoded.facts),
             ..Job::default()
         };
         let Some(sums) = ask(&job) else { return Ok(Judged::None) };

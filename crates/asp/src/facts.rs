@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placement::criteria::encoding::Term;
 use placement::criteria::{Encoding, Facts};
 use placement::ix::{ActorIx, IxVec, KindIx, ResourceIx, SetIx, UnitIx};
 use placement::room::Rooms;
@@ -60,31 +61,28 @@ impl<'a> Encoded<'a> {
     ) -> Self {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding { snapshot, rooms: &rooms };
-        let mut facts = Facts::default();
+        let mut writer = Writer::new(snapshot);
+        let mut say = |name, terms: &[Term]| writer.say(name, terms);
+        let mut facts = Facts::new(&mut say);
         for criterion in levels.iter().flatten() {
             criterion.measure().facts(&world, &mut facts);
         }
         constraints::facts(&world, &mut facts);
-        let mut writer = Writer::new(snapshot);
+        let Facts { weighed, exchange_costs, .. } = facts;
         writer.levels(levels);
         writer.units();
         write(&mut writer, &rooms);
-        if facts.exchange_costs {
+        if exchange_costs {
             writer.exchange_costs();
         }
-        writer.work(&facts.weighed);
+        writer.work(&weighed);
         writer.limits(&rooms);
         writer.relations();
-        for (name, terms) in &facts.list {
-            writer.say(name, terms);
-        }
         let settled = settled(&world);
-        let Writer { problem, actors, units, mut lines, .. } = writer;
-        lines.sort_unstable();
-        lines.dedup();
-        lines.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, &actors, &units)));
+        let (mut facts, Writer { problem, actors, units, .. }) = writer.sorted();
+        facts.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, &actors, &units)));
         let actors = problem.movable.iter().map(|&actor| actors[actor].clone()).collect();
-        Self { snapshot, facts: lines.concat(), actors, units: units.raw().to_vec(), settled }
+        Self { snapshot, facts, actors, units: units.raw().to_vec(), settled }
     }
 
     /// The assignment that a model stands for: by position in `actors`, the position of a unit.

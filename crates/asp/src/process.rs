@@ -1,6 +1,6 @@
 //! The caller's side of the solver process: start it, listen, end it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +19,9 @@ const POLL: Duration = Duration::from_millis(2);
 
 /// How long the last words of a process, and its end, are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How much of a job is handed over at a time, in bytes: no job stands in memory twice.
+const PIECE: usize = 64 << 10;
 
 /// How much of what a process says on standard error is kept, in bytes.
 const KEPT: u64 = 4096;
@@ -41,6 +44,21 @@ pub(crate) struct Solver {
     jobs: Sender<Vec<u8>>,
     lines: Receiver<Result<Line, String>>,
     words: Receiver<String>,
+}
+
+/// Hands on what is written to the thread that writes.
+struct Pieces<'a>(&'a Sender<Vec<u8>>);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+        // That thread is gone only when the pipe is broken, and that is noticed where the answer is read.
+        let _ = self.0.send(piece.to_vec());
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Solver {
@@ -92,11 +110,10 @@ impl Solver {
     }
 
     fn write(&self, line: &impl Serialize) -> Result<(), String> {
-        let mut text = serde_json::to_vec(line).map_err(|e| format!("cannot write the job: {e}"))?;
-        text.push(b'\n');
-        // The thread that writes is gone only when the pipe is broken, and that is noticed where the answer is read.
-        let _ = self.jobs.send(text);
-        Ok(())
+        let mut pieces = BufWriter::with_capacity(PIECE, Pieces(&self.jobs));
+        let written = serde_json::to_writer(&mut pieces, line).map_err(std::io::Error::from);
+        let written = written.and_then(|()| pieces.write_all(b"\n")).and_then(|()| pieces.flush());
+        written.map_err(|e| format!("cannot write the job: {e}"))
     }
 
     /// Has a job done; `found` gets each model, and an error from it ends the job.

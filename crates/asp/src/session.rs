@@ -1,5 +1,6 @@
 //! clingo asked about one world after the other, in a process that is started when it is first needed.
 
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use placement::{Assignment, Snapshot, SolveError};
@@ -87,7 +88,7 @@ impl Session {
         let Some(mut solver) = self.solver.take() else {
             return Ok(Ended::Lost("no solver process could be started".into()));
         };
-        let encoded = Encoded::new(world, start);
+        let mut encoded = Encoded::new(world, start);
         let job = Job {
             seed: self.seed,
             conflicts: task.conflicts,
@@ -95,7 +96,7 @@ impl Session {
             models: task.models,
             at_most: if task.no_worse { encoded.sums(&vector(world, start)) } else { Vec::new() },
             judged: false,
-            facts: encoded.facts.clone(),
+            facts: mem::take(&mut encoded.facts),
             actors: encoded.actors.clone(),
             units: encoded.units.clone(),
         };

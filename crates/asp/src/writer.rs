@@ -1,6 +1,8 @@
 //! What facts are written with.
 
-use std::fmt::Display;
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+use std::mem;
 
 use placement::criteria::encoding::Term;
 use placement::ix::{ActorIx, IxVec, UnitIx};
@@ -13,8 +15,8 @@ pub(crate) struct Writer<'a> {
     pub problem: &'a Problem,
     pub actors: IxVec<ActorIx, String>,
     pub units: IxVec<UnitIx, String>,
-    /// One fact each, with its end of line.
-    pub lines: Vec<String>,
+    /// What is written: one fact on each line.
+    text: String,
 }
 
 impl<'a> Writer<'a> {
@@ -28,14 +30,18 @@ impl<'a> Writer<'a> {
             units: UnitIx::first(snapshot.units())
                 .map(|position| string(snapshot.unit_id(position)))
                 .collect(),
-            lines: Vec::new(),
+            text: String::new(),
         }
     }
 
     /// Writes one.
     pub fn fact(&mut self, name: &str, terms: &[&dyn Display]) {
-        let terms: Vec<String> = terms.iter().map(ToString::to_string).collect();
-        self.lines.push(line(name, &terms));
+        self.text.push_str(name);
+        for (position, term) in terms.iter().enumerate() {
+            let before = if position == 0 { '(' } else { ',' };
+            write!(self.text, "{before}{term}").expect("a string takes whatever is written");
+        }
+        self.text.push_str(").\n");
     }
 
     /// Writes one in typed positions; fixed actors in it are made known.
@@ -45,25 +51,35 @@ impl<'a> Writer<'a> {
                 self.resident(*actor);
             }
         }
-        let symbol = |term: &Term| match term {
-            Term::Actor(actor) => self.actors[*actor].clone(),
-            Term::Unit(unit) => self.units[*unit].clone(),
-            Term::Number(number) => number.to_string(),
-        };
-        let terms: Vec<String> = terms.iter().map(symbol).collect();
-        self.lines.push(line(name, &terms));
+        let symbols: Vec<Cow<str>> = terms.iter().map(|term| self.symbol(*term)).collect();
+        let line = format!("{name}({}).\n", symbols.join(","));
+        self.text.push_str(&line);
+    }
+
+    fn symbol(&self, term: Term) -> Cow<'_, str> {
+        match term {
+            Term::Actor(actor) => Cow::from(&self.actors[actor]),
+            Term::Unit(unit) => Cow::from(&self.units[unit]),
+            Term::Number(number) => Cow::from(number.to_string()),
+        }
     }
 
     /// Says where a fixed actor is.
     fn resident(&mut self, actor: ActorIx) {
         if let Some(home) = self.problem.fixed_at(actor) {
             let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
-            self.lines.push(line("fixed", &[symbol.clone(), home]));
-            self.lines.push(line("actor", &[symbol]));
+            self.fact("fixed", &[&symbol, &home]);
+            self.fact("actor", &[&symbol]);
         }
     }
-}
 
-fn line(name: &str, terms: &[String]) -> String {
-    format!("{name}({}).\n", terms.join(","))
+    /// What was written, sorted, each fact once; and the writer without it.
+    pub fn sorted(mut self) -> (String, Self) {
+        let mut text = mem::take(&mut self.text);
+        text.shrink_to_fit();
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.sort_unstable();
+        lines.dedup();
+        (lines.concat(), self)
+    }
 }

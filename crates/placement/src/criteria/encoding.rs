@@ -38,28 +38,34 @@ impl From<i64> for Term {
     }
 }
 
+/// Whom facts are told: predicate and terms, in any order; the same may be said twice.
+pub type Listener<'a> = &'a mut dyn FnMut(&'static str, &[Term]);
+
 /// Facts in the making.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Predicate and terms, in any order; the same may be said twice.
-    pub list: Vec<(&'static str, Vec<Term>)>,
+pub struct Facts<'a> {
+    listener: Listener<'a>,
     /// Units of which the work that actors ask of them has to be known.
     pub weighed: BTreeSet<UnitIx>,
     /// Whether exchange costs have to be known.
     pub exchange_costs: bool,
 }
 
-impl Facts {
+impl<'a> Facts<'a> {
+    /// Facts for a listener, who hears each as it is said.
+    pub fn new(listener: Listener<'a>) -> Self {
+        Self { listener, weighed: BTreeSet::new(), exchange_costs: false }
+    }
+
     /// Says one.
     pub fn say<const N: usize>(&mut self, name: &'static str, terms: [Term; N]) {
-        self.list.push((name, terms.to_vec()));
+        (self.listener)(name, &terms);
     }
 
     /// Says the bits of a number up to `most`: what they belong to, which, and what it is worth.
     pub fn bits(&mut self, name: &'static str, of: &[Term], most: i64) {
         for bit in 0..i64::BITS - most.leading_zeros() {
             let own = [Term::Number(bit.into()), Term::Number(1 << bit)];
-            self.list.push((name, of.iter().copied().chain(own).collect()));
+            (self.listener)(name, &[of, &own].concat());
         }
     }
 }
