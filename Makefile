@@ -170,11 +170,14 @@ $(DONE)/trouble: | bench-programs
 	$(done)
 
 # One line of the list after the other; what is there for this commit is not measured again.
-$(DONE)/runtime: | bench-programs $(MPI)
+$(DONE)/runtime: | bench-programs runtime-tools $(MPI)
 	$(call say,the runtime beside raw limits)
 	@cargo build --locked --workspace --examples -p runtime -p opencl
 	@CAIRN_WIRE_INPUTS=1000000 cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
 	@mpicc -O2 -o $(BIN)/examples/ping_pong_mpi crates/runtime/examples/opponents/ping_pong.c
+	@# Its bindgen loads libclang, which comes with the driver that runtime-tools installs.
+	@cargo build --quiet --locked --release --target-dir $(CARGO_TARGET_DIR)/iceoryx2 --manifest-path crates/runtime/examples/opponents/iceoryx2/Cargo.toml
+	@cp $(CARGO_TARGET_DIR)/iceoryx2/release/ping_pong_iceoryx2 $(BIN)/examples/
 	@sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
 		if [ -e $(DONE)/runtime-$$name ]; then echo "$$name: done at $(COMMIT)"; continue; fi; \
 		printf '\n== %s\n' "$$name"; \

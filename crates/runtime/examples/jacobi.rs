@@ -1,7 +1,9 @@
-//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH]` inside a process, `cairn-run -n N [--tcp] jacobi …` between several.
+//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH] [TRACE]` inside a process, `cairn-run -n N [--tcp] jacobi …` between
+//! several.
 //!
 //! A worker for each processing unit that the Instance has. Beside it, inside a process, the same threads copying a grid
-//! as often, and what a program without the runtime takes.
+//! as often, and what a program without the runtime takes. With TRACE, twenty times, by turns with a trace and without,
+//! and the last trace is written there.
 
 #![allow(clippy::cast_precision_loss, reason = "points and seconds are small")]
 
@@ -22,25 +24,31 @@ fn main() -> Result<(), Error> {
     let edge = arguments.next().unwrap_or(128);
     let iterations = arguments.next().unwrap_or(20);
     let problem = Problem { edge, iterations, reach: arguments.next().unwrap_or(1) };
+    let trace = std::env::args().nth(4);
     if tcp::launched() {
         let it = tcp::join()?;
         let topology = it.topology.query()?;
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
     } else if processes::launched() {
         let it = processes::join()?;
         let topology = it.topology.query()?;
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
     } else {
         let it = host::alone()?;
         let topology = it.topology.query()?;
-        copies(problem, units(&topology).len());
+        // Of large grids less often: what is beside it should not take longer.
+        let some = Problem { iterations: iterations.min(SOME / edge.pow(3)).max(5), ..problem };
+        copies(some, units(&topology).len());
         let cube = problem.slab(0, edge);
         let begin = Instant::now();
-        std::hint::black_box(problem.sequential(cube));
-        report("sequential, without the runtime", problem, begin.elapsed().as_secs_f64());
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem)
+        std::hint::black_box(some.sequential(cube));
+        report("sequential, without the runtime", some, begin.elapsed().as_secs_f64());
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
     }
 }
+
+/// How many points what stands beside it computes or copies.
+const SOME: usize = 1 << 31;
 
 fn units(topology: &Topology) -> Vec<runtime::hicr::ComputeResource> {
     topology.devices.iter().flat_map(|device| device.compute_resources.clone()).collect()
@@ -52,6 +60,7 @@ fn run(
     communication: Arc<dyn runtime::CommunicationManager>,
     topology: &Topology,
     problem: Problem,
+    trace: Option<String>,
 ) -> Result<(), Error> {
     let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
     let space = spaces.clone().find(|space| SeveralMemories(vec![&*memory]).claims(space));
@@ -61,11 +70,34 @@ fn run(
     group.sort_unstable();
     let resources = units(topology);
     let managers = Managers { memory, communication, compute: Arc::new(Threads::new()), space, me };
-    let (planes, seconds) = solve(&managers, problem, &group, &resources, 1)?;
+    let solved = solve(&managers, problem, &group, &resources, 1, false)?;
     if me == group[0] {
-        let sum: f64 = planes.iter().sum();
+        let sum: f64 = solved.planes.iter().sum();
         let what = format!("{} Instances of {} workers (sum here {sum:e})", group.len(), resources.len());
-        report(&what, problem, seconds);
+        report(&what, problem, solved.seconds);
+    }
+    let Some(path) = trace else { return Ok(()) };
+    let mut times = [Vec::new(), Vec::new()];
+    let mut json = String::new();
+    for round in 0..20 {
+        let with = round % 2;
+        let solved = solve(&managers, problem, &group, &resources, 10 * round + 11, with == 1)?;
+        times[with as usize].push(solved.seconds);
+        json = solved.trace.unwrap_or_default();
+    }
+    if me == group[0] {
+        let [without, with] = times.map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            (times[0], times[times.len() / 2])
+        });
+        println!(
+            "with a trace {:.4} of the time without in the best of ten, {:.4} in the median ({:.3} and {:.3} s)",
+            with.0 / without.0,
+            with.1 / without.1,
+            with.0,
+            without.0
+        );
+        std::fs::write(path, json).map_err(|error| Error::system("write the trace", error))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Ping-pong: `ping_pong [LARGEST] [ROUNDS]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
+//! Ping-pong: `ping_pong [LARGEST] [ROUNDS] [SMALLEST]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
-//! From 1 byte to LARGEST by powers of two. For each size: the best and the median round trip of ROUNDS (10), the
+//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest wants six times as much memory. For each size: the best and the median round trip of ROUNDS (10), the
 //! goodput of the best, and beside it that of as many plain copies by hand, on one thread and by two as we make them, or
 //! over tcp of blocking TCP over the loopback; at 1 byte, inside the process, also `rtrb` and `crossbeam`.
 
@@ -11,6 +11,7 @@ mod ping_pong;
 
 use std::{
     hint::black_box,
+    ops::RangeInclusive,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -28,21 +29,22 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
     let largest = arguments.next().unwrap_or(1 << 20);
     let rounds = arguments.next().unwrap_or(10);
+    let sizes = arguments.next().unwrap_or(1)..=largest;
     if tcp::launched() {
         let it = tcp::join()?;
         if it.instances.current().id() == it.instances.root_id() {
             median("blocking TCP over the loopback, 1 byte", by_sockets(1, 3_000)?);
         }
         let beside = |size| Ok([goodput(size, least(by_sockets(size, 10)?)), f64::NAN]);
-        play(&it.instances, &it.topology, &it.memory, &it.communication, &beside, largest, rounds)
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &beside, &sizes, rounds)
     } else if processes::launched() {
         let it = processes::join()?;
-        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, largest, rounds)
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, &sizes, rounds)
     } else {
         let it = host::alone()?;
         by_rtrb();
         by_crossbeam();
-        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, largest, rounds)
+        play(&it.instances, &it.topology, &it.memory, &it.communication, &by_hand, &sizes, rounds)
     }
 }
 
@@ -52,7 +54,7 @@ fn play(
     memory: &dyn MemoryManager,
     communication: &dyn CommunicationManager,
     beside: &dyn Fn(usize) -> Result<[f64; 2], Error>,
-    largest: usize,
+    sizes: &RangeInclusive<usize>,
     rounds: usize,
 ) -> Result<(), Error> {
     let me = instances.current().id();
@@ -70,7 +72,7 @@ fn play(
             "bytes", "best us", "median us", "deviation", "best GB/s", "beside", "ratio", "by two", "ratio"
         );
     }
-    for power in 0..=largest.ilog2() {
+    for power in sizes.start().ilog2()..=sizes.end().ilog2() {
         let size = 1_usize << power;
         // Small ones are repeated so often that there is something to measure.
         let rounds = if size <= 4096 { rounds * 1000 } else { rounds };
@@ -127,6 +129,8 @@ fn by_hand(size: usize) -> Result<[f64; 2], Error> {
         }
         least = least.min(begin.elapsed().as_secs_f64());
     }
+    // At 2 GiB there is no memory for both.
+    drop(places);
     Ok([goodput(size, least), by_two(size)])
 }
 

@@ -7,11 +7,17 @@
 //! are still in the cache (Wellein et al., "Efficient temporal blocking for stencil computations by multicore-aware
 //! wavefront parallelization", COMPSAC 2009). What it needs of the neighbours' first step comes after that.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use runtime::{
-    CommunicationManager, ComputeManager, Error, ExecutionUnit, GlobalSlot, InstanceId, Key, LocalSlot,
-    Memcpy, MemoryManager, Tag,
+    CommunicationManager, ComputeManager, Error, GlobalSlot, InstanceId, Key, LocalSlot, Memcpy,
+    MemoryManager, Tag,
+    backends::Coroutines,
+    frontends::tasking::{Task, Tasking, Trace},
     hicr::{ComputeResource, MemorySpace},
 };
 
@@ -44,46 +50,12 @@ impl Problem {
     }
 
     /// One step for the planes `first..last` of `old`, into `new`. Both hold the same planes; the sum is always taken
-    /// in the same order, so that every split gives the same bits.
+    /// in the same order, so that every split, and every width of vectors, gives the same bits.
     #[allow(clippy::cast_precision_loss, reason = "it is 7 or 13")]
     pub fn step(&self, old: &[f64], new: &mut [f64], first: usize, last: usize) {
-        let (edge, plane, reach) = (self.edge, self.plane(), self.reach);
+        let plane = if self.reach == 1 { seven } else { thirteen };
         let scale = 1.0 / self.points() as f64;
-        for x in first..last {
-            for y in reach..edge - reach {
-                let row = x * plane + y * edge;
-                let target = &mut new[row + reach..row + edge - reach];
-                let at = |offset: usize| &old[offset..offset + target.len()];
-                if reach == 1 {
-                    let (middle, low, high) = (at(row + 1), at(row), at(row + 2));
-                    let (up, down) = (at(row + 1 - edge), at(row + 1 + edge));
-                    let (before, after) = (at(row + 1 - plane), at(row + 1 + plane));
-                    for (z, target) in target.iter_mut().enumerate() {
-                        *target =
-                            (middle[z] + low[z] + high[z] + up[z] + down[z] + before[z] + after[z]) * scale;
-                    }
-                } else {
-                    let middle = at(row + 2);
-                    let rows = [
-                        [at(row + 1), at(row + 3)],
-                        [at(row + 2 - edge), at(row + 2 + edge)],
-                        [at(row + 2 - plane), at(row + 2 + plane)],
-                    ];
-                    let far = [
-                        [at(row), at(row + 4)],
-                        [at(row + 2 - 2 * edge), at(row + 2 + 2 * edge)],
-                        [at(row + 2 - 2 * plane), at(row + 2 + 2 * plane)],
-                    ];
-                    for (z, target) in target.iter_mut().enumerate() {
-                        let mut sum = middle[z];
-                        for axis in 0..3 {
-                            sum += rows[axis][0][z] + rows[axis][1][z] + far[axis][0][z] + far[axis][1][z];
-                        }
-                        *target = sum * scale;
-                    }
-                }
-            }
-        }
+        (first..last).for_each(|x| plane(self.edge, scale, old, new, x));
     }
 
     /// One step for the planes `first..last` of `old`, into `new`, and behind it one more, back into `old`, for those
@@ -122,6 +94,43 @@ impl Problem {
     }
 }
 
+/// One step of plane `x`, of 7 points. With the vectors that the processor has, whatever the program was built for.
+#[multiversion::multiversion(targets("x86_64+avx2"))]
+fn seven(edge: usize, scale: f64, old: &[f64], new: &mut [f64], x: usize) {
+    let plane = edge * edge;
+    for y in 1..edge - 1 {
+        let middle = x * plane + y * edge + 1;
+        let target = &mut new[middle..middle + edge - 2];
+        let at = |offset: usize| &old[offset..offset + target.len()];
+        let (here, low, high) = (at(middle), at(middle - 1), at(middle + 1));
+        let (up, down) = (at(middle - edge), at(middle + edge));
+        let (before, after) = (at(middle - plane), at(middle + plane));
+        for (z, target) in target.iter_mut().enumerate() {
+            *target = (here[z] + low[z] + high[z] + up[z] + down[z] + before[z] + after[z]) * scale;
+        }
+    }
+}
+
+/// As [`seven`], of 13.
+#[multiversion::multiversion(targets("x86_64+avx2"))]
+fn thirteen(edge: usize, scale: f64, old: &[f64], new: &mut [f64], x: usize) {
+    let plane = edge * edge;
+    for y in 2..edge - 2 {
+        let middle = x * plane + y * edge + 2;
+        let target = &mut new[middle..middle + edge - 4];
+        let at = |offset: usize| &old[offset..offset + target.len()];
+        let both =
+            |far: usize| [at(middle - far), at(middle + far), at(middle - 2 * far), at(middle + 2 * far)];
+        let (here, [low, high, lowest, highest]) = (at(middle), both(1));
+        let ([up, down, top, bottom], [before, after, first, last]) = (both(edge), both(plane));
+        for (z, target) in target.iter_mut().enumerate() {
+            let along = low[z] + high[z] + lowest[z] + highest[z];
+            let sum = here[z] + along + (up[z] + down[z] + top[z] + bottom[z]);
+            *target = (sum + (before[z] + after[z] + first[z] + last[z])) * scale;
+        }
+    }
+}
+
 /// The managers of an Instance that computes.
 #[derive(Clone)]
 pub struct Managers {
@@ -144,28 +153,74 @@ struct Worker {
     communication: Arc<dyn CommunicationManager>,
 }
 
+/// A part of a worker's work, for a step.
+#[derive(Clone, Copy)]
+enum Part {
+    Step(usize),
+    /// This step and the next, but for the next one's ends.
+    TwoSteps(usize),
+    Ends(usize),
+    Exchange(usize),
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Step(_) => "step",
+            Self::TwoSteps(_) => "two steps",
+            Self::Ends(_) => "ends",
+            Self::Exchange(_) => "exchange",
+        }
+    }
+}
+
 impl Worker {
-    fn run(mut self) -> Result<Vec<f64>, Error> {
+    /// All that it does, in order.
+    fn parts(&self) -> Vec<Part> {
         let Problem { reach, iterations, .. } = self.problem;
-        let (first, last) = (reach, reach + self.planes);
+        let mut parts = Vec::new();
         let mut step = 0;
         while step < iterations {
-            let (problem, [old, new]) = (self.problem, self.grids(step)?);
-            if step + 1 == iterations || last - first < 2 * reach {
-                problem.step(old, new, first, last);
-                self.exchange(step)?;
+            if step + 1 == iterations || self.planes < 2 * reach {
+                parts.extend([Part::Step(step), Part::Exchange(step)]);
                 step += 1;
-                continue;
+            } else {
+                let next = step + 1;
+                parts.extend([
+                    Part::TwoSteps(step),
+                    Part::Exchange(step),
+                    Part::Ends(next),
+                    Part::Exchange(next),
+                ]);
+                step += 2;
             }
-            problem.two_steps(old, new, first, last);
-            self.exchange(step)?;
-            let [old, new] = self.grids(step + 1)?;
-            problem.step(old, new, first, first + reach);
-            problem.step(old, new, last - reach, last);
-            self.exchange(step + 1)?;
-            step += 2;
         }
-        let plane = self.problem.plane();
+        parts
+    }
+
+    fn run(&mut self, part: Part) -> Result<(), Error> {
+        let (problem, reach) = (self.problem, self.problem.reach);
+        let (first, last) = (reach, reach + self.planes);
+        let (Part::Step(step) | Part::TwoSteps(step) | Part::Ends(step) | Part::Exchange(step)) = part;
+        if let Part::Exchange(_) = part {
+            return self.exchange(step);
+        }
+        let [old, new] = self.grids(step)?;
+        match part {
+            Part::TwoSteps(_) => problem.two_steps(old, new, first, last),
+            Part::Ends(_) => {
+                problem.step(old, new, first, first + reach);
+                problem.step(old, new, last - reach, last);
+            }
+            _ => problem.step(old, new, first, last),
+        }
+        Ok(())
+    }
+
+    /// The planes that it computed.
+    fn result(&mut self) -> Result<Vec<f64>, Error> {
+        let Problem { reach, iterations, .. } = self.problem;
+        let (first, last, plane) = (reach, reach + self.planes, self.problem.plane());
         let points = self.slabs[iterations % 2].values_mut::<f64>()?;
         Ok(points[first * plane..last * plane].to_vec())
     }
@@ -204,17 +259,27 @@ impl Worker {
     }
 }
 
+/// What [`solve`] made.
+pub struct Solved {
+    /// The planes that this Instance's workers computed, in order.
+    pub planes: Vec<f64>,
+    /// How long all steps took, without what was before and after them.
+    pub seconds: f64,
+    /// What the workers did, as trace events, if it was recorded.
+    pub trace: Option<String>,
+}
+
 /// Solves the problem on `group`, sorted, with a worker for each of `resources` on every Instance; collective.
 ///
-/// Returns the planes that this Instance's workers computed, in order, and how many seconds all steps took, without what
-/// was before and after them.
+/// With `record`, what the workers did is recorded.
 pub fn solve(
     managers: &Managers,
     problem: Problem,
     group: &[InstanceId],
     resources: &[ComputeResource],
     tag: u64,
-) -> Result<(Vec<f64>, f64), Error> {
+    record: bool,
+) -> Result<Solved, Error> {
     let own = group.iter().position(|id| *id == managers.me);
     let own = own.ok_or_else(|| Error::misuse("solve", "this Instance is not in the group"))?;
     let each = resources.len();
@@ -234,9 +299,12 @@ pub fn solve(
     let mut pair = |worker: usize, side: usize| {
         Some(Arc::new([global.remove(&key(worker, side, 0))?, global.remove(&key(worker, side, 1))?]))
     };
-    let unit = ExecutionUnit::function(|_, worker: Worker| worker.run());
-    let mut running = Vec::new();
-    for (index, resource) in resources.iter().enumerate() {
+    let mut tasking = Tasking::new(Arc::clone(&managers.compute), Arc::new(Coroutines::new()), resources)?;
+    if record {
+        tasking.record()?;
+    }
+    let mut done = Vec::new();
+    for index in 0..each {
         let worker = own * each + index;
         let (first, last) = problem.share(worker, workers);
         let begin = problem.slab(first - problem.reach, last + problem.reach);
@@ -247,7 +315,7 @@ pub fn solve(
         };
         let mine = [(0, 0), (0, 1), (1, 0), (1, 1)];
         let mine = mine.into_iter().filter_map(|at| Some((at, halos.remove(&key(worker, at.0, at.1))?)));
-        let argument = Worker {
+        let worker = Worker {
             problem,
             planes: last - first,
             slabs: [slab()?, slab()?],
@@ -255,25 +323,44 @@ pub fn solve(
             neighbours: [worker.checked_sub(1).and_then(|below| pair(below, 1)), pair(worker + 1, 0)],
             communication: Arc::clone(&managers.communication),
         };
-        let processing = managers.compute.create_processing_unit(resource)?;
-        managers.compute.initialize(&processing)?;
-        let state = managers.compute.create_execution_state(&unit, Box::new(argument))?;
-        running.push((processing, state));
+        done.push(spawn(&tasking, index, worker)?);
     }
     // All slabs are there before anybody computes; each fence of a slot is one worker's.
     managers.communication.exchange(group, Tag(tag + 1), &[])?.done()?;
     let begin = Instant::now();
-    for (processing, state) in &running {
-        managers.compute.start(processing, state)?;
-    }
-    for (_, state) in &running {
-        managers.compute.wait(state).done()?;
-    }
+    tasking.run()?.map_err(|blocked| Error::misuse("solve", blocked))?;
     managers.communication.exchange(group, Tag(tag + 1), &[])?.done()?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut planes = Vec::new();
-    for (_, state) in &running {
-        planes.extend(state.take::<Result<Vec<f64>, Error>>()??);
+    for worker in done {
+        let mut worker = worker.lock().map_err(|_| Error::misuse("solve", "a worker panicked"))?;
+        planes.extend(std::mem::replace(&mut *worker, Err(Error::Gone("the worker".into())))?.result()?);
     }
-    Ok((planes, seconds))
+    Ok(Solved { planes, seconds, trace: tasking.trace().map(Trace::to_json) })
+}
+
+/// A worker, or why it stopped.
+type Done = Arc<Mutex<Result<Worker, Error>>>;
+
+/// Makes tasks of all that a worker does, each after the one before, on the worker `index` of those that pull tasks.
+fn spawn(tasking: &Tasking, index: usize, worker: Worker) -> Result<Done, Error> {
+    let parts = worker.parts();
+    let done = Arc::new(Mutex::new(Ok(worker)));
+    let mut before: Option<Task> = None;
+    for part in parts {
+        let shared = Arc::clone(&done);
+        let task = tasking.task(part.name(), Some(index), None, move |_| {
+            let mut worker = shared.lock().expect("nobody else has it, and who panics goes on with nothing");
+            let failed = worker.as_mut().ok().and_then(|worker| worker.run(part).err());
+            if let Some(error) = failed {
+                *worker = Err(error);
+            }
+        })?;
+        if let Some(before) = &before {
+            task.depends_on(before)?;
+        }
+        tasking.spawn(&task)?;
+        before = Some(task);
+    }
+    Ok(done)
 }

@@ -27,6 +27,9 @@ pub struct GlobalSlot(pub LocalSlot);
 impl GlobalSlot {
     #[expect(clippy::unused_self, reason = "as the true one has it")]
     pub fn soon_counted(&self) {}
+
+    #[expect(clippy::unused_self, reason = "as the true one has it")]
+    pub fn soon_written(&self, _offset: usize) {}
 }
 
 pub struct Slot<'a>(&'a LocalSlot);

@@ -20,6 +20,9 @@ pub struct Header {
     waiters: AtomicU32,
     /// Which Instance holds the slot's lock; 0 when nobody does.
     pub lock: AtomicU64,
+    /// The bytes of a slot that has no more than these, on the line of the count that says that they are there: whoever
+    /// looks for a short message gets both from the writer's cache at once.
+    pub short: Short,
     /// How many copies have taken bytes from here.
     pub sent: Line,
     /// Two random numbers that who may reach this slot has been given; 0 once it is destroyed.
@@ -33,6 +36,14 @@ pub struct Header {
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
 
+/// How many bytes lie within a header.
+pub const SHORT: usize = 32;
+
+/// Room for so many bytes, aligned for values of any type that fits.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+pub struct Short([AtomicU64; SHORT / 8]);
+
 impl Header {
     /// A header for `size` bytes, with nothing counted.
     pub fn new(size: usize) -> Self {
@@ -41,6 +52,7 @@ impl Header {
             wake: Word::default(),
             waiters: AtomicU32::new(0),
             lock: AtomicU64::new(0),
+            short: Short::default(),
             sent: Line::default(),
             secret: [AtomicU64::new(0), AtomicU64::new(0)],
             size: AtomicU64::new(size as u64),

@@ -13,13 +13,16 @@ use std::{
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::{copy, header::Header};
+use crate::{
+    copy,
+    header::{Header, SHORT},
+};
 
 /// Data of which every pattern of bytes is a value, so that a peer may write any.
 pub trait Plain: bytemuck::Pod + Send + Sync {}
 impl<T: bytemuck::Pod + Send + Sync> Plain for T {}
 
-/// How far the header of a shared segment reaches; the bytes begin on a page of their own.
+/// How far the header of a shared segment reaches. Its bytes begin on a page of their own, unless they fit into the header.
 const HEADER: usize = 4096;
 
 /// What a copy asked for does not lie within the memory.
@@ -53,7 +56,7 @@ pub struct Memory {
 enum Owner {
     /// Pages of our own.
     Pages { pages: MmapMut, kept: Box<Header> },
-    /// Pages that other processes may map.
+    /// A header and the bytes, which other processes may map if there is a file.
     Segment { whole: MmapRaw },
     /// The program's own buffer, whatever its type.
     Buffer { buffer: Box<dyn Any + Send>, kept: Box<Header> },
@@ -78,6 +81,12 @@ impl fmt::Debug for Memory {
 impl Memory {
     /// New memory, zeroed, on pages of its own.
     pub fn zeroed(size: usize) -> io::Result<Self> {
+        if size <= SHORT {
+            let page = MmapRaw::from(MmapOptions::new().len(HEADER).map_anon()?);
+            let memory = Self::within(page, None, size);
+            memory.header().size.store(size as u64, SeqCst);
+            return Ok(memory);
+        }
         let mut data = MmapOptions::new().len(size.max(1)).map_anon()?;
         let header = Box::new(Header::new(size));
         let (data_at, header_at) = (data.as_mut_ptr(), &raw const *header);
@@ -136,15 +145,20 @@ impl Memory {
 
     fn map(file: File, whole: usize) -> io::Result<Self> {
         let all = MmapOptions::new().len(whole).map_raw(&file)?;
+        Ok(Self::within(all, Some(file), whole - HEADER))
+    }
+
+    /// Of a mapping that begins with a header, and has room for `size` bytes behind it.
+    fn within(all: MmapRaw, file: Option<File>, size: usize) -> Self {
         let base = all.as_mut_ptr();
-        // SAFETY: the mapping has `whole` bytes, which are at least `HEADER`.
-        let data = unsafe { base.add(HEADER) };
-        let size = whole - HEADER;
+        let begin = if size <= SHORT { std::mem::offset_of!(Header, short) } else { HEADER };
+        // SAFETY: the mapping has `HEADER + size` bytes, or at least `HEADER`, within which `SHORT` bytes are the field's.
+        let data = unsafe { base.add(begin) };
         // All zeroes is a header with nothing counted, and a page is aligned for it.
         #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins on a page")]
         let header = base.cast::<Header>().cast_const();
         let owner = Owner::Segment { whole: all };
-        Ok(Self { data, size, header, file: Some(file), given: AtomicBool::new(false), owner })
+        Self { data, size, header, file, given: AtomicBool::new(false), owner }
     }
 
     /// How many bytes there are.

@@ -121,6 +121,13 @@ impl GlobalSlot {
             memory.soon_counted();
         }
     }
+
+    /// Says that a copy comes here soon, to `offset` and what follows; a hint.
+    pub(crate) fn soon_written(&self, offset: usize) {
+        if let Bytes::Host(memory) = &self.core.target.bytes {
+            memory.soon_written(offset);
+        }
+    }
 }
 
 impl GlobalCore {

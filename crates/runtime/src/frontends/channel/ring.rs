@@ -67,6 +67,10 @@ impl<'a> Sender<'a> {
     fn make_room(&mut self, bytes: usize) -> Result<(), PushError> {
         let capacity = self.shape.bytes();
         let rest = capacity - self.at;
+        if self.full == 0 {
+            // On its way while it is asked whether there is room.
+            self.ring.soon_written(self.at);
+        }
         let skip = if bytes > rest { rest } else { 0 };
         if self.used + skip + bytes > capacity {
             self.refresh();
