@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use crds::{ActorApplication, labels};
+use crds::ActorApplication;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     Cluster, SimulatedNode,
-    bench::{HERE, Size, is_bound, setting, watched},
+    bench::{HERE, Size, setting, watched},
     scale::{AT_ONCE, apply},
     wait,
 };
@@ -92,7 +92,7 @@ async fn by_scheduler(client: &Client, pods: usize) -> Result<f64> {
             let requests = json!({"cpu": "500m", "memory": "64Mi"});
             let container = json!({"name": "actor", "image": "none", "resources": {"requests": requests}});
             let pod = json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": format!("pod-{index}"), "labels": {labels::ACTOR: "none"}},
+                "metadata": {"name": format!("pod-{index}")},
                 "spec": {"containers": [container]}});
             api.create(&PostParams::default(), &serde_json::from_value(pod)?)
                 .await
@@ -115,11 +115,16 @@ async fn bound(client: &Client, pods: usize, making: impl Future<Output = Result
         std::future::pending::<Result<()>>().await
     };
     tokio::select! {
-        seconds = tokio::time::timeout(LIMIT, watched::<Pod>(client, started, is_bound, pods)) => {
+        seconds = tokio::time::timeout(LIMIT, watched::<Pod>(client, started, has_node, pods)) => {
             seconds.map_err(|_| anyhow!("not everything was bound within {LIMIT:?}"))?
         }
         failed = making => Err(failed.expect_err("it never ends well")),
     }
+}
+
+/// In this namespace is nothing else.
+fn has_node(pod: &Pod) -> usize {
+    usize::from(pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
 }
 
 /// Waits until no pod is left.
