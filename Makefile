@@ -82,7 +82,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator chaos planning kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
+PARTS := operator scale beside chaos planning kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -100,6 +100,16 @@ bench-programs: tree
 $(DONE)/operator: | bench-programs
 	$(call say,the operator on a control plane)
 	@$(BIN)/cairn-e2e bench
+	$(done)
+
+$(DONE)/scale: | bench-programs
+	$(call say,a thousand applications on a thousand nodes)
+	@$(BIN)/cairn-e2e scale
+	$(done)
+
+$(DONE)/beside: | bench-programs
+	$(call say,pods by way of a decision and by kube-scheduler alone)
+	@$(BIN)/cairn-e2e beside
 	$(done)
 
 $(DONE)/chaos: | bench-programs

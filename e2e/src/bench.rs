@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The namespace of the applications.
-const HERE: &str = "bench";
+pub(crate) const HERE: &str = "bench";
 /// How long the whole may take before the measurement is given up.
 const LIMIT: Duration = Duration::from_mins(5);
 
@@ -173,7 +173,12 @@ pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measure
 }
 
 /// Seconds from `started` until the objects of the namespace count up to `all`.
-async fn watched<K>(client: &Client, started: Instant, count: fn(&K) -> usize, all: usize) -> Result<f64>
+pub(crate) async fn watched<K>(
+    client: &Client,
+    started: Instant,
+    count: fn(&K) -> usize,
+    all: usize,
+) -> Result<f64>
 where
     K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -182,7 +187,7 @@ where
         + 'static,
 {
     let api = Api::<K>::namespaced(client.clone(), HERE);
-    let mut counts = BTreeMap::new();
+    let (mut counts, mut total) = (BTreeMap::new(), 0);
     let mut version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
     loop {
         let events = api.watch(&WatchParams::default(), &version).await?;
@@ -191,29 +196,30 @@ where
             match event.context("the watch broke")? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     version = object.resource_version().unwrap_or_default();
-                    counts.insert(object.name_any(), count(&object));
+                    let now = count(&object);
+                    total = total + now - counts.insert(object.name_any(), now).unwrap_or(0);
                 }
                 WatchEvent::Deleted(object) => {
                     version = object.resource_version().unwrap_or_default();
-                    counts.remove(&object.name_any());
+                    total -= counts.remove(&object.name_any()).unwrap_or(0);
                 }
                 WatchEvent::Bookmark(_) => {}
                 WatchEvent::Error(error) => return Err(anyhow!("the watch broke: {}", error.message)),
             }
-            if counts.values().sum::<usize>() >= all {
+            if total >= all {
                 return Ok(started.elapsed().as_secs_f64());
             }
         }
     }
 }
 
-fn is_bound(pod: &Pod) -> usize {
+pub(crate) fn is_bound(pod: &Pod) -> usize {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     usize::from(node.is_some() && pod.labels().contains_key(labels::ACTOR))
 }
 
 /// The namespace, the pool and the policy.
-fn setting(strategy: &str) -> Value {
+pub(crate) fn setting(strategy: &str) -> Value {
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": HERE, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
         "data": {"policy.yaml": format!("strategy: {strategy}\n")}});
@@ -223,8 +229,13 @@ fn setting(strategy: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": [namespace, pool, policy]})
 }
 
+/// The name of an application, by its number.
+pub(crate) fn application_name(index: usize) -> String {
+    format!("app-{index:02}")
+}
+
 /// Sources that send to workers, and one sink that all workers send to.
-fn application(index: usize, actors: usize) -> Value {
+pub(crate) fn application(index: usize, actors: usize) -> Value {
     let sources = actors / 5;
     let group = |name: &str, replicas: usize, arrivals: &str| {
         let requests = json!({"cpu": "500m", "memory": "64Mi"});
@@ -234,7 +245,7 @@ fn application(index: usize, actors: usize) -> Value {
         json!({"name": name, "replicas": replicas, "arrivals": arrivals, "implementations": [implementation]})
     };
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
-        "metadata": {"name": format!("app-{index:02}"), "namespace": HERE},
+        "metadata": {"name": application_name(index), "namespace": HERE},
         "spec": {"policy": HERE,
             "actors": [group("source", sources, "20/s"), group("worker", actors - sources - 1, "0/s"), group("sink", 1, "0/s")],
             "channels": [{"from": "source", "to": "worker", "rate": "20/s", "pattern": "AllToAll"},

@@ -17,7 +17,7 @@
 //!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
 //!   signal. So nothing outlives a test, whoever kills what.
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
-//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench) and [`planning`] measure it,
+//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
 //!   [`chaos`] kills it at random and checks what came of that, [`footprint`] measures its agents; [`gpus`] compares what they say with NVIDIA's own tool.
 //! - [`gate`] stops the product between two of its writes.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
@@ -47,6 +47,7 @@
 
 pub mod audit;
 pub mod bench;
+pub mod beside;
 pub mod binaries;
 pub mod certificates;
 pub mod chaos;
@@ -72,6 +73,7 @@ pub mod prometheus;
 pub mod rbac;
 pub mod real_nodes;
 pub mod release;
+pub mod scale;
 pub mod wait;
 pub mod workload;
 

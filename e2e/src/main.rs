@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
-    bench, binaries, chaos, control_plane, demo, footprint, gpus, keeper, planning, real_nodes, release,
+    bench, beside, binaries, chaos, control_plane, demo, footprint, gpus, keeper, planning, real_nodes,
+    release, scale,
 };
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
@@ -63,6 +64,36 @@ enum Command {
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Measure a thousand applications on a thousand nodes: until all is bound, while strangers come and go, and after a change.
+    Scale {
+        /// How many applications of ten actors, applied at once.
+        #[arg(long, default_value_t = scale::Size::FULL.applications)]
+        applications: usize,
+        /// How many nodes of eight cores there are.
+        #[arg(long, default_value_t = scale::Size::FULL.nodes)]
+        nodes: usize,
+        /// How long foreign pods come and go.
+        #[arg(long, default_value_t = scale::Size::FULL.minutes)]
+        minutes: u64,
+        /// The commit that is measured; what was measured at it already is not measured again.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
+        /// The folder for scale.md and scale.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Measure how fast pods are bound by way of the operator and by kube-scheduler alone, in turn.
+    Beside {
+        /// How many runs of each.
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+        /// The commit that is measured; runs that were made at it already are not made again.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
+        /// The folder for beside.md and beside.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -191,6 +222,13 @@ async fn run(command: Command) -> Result<()> {
         Command::Bench { applications, actors, nodes, commit, results } => {
             let size = bench::Size { applications, actors, nodes };
             bench::run(size, &commit, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Scale { applications, nodes, minutes, commit, results } => {
+            let size = scale::Size { applications, nodes, minutes };
+            scale::run(size, &commit, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Beside { runs, commit, results } => {
+            beside::run(runs, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Chaos { batches, strikes, nodes, actors, commit, results } => {
             let size = chaos::Size { nodes, actors, strikes, ..chaos::Size::FULL };

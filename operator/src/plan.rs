@@ -112,6 +112,7 @@ async fn decide_under(
     let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
+    look.facts.generation = generation.unwrap_or(0);
     look.facts.second_look = before.facts.second_look;
     let considered = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);

@@ -180,7 +180,14 @@ fn look(
     let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
     let index = ctx.caches.index();
-    let units = world::units(&index, &plain);
+    let own = world::own(&index, application);
+    // Where something was decided, and where its pods are: no step reads of other nodes.
+    let pods = own.values().filter_map(|(_, pod)| pod.as_deref());
+    let units_of = decided.places.values().map(String::as_str).chain(pods.clone().filter_map(world::unit_of));
+    let bound = pods.filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref());
+    let nodes: BTreeSet<&str> =
+        units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
+    let units = world::units_on(&index, nodes, &plain);
     let infeasible = match known {
         Some(known) => known,
         // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
@@ -198,7 +205,6 @@ fn look(
             seen.held_back.insert(actor.name.clone(), held.clone());
         }
     }
-    let own = world::own(&index, application);
     for name in actors_of(application) {
         let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
             continue;

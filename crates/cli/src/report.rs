@@ -99,7 +99,7 @@ impl Report {
         let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
         let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
         // Who is summed up in the file is not told of.
-        let listed = snapshot.file().actors.len() - snapshot.file().summed_up;
+        let listed = snapshot.file().actors.len() - snapshot.file().summed_up.len();
         let places = plan.assignment.enumerate().take(listed);
         let moves = plan.moves.iter();
         Self {

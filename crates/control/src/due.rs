@@ -22,6 +22,8 @@ pub const BACKGROUND: Duration = Duration::from_mins(10);
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Considered {
+    /// The generation of the manifest.
+    pub generation: i64,
     /// The digest of what the application wants and by which measure, without what there is.
     pub demand: String,
     /// The digest of everything that it was planned from.
@@ -174,7 +176,9 @@ pub fn due(
     at: Moment,
 ) -> Option<Due> {
     let Some(decision) = decision else { return Some(Due::Undecided) };
-    if decision.generation != wanted.generation {
+    // What a paused application would do was worked out for this manifest, and is not decided.
+    let is_proposed = wanted.paused && before.is_some_and(|before| before.generation == wanted.generation);
+    if decision.generation != wanted.generation && !is_proposed {
         return Some(Due::Manifest);
     }
     if decision.policy != wanted.policy {
@@ -188,10 +192,10 @@ pub fn due(
     let is_first = before.is_none();
     let before = before.unwrap_or(now);
     let decided = |name: &String| decision.places.contains_key(name) || decision.unplaced.contains(name);
-    if !wanted.actors.iter().all(|actor| decided(&actor.name)) {
+    if !is_proposed && !wanted.actors.iter().all(|actor| decided(&actor.name)) {
         return Some(Due::Incomplete);
     }
-    if !infeasible.is_empty() {
+    if !is_proposed && !infeasible.is_empty() {
         return Some(Due::Infeasible);
     }
     if demand != Some(now.demand.as_str()) {

@@ -18,7 +18,8 @@ const NOW: Duration = Duration::from_secs(1000);
 /// has a place: `unplaced` (`cam-1` has none), `silent` (nothing is said of it), `infeasible`, `generation`, `policy`,
 /// `undecided`, `others` (the digest), `demand`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS`,
 /// `chance` (a unit of its kinds came), `turn` (to look at chances), `broke=LIMIT` now and `broken=LIMIT`
-/// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (nothing is known of before).
+/// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (nothing is known of before), `paused`,
+/// `proposed` (what it would do was worked out for the changed manifest).
 fn why(changes: &str) -> String {
     let named = |index: u32| Actor { name: format!("cam-{index}"), group: 0 };
     let mut wanted = Wanted {
@@ -53,6 +54,8 @@ fn why(changes: &str) -> String {
             }
             "infeasible" => drop(infeasible.insert("cam-1".to_owned())),
             "generation" => wanted.generation = 4,
+            "paused" => wanted.paused = true,
+            "proposed" => before.generation = 4,
             "policy" => wanted.policy = "q".into(),
             "demand" => now.demand = "e".into(),
             "chance" => now.chances = 8,
@@ -73,7 +76,16 @@ fn why(changes: &str) -> String {
         }
         if !matches!(
             what,
-            "look" | "generation" | "policy" | "undecided" | "unplaced" | "chance" | "turn" | "restart"
+            "look"
+                | "generation"
+                | "paused"
+                | "proposed"
+                | "policy"
+                | "undecided"
+                | "unplaced"
+                | "chance"
+                | "turn"
+                | "restart"
         ) {
             now.digest = "v".into();
         }
@@ -93,6 +105,14 @@ fn who_is_due_and_why() {
         ("generation", "manifest"),
         ("policy", "policy"),
         ("generation policy", "manifest"),
+        // What a paused application would do is worked out once, and again when that would be another thing.
+        ("generation paused", "manifest"),
+        ("generation paused proposed", "-"),
+        ("generation paused proposed others silent", "-"),
+        ("generation paused proposed others infeasible", "-"),
+        ("generation paused proposed demand", "demand"),
+        ("generation proposed", "manifest"),
+        ("generation paused restart", "manifest"),
         // Others came, went or moved: no matter.
         ("others", "-"),
         ("others look=2000", "-"),

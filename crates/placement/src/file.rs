@@ -55,9 +55,9 @@ pub struct SnapshotFile {
     /// Drag that counts when two actors share a unit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interference: Vec<Drag>,
-    /// How many of the actors, the last ones, stand for those that units sum up as their `others`.
+    /// For each of the last actors, how many others it stands for that its unit sums up.
     #[serde(skip)]
-    pub summed_up: usize,
+    pub summed_up: Vec<u64>,
     /// What it costs to exchange one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,

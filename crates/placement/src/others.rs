@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::SnapshotError;
 use crate::error::fits;
-use crate::file::{Actor, RunsOn, SnapshotFile};
+use crate::file::{Actor, Others, RunsOn, SnapshotFile};
 
 /// What stands for those on a unit. No namespace is called so.
 pub(crate) fn name(unit: &str) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
             continue;
         }
         unit.slots = unit.slots.map(|slots| slots.saturating_sub(others.count) + 1);
-        file.summed_up += 1;
+        file.summed_up.push(others.count);
         file.actors.push(Actor {
             id: name(&unit.id),
             runs_on: BTreeMap::from([(unit.kind.clone(), RunsOn { work: others.work, ..RunsOn::default() })]),
@@ -37,4 +37,21 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
         });
     }
     Ok(())
+}
+
+/// The file as it was before others were listed.
+pub(crate) fn summed(file: &SnapshotFile) -> SnapshotFile {
+    let mut file = file.clone();
+    let listed = file.actors.len() - file.summed_up.len();
+    let mut stand: BTreeMap<String, Others> = BTreeMap::new();
+    for (actor, count) in file.actors.drain(listed..).zip(std::mem::take(&mut file.summed_up)) {
+        let work = actor.runs_on.values().map(|there| there.work).sum();
+        stand.extend(actor.current.map(|unit| (unit, Others { work, count })));
+    }
+    for unit in &mut file.units {
+        let Some(others) = stand.remove(&unit.id) else { continue };
+        unit.slots = unit.slots.map(|slots| (slots + others.count).saturating_sub(1));
+        unit.others = Some(others);
+    }
+    file
 }

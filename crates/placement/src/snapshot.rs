@@ -8,7 +8,7 @@ use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, Uni
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
 use crate::reading::Reading;
-use crate::{Assignment, Rules};
+use crate::{Assignment, Rules, others};
 
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
 ///
@@ -50,7 +50,12 @@ impl Snapshot {
 
     /// The file's text: one line of JSON that [`Snapshot::read`] takes back unchanged.
     pub fn write(&self) -> String {
-        serde_json::to_string(&self.file).expect("plain data with text keys always serializes")
+        let written = if self.file.summed_up.is_empty() {
+            serde_json::to_string(&self.file)
+        } else {
+            serde_json::to_string(&others::summed(&self.file))
+        };
+        written.expect("plain data with text keys always serializes")
     }
 
     /// The plain data.

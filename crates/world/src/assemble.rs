@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::file::{
-    Actor, Drag, Message, Node, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
+    Actor, Drag, Message, Node, Others, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
 };
 use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
@@ -134,9 +134,8 @@ pub fn snapshot(
         }
     };
     check_whole(&file)?;
-    file.nodes = file_nodes(&free, &offer, &file);
-    file.units =
-        offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id), &mut file.actors)).collect();
+    file.nodes = file_nodes(&free, &offer, &file, &sums);
+    file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
     let snapshot = Snapshot::new(file)?;
     let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
     Ok(World { snapshot, units, pools: offer.reports, notes })
@@ -191,10 +190,19 @@ pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
     offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
 }
 
+/// The units that all pools make of these nodes, by id; what one node offers depends on no other.
+pub fn units_on<'a>(
+    index: &Index,
+    nodes: impl IntoIterator<Item = &'a str>,
+    policy: &Policy,
+) -> BTreeMap<String, Unit> {
+    let free: Vec<FreeNode> = nodes.into_iter().filter_map(|node| free_node(index, node)).collect();
+    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+}
+
 /// The units that all pools make of one node, by id.
 pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, Unit> {
-    let free: Vec<FreeNode> = free_node(index, node).into_iter().collect();
-    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+    units_on(index, [node], policy)
 }
 
 impl World {
@@ -432,17 +440,33 @@ fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
 }
 
 /// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
-fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Node> {
+///
+/// Others that are summed up by unit have what they ask for already.
+fn file_nodes(
+    nodes: &[FreeNode],
+    offer: &Offer,
+    file: &SnapshotFile,
+    others: &BTreeMap<String, Sum>,
+) -> Vec<Node> {
     let labelled = speaks_of(file, "node_label");
     let zones: BTreeMap<&str, Option<&String>> =
         offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
     let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
+    let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for unit in &offer.units {
+        for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {
+            let total = taken.entry(&unit.node).or_default().entry(resource).or_default();
+            *total = total.saturating_add(*amount);
+        }
+    }
     let node = |node: &FreeNode| {
         let provides = node.left.iter().map(|(resource, amount)| {
             let (name, scale) = resource_unit(resource);
-            (name, floor(*amount * scale))
+            let of_others = taken.get(node.name.as_str()).and_then(|taken| taken.get(name.as_str()));
+            let left = floor(*amount * scale).saturating_sub(of_others.copied().unwrap_or(0));
+            (name, left)
         });
         Node {
             id: node.name.clone(),
@@ -455,22 +479,8 @@ fn file_nodes(nodes: &[FreeNode], offer: &Offer, file: &SnapshotFile) -> Vec<Nod
     nodes.iter().filter(|free| zones.contains_key(free.name.as_str())).map(node).collect()
 }
 
-/// A unit, with whoever else is there as one actor that stays: of one unit no plan can tell many from one.
-fn file_unit(unit: &Unit, others: Option<&Sum>, actors: &mut Vec<Actor>) -> FileUnit {
-    if let Some(others) = others {
-        let runs_on =
-            RunsOn { work: others.work, requires: BTreeMap::new(), node_requires: others.asks.clone() };
-        actors.push(Actor {
-            // No namespace has such a name.
-            id: format!("*/{}", unit.id),
-            runs_on: BTreeMap::from([(unit.kind.clone(), runs_on)]),
-            fixed: true,
-            current: Some(unit.id.clone()),
-            ..Actor::default()
-        });
-    }
-    // The one takes one slot, and those that it stands for as many as they are.
-    let more = others.map_or(0, |others| others.count - 1);
+/// A unit, with whoever else is there summed up; what they ask of the node is off what it provides.
+fn file_unit(unit: &Unit, others: Option<&Sum>) -> FileUnit {
     FileUnit {
         id: unit.id.clone(),
         kind: unit.kind.clone(),
@@ -479,7 +489,8 @@ fn file_unit(unit: &Unit, others: Option<&Sum>, actors: &mut Vec<Actor>) -> File
         numa: unit.numa.clone(),
         pool: Some(unit.pool.clone()),
         capacity: unit.capacity,
-        slots: unit.slots.map(|slots| slots.saturating_sub(more).max(1)),
+        slots: unit.slots,
+        others: others.map(|others| Others { work: others.work, count: others.count }),
         ..FileUnit::default()
     }
 }

@@ -25,7 +25,7 @@ mod slots;
 mod units;
 
 pub use application::{ActorName, actors_of, template_problem};
-pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at};
+pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at, units_on};
 pub use index::Index;
 pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};

@@ -72,12 +72,12 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
     placement.status.iter().flat_map(|status| &status.refusals).map(refusal).collect()
 }
 
-/// What is there of an application, and what is left for it on these units.
+/// What is there of an application, and what is left for it on these units and on the nodes where its pods are.
 pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<String, Unit>) -> Seen {
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = Seen { left: left(index, units), silent: index.is_silent(), ..Seen::default() };
+    let mut seen = Seen { silent: index.is_silent(), ..Seen::default() };
     let mut taken: BTreeMap<String, Taken> = BTreeMap::new();
     let found = |instance: &Instance| control::Instance {
         id: id(instance),
@@ -114,6 +114,8 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let wanted: BTreeSet<String> = actors_of(application).iter().map(ActorName::short).collect();
     taken.retain(|actor, _| wanted.contains(actor));
     seen.taken = taken;
+    let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
+    seen.left = left(index, units, pods);
     seen
 }
 
@@ -207,12 +209,20 @@ fn refusal(pod: &Pod) -> Option<String> {
 /// Every pod takes what it asks for on the node that it is bound to; slots of units and bounds of pools are taken by our
 /// own pods alone, and so is the node of one that is not bound yet: of others nothing is believed that they say of
 /// themselves.
-fn left(index: &Index, units: &BTreeMap<String, Unit>) -> Left {
+fn left<'a>(index: &Index, units: &'a BTreeMap<String, Unit>, more: impl Iterator<Item = &'a str>) -> Left {
     let held = |unit: &Unit| {
         let room = index.room(&unit.node);
         room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
     };
-    let in_pool = |name: &str| units.values().filter(|unit| unit.pool == name).map(held).sum();
+    // Whoever is on a unit of the pool, whether that is offered now or not.
+    let is_of = |unit: &str, pool: &str| {
+        let unit = unit.rsplit_once('/').and_then(|(_, unit)| unit.rsplit_once('-'));
+        unit.is_some_and(|(of, _)| of == pool)
+    };
+    let in_pool = |name: &str| {
+        let held = index.rooms().values().flat_map(|room| &room.held);
+        held.filter(|(unit, _)| is_of(unit, name)).map(|(_, count)| count).sum()
+    };
     let limit = |pool: &crds::DevicePool| {
         let most = u64::try_from(pool.spec.instances.as_ref()?.max).unwrap_or(0);
         let name = pool.name_any();
@@ -226,9 +236,13 @@ fn left(index: &Index, units: &BTreeMap<String, Unit>) -> Left {
         slots: unit.slots.map(|slots| slots.saturating_sub(held(unit))),
         resource: unit.resource.clone(),
     };
+    let nodes: BTreeSet<&str> = units.values().map(|unit| unit.node.as_str()).chain(more).collect();
     Left {
         units: units.iter().map(|(id, unit)| (id.clone(), free(unit))).collect(),
         pools: index.pools().filter_map(|pool| limit(pool)).collect(),
-        nodes: index.rooms().iter().map(|(node, room)| (node.clone(), room.left.clone())).collect(),
+        nodes: nodes
+            .into_iter()
+            .filter_map(|node| Some((node.to_owned(), index.room(node)?.left.clone())))
+            .collect(),
     }
 }

@@ -94,20 +94,26 @@ fn what_events_made_is_what_the_objects_make() {
 }
 
 #[test]
-fn others_on_a_unit_are_one_actor_with_the_sum_of_what_they_ask_for() {
+fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     let all = everything();
     let index = Index::of(&all);
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
     let world = snapshot(&index, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
-    let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
-    let shown = |actor: &placement::file::Actor| {
-        format!("{} {}", actor.id, serde_json::to_string(&actor.runs_on).unwrap())
-    };
+    let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
+    let units = written["units"].as_array().unwrap().iter().filter(|unit| !unit["others"].is_null());
+    let shown = units.map(|unit| format!("{} {}", unit["id"].as_str().unwrap(), unit["others"]));
     assert_eq!(
-        fixed.map(shown).collect::<Vec<_>>().join("\n"),
-        "*/n0/cpus-0 {\"cpu\":{\"work\":270000,\"nodeRequires\":{\"cpuMilli\":2000,\"pods\":1}}}\n\
-         */n1/gpus-0 {\"gpu\":{\"work\":30000,\"nodeRequires\":{\"cpuMilli\":1000,\"pods\":1}}}"
+        shown.collect::<Vec<_>>().join("\n"),
+        "n0/cpus-0 {\"count\":1,\"work\":270000}\nn1/gpus-0 {\"count\":1,\"work\":30000}"
     );
+    let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
+    assert_eq!(listed.count(), 0, "nobody else is listed");
+    let left = |node: &str| {
+        let nodes = &world.snapshot.file().nodes;
+        nodes.iter().find(|other| other.id == node).unwrap().provides["cpuMilli"]
+    };
+    let room = |node: &str| index.room(node).unwrap();
+    assert!(room("n0").has(&[("cpuMilli".to_owned(), left("n0"))].into(), None), "what they ask for is off");
     // A program may speak of anybody: then everybody is listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };

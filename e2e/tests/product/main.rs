@@ -17,6 +17,7 @@ mod recovery;
 mod rest;
 mod rights;
 mod room;
+mod silent;
 mod stage;
 mod strangers;
 mod teams;

@@ -23,7 +23,7 @@ fn both(world: &Value) -> String {
     let home = |actor: ActorIx| Some(snapshot.current(actor).unwrap_or(UnitIx::new(0)));
     let places: Assignment = ActorIx::first(snapshot.actors()).map(home).collect();
     let broken: Vec<String> = snapshot.violations(&places).iter().map(ToString::to_string).collect();
-    let summed_up = snapshot.file().summed_up;
+    let summed_up = snapshot.file().summed_up.len();
     format!(
         "{summed_up} summed up, overload {}; {}",
         snapshot.cost(&places).of(Criterion::Overload),

@@ -1,0 +1,402 @@
+//! `cairn-e2e scale`: many small applications on many nodes, and what keeps still among strangers.
+//!
+//! Applications of ten actors are applied at once. Measured are the time until each pod is bound and the operator's
+//! memory; then foreign pods come and go, five each second, and nobody is to move; then applications change one by one,
+//! and nobody else is to be planned again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use crds::{ActorApplication, Placement, labels};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    Cluster, Process, SimulatedNode,
+    bench::{HERE, application, application_name, is_bound, setting, watched},
+    process::http,
+    wait,
+};
+
+/// How many actors each application has.
+pub const ACTORS: usize = 10;
+/// How many requests are under way at once when much is made or removed.
+pub(crate) const AT_ONCE: usize = 32;
+/// How long it may take until everything is bound, or a change is answered.
+const LIMIT: Duration = Duration::from_mins(30);
+/// How often a foreign pod comes.
+const PACE: Duration = Duration::from_millis(200);
+/// So many foreign pods are there at the same time.
+const FOREIGN: usize = 50;
+/// How many applications change, one after the other.
+const CHANGES: usize = 5;
+
+/// What is placed, on how much, and for how long strangers come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// How many applications of ten actors, applied at once.
+    pub applications: usize,
+    /// How many nodes of eight cores there are.
+    pub nodes: usize,
+    /// How many minutes foreign pods come and go.
+    pub minutes: u64,
+}
+
+impl Size {
+    /// What the results are stated for.
+    pub const FULL: Self = Self { applications: 1000, nodes: 1000, minutes: 60 };
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// The commit of the programs, as whoever built them names it.
+    pub commit: String,
+    /// What was placed, and on how much.
+    #[serde(flatten)]
+    pub size: Size,
+    /// From before the first application was sent until each actor had a place.
+    pub seconds_until_placed: f64,
+    /// From there too, until the scheduler had bound each pod.
+    pub seconds_until_bound: f64,
+    /// From there too, until the operator searched nothing more.
+    pub seconds_until_quiet: f64,
+    /// What the operator's process and its solvers used of a core until then.
+    pub core_seconds: f64,
+    /// The most memory that the operator's process held until then.
+    pub peak_mib: u64,
+    /// The operator while foreign pods came and went.
+    pub churn: Churn,
+    /// The changes, one after the other.
+    pub changes: Vec<Change>,
+}
+
+/// The operator while foreign pods came and went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Churn {
+    /// How long it lasted.
+    pub seconds: f64,
+    /// How many foreign pods came.
+    pub pods: usize,
+    /// How many actors have another pod than before.
+    pub moves: usize,
+    /// How many searches the operator began.
+    pub searches: f64,
+    /// Cores that the operator and its solvers used.
+    pub cores: f64,
+    /// Memory that the operator held at its beginning.
+    pub mib_before: u64,
+    /// And at its end.
+    pub mib_after: u64,
+}
+
+/// An application gets one actor more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Until a decision for the new manifest was written.
+    pub seconds_until_decided: f64,
+    /// Until the new actor's pod was bound.
+    pub seconds_until_bound: f64,
+    /// How many searches the operator made for it.
+    pub searches: f64,
+    /// How many decisions of other applications are not what they were.
+    pub others: usize,
+}
+
+/// Measures, unless it was measured at this commit, and writes `scale.md` and `scale.json` into `results`.
+pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
+    fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
+    let file = results.join("scale.json");
+    let mut all: Vec<Measured> =
+        serde_json::from_str(&fs::read_to_string(&file).unwrap_or_default()).unwrap_or_default();
+    all.retain(|row| row.commit == commit);
+    if !all.iter().any(|row| row.size == size) {
+        all.push(measure(size, commit).await?);
+        all.sort_by_key(|row| row.size.applications);
+        fs::write(&file, serde_json::to_string_pretty(&all)? + "\n")?;
+        fs::write(results.join("scale.md"), page(&all, commit))?;
+    }
+    print!("{}", page(&all, commit));
+    Ok(())
+}
+
+/// A control plane of its own, the product, the nodes, the applications, strangers, changes.
+pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
+    let cluster = Cluster::start()?;
+    let topologies = cluster.plane().state.join("run/topologies");
+    fs::create_dir(&topologies)?;
+    cluster.install(&topologies, &[]).await?;
+    let nodes = (0..size.nodes).map(|index| SimulatedNode::new(format!("node-{index:04}")).cpu("8"));
+    let nodes = cluster.nodes(nodes).await?;
+    cluster.kubectl_with(["apply", "-f-"], &setting("asp").to_string()).await?;
+    let operator = cluster.start_operator().await?;
+    let client = cluster.client().await?;
+    let all = size.applications * ACTORS;
+    let started = Instant::now();
+    let applied = async {
+        apply(&client, size.applications, ACTORS).await?;
+        std::future::pending::<Result<()>>().await
+    };
+    let placed = watched::<Placement>(&client, started, |decision| decision.spec.assignments.len(), all);
+    let bound = watched::<Pod>(&client, started, is_bound, all);
+    let both = tokio::time::timeout(LIMIT, async { tokio::try_join!(placed, bound) });
+    let (seconds_until_placed, seconds_until_bound) = tokio::select! {
+        both = both => both.map_err(|_| anyhow!("not everything was placed and bound within {LIMIT:?}"))??,
+        failed = applied => return Err(failed.expect_err("it never ends well")),
+    };
+    eprintln!(
+        "placed {seconds_until_placed:.1} s, bound {seconds_until_bound:.1} s, {:.1} core seconds, {} MiB",
+        core_seconds(&operator)?,
+        operator.rss_peak_kib()? / 1024
+    );
+    quiet(&operator).await?;
+    let seconds_until_quiet = started.elapsed().as_secs_f64();
+    let core_seconds = core_seconds(&operator)?;
+    let peak_mib = operator.rss_peak_kib()?.div_ceil(1024);
+    eprintln!("quiet {seconds_until_quiet:.1} s, {core_seconds:.1} core seconds, {peak_mib} MiB");
+    let mut changes = Vec::new();
+    for index in 0..CHANGES {
+        changes.push(change(&client, &operator, &application_name(index), all + index + 1).await?);
+        eprintln!("{:?}", changes.last());
+    }
+    let churn = churn(&client, &operator, nodes.names(), Duration::from_mins(size.minutes)).await?;
+    eprintln!("{churn:?}");
+    Ok(Measured {
+        commit: commit.to_owned(),
+        size,
+        seconds_until_placed,
+        seconds_until_bound,
+        seconds_until_quiet,
+        core_seconds,
+        peak_mib,
+        churn,
+        changes,
+    })
+}
+
+/// Creates applications as fast as the API server takes them.
+pub(crate) async fn apply(client: &Client, applications: usize, actors: usize) -> Result<()> {
+    let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
+    let create = |index| {
+        let api = api.clone();
+        async move {
+            let one: ActorApplication = serde_json::from_value(application(index, actors))?;
+            api.create(&PostParams::default(), &one).await.context("cannot create an application")?;
+            anyhow::Ok(())
+        }
+    };
+    stream::iter(0..applications).map(create).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Waits until the operator has ended no search for ten seconds, or a minute is over: what could merely be better is looked
+/// at for long.
+async fn quiet(operator: &Process) -> Result<()> {
+    const STILL: Duration = Duration::from_secs(10);
+    let begun = Instant::now();
+    let mut last = (searches(operator).await?, Instant::now());
+    let quiet = wait::until(LIMIT, async || {
+        let now = searches(operator).await?;
+        if now > last.0 {
+            last = (now, Instant::now());
+        }
+        let still = last.1.elapsed();
+        ensure!(still >= STILL || begun.elapsed() >= STILL * 6, "{now} searches, none for {still:?}");
+        anyhow::Ok(())
+    });
+    quiet.await.map_err(|seen| anyhow!("it goes on searching: {seen}"))
+}
+
+/// Gives one application an actor more, and waits until it is bound; `all` is how many pods there are then.
+async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> Result<Change> {
+    let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
+    let decisions = Api::<Placement>::namespaced(client.clone(), HERE);
+    let others = async || -> Result<BTreeMap<String, Option<String>>> {
+        let all = decisions.list(&ListParams::default()).await?;
+        let other = all.items.into_iter().filter(|decision| decision.name_any() != name);
+        Ok(other.map(|decision| (decision.name_any(), decision.resource_version())).collect())
+    };
+    let (before, searched) = (others().await?, searches(operator).await?);
+    let started = Instant::now();
+    let worker = json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": ACTORS / 5 * 4}]);
+    let patch = Patch::Json::<()>(serde_json::from_value(worker)?);
+    let generation = api.patch(name, &PatchParams::default(), &patch).await?.metadata.generation;
+    let decided = wait::until(LIMIT, async || {
+        let decision = decisions.get(name).await?;
+        ensure!(Some(decision.spec.application_generation) == generation, "an older decision");
+        anyhow::Ok(started.elapsed().as_secs_f64())
+    });
+    let pod = format!("{name}-worker-{}", ACTORS / 5 * 4 - 1);
+    let pods = Api::<Pod>::namespaced(client.clone(), HERE);
+    let bound = wait::until(LIMIT, async || {
+        ensure!(is_bound(&pods.get(&pod).await?) == 1, "{pod} is not bound, of {all}");
+        anyhow::Ok(started.elapsed().as_secs_f64())
+    });
+    let (decided, bound) = tokio::join!(decided, bound);
+    let seconds = |seen: std::result::Result<f64, String>| seen.map_err(|seen| anyhow!("{name}: {seen}"));
+    let after = others().await?;
+    Ok(Change {
+        seconds_until_decided: seconds(decided)?,
+        seconds_until_bound: seconds(bound)?,
+        searches: searches(operator).await? - searched,
+        others: before.iter().filter(|(name, version)| after.get(*name) != Some(version)).count(),
+    })
+}
+
+/// Has foreign pods come and go, one node after the other.
+async fn churn(client: &Client, operator: &Process, nodes: &[String], limit: Duration) -> Result<Churn> {
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    let before = actors(client).await?;
+    let (searched, used, mib_before) =
+        (searches(operator).await?, core_seconds(operator)?, resident_mib(operator)?);
+    let started = Instant::now();
+    let (mut made, mut ticks) = (0, tokio::time::interval(PACE));
+    let name = |number: usize| format!("foreign-{number}");
+    while started.elapsed() < limit {
+        ticks.tick().await;
+        let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(made)},
+            "spec": {"nodeName": nodes[made % nodes.len()], "containers": [container]}});
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        made += 1;
+        if let Some(old) = made.checked_sub(FOREIGN + 1) {
+            pods.delete(&name(old), &DeleteParams::default().grace_period(0)).await?;
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let cores = (core_seconds(operator)? - used) / seconds;
+    let after = actors(client).await?;
+    Ok(Churn {
+        seconds,
+        pods: made,
+        moves: before.difference(&after).count(),
+        searches: searches(operator).await? - searched,
+        cores,
+        mib_before,
+        mib_after: resident_mib(operator)?,
+    })
+}
+
+/// The pods of actors, by uid.
+async fn actors(client: &Client) -> Result<BTreeSet<String>> {
+    let pods = Api::<Pod>::namespaced(client.clone(), HERE);
+    let all = pods.list_metadata(&ListParams::default().labels(labels::ACTOR)).await?;
+    Ok(all.items.iter().filter_map(ResourceExt::uid).collect())
+}
+
+/// How many searches the operator has ended so far.
+async fn searches(operator: &Process) -> Result<f64> {
+    let text = http(operator.port(8080)?, "/metrics").await?.body;
+    let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
+    let numbers = of_plans.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    Ok(numbers.sum())
+}
+
+/// What the operator and those of its children that ended have used of a core.
+fn core_seconds(operator: &Process) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", operator.pid()))?;
+    let (_, fields) = text.rsplit_once(')').context("no name in stat")?;
+    // utime, stime, cutime, cstime: fields 14 to 17, of which the first two stand before
+    let ticks: Vec<f64> =
+        fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
+    ensure!(ticks.len() == 4, "no times in {text}");
+    // the kernel tells them in hundredths of a second, whatever its own clock
+    Ok(ticks.iter().sum::<f64>() / 100.0)
+}
+
+/// What the operator's process holds now.
+fn resident_mib(operator: &Process) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{}/status", operator.pid()))?;
+    let value = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    let kib: u64 = value.context("no VmRSS")?.trim().parse()?;
+    Ok(kib.div_ceil(1024))
+}
+
+fn page(all: &[Measured], commit: &str) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut text = format!(
+        "# Many applications on many nodes\n\nApplications of {ACTORS} actors each, applied at once to simulated nodes of eight \
+         cores, under `asp`; etcd, API server,\ncontroller manager, scheduler, KWOK, the operator, its solvers and who measures \
+         share {cores} cores. A ratio above 1 is worse\nthan the aim.\n\n| applications × nodes | all placed | all bound | bound \
+         ÷ aim (300 s) | no more searches | core seconds of the operator | its peak | peak ÷ aim (300 MiB) |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n"
+    );
+    let ratio = |value: f64, aim: f64| value / aim;
+    // writing into a String cannot fail
+    for row in all {
+        let peak = f64::from(u32::try_from(row.peak_mib).unwrap_or(u32::MAX));
+        let _ = writeln!(
+            text,
+            "| {} × {} | {:.1} s | {:.1} s | {:.2} | {:.1} s | {:.1} | {} MiB | {:.2} |",
+            row.size.applications,
+            row.size.nodes,
+            row.seconds_until_placed,
+            row.seconds_until_bound,
+            ratio(row.seconds_until_bound, 300.0),
+            row.seconds_until_quiet,
+            row.core_seconds,
+            row.peak_mib,
+            ratio(peak, 300.0)
+        );
+    }
+    text += "\nThen foreign pods come and go, five each second on one node after the other.\n\n| applications × nodes | seconds | \
+             foreign pods | moves (aim 0) | searches | cores | cores ÷ aim (0.2) | memory before and after |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|\n";
+    for row in all {
+        let churn = &row.churn;
+        let _ = writeln!(
+            text,
+            "| {} × {} | {:.0} | {} | {} | {} | {:.3} | {:.2} | {} and {} MiB |",
+            row.size.applications,
+            row.size.nodes,
+            churn.seconds,
+            churn.pods,
+            churn.moves,
+            churn.searches,
+            churn.cores,
+            ratio(churn.cores, 0.2),
+            churn.mib_before,
+            churn.mib_after
+        );
+    }
+    text += "\nAnd applications get one or more actors, one after the other: until the decision is written and the new pods are bound.\n\n\
+             | applications × nodes | decided | bound | worst bound ÷ aim (2 s) | searches (aim 1 each) | decisions of others \
+             (aim 0) |\n|---|---:|---:|---:|---:|---:|\n";
+    for row in all {
+        let told = |of: fn(&Change) -> f64| {
+            let all: Vec<String> = row.changes.iter().map(|change| format!("{:.1}", of(change))).collect();
+            all.join(", ")
+        };
+        let worst = row.changes.iter().map(|change| change.seconds_until_bound).fold(0.0, f64::max);
+        let _ = writeln!(
+            text,
+            "| {} × {} | {} s | {} s | {:.2} | {} | {} |",
+            row.size.applications,
+            row.size.nodes,
+            told(|change| change.seconds_until_decided),
+            told(|change| change.seconds_until_bound),
+            ratio(worst, 2.0),
+            told(|change| change.searches),
+            row.changes.iter().map(|change| change.others).sum::<usize>()
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nMade at {commit} by `make bench`, which runs `cairn-e2e scale`; the numbers are in [scale.json](scale.json)."
+    );
+    text
+}
