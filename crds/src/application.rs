@@ -63,6 +63,10 @@ pub struct ActorApplicationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateStrategy>,
 
+    /// What happens to actors whose node does not answer; absent: they are waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+
     /// Whether to keep deciding and reporting but begin nothing; an actor that was stopped already is started; default false.
     #[serde(default)]
     pub paused: bool,
@@ -73,6 +77,47 @@ impl ActorApplicationSpec {
     pub fn max_unavailable(&self) -> i32 {
         self.update.as_ref().map_or_else(common::one, |update| update.max_unavailable)
     }
+
+    /// How long a node may not answer before its actors are started elsewhere unconfirmed; none where they are waited for.
+    pub fn forced_after(&self) -> Option<&str> {
+        let forced = self.failover.as_ref().filter(|failover| failover.mode == FailoverMode::Force);
+        forced.map(|failover| failover.after.as_str())
+    }
+}
+
+/// What happens to actors whose node does not answer.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failover {
+    /// `Wait`: nothing starts elsewhere until the pod is gone or the node carries `node.kubernetes.io/out-of-service`; `Force`: see `after`; default `Wait`.
+    ///
+    /// With `Force` two of an actor may live at the same time: a node that does not answer may run on, and nobody can tell.
+    #[serde(default)]
+    pub mode: FailoverMode,
+
+    /// With `Force`: how long the node may not answer before its pods are removed unconfirmed and their actors start elsewhere, such as `60s`, the default.
+    ///
+    /// A decimal number above zero and the unit `us`, `ms` or `s`. While more than 30 % of the nodes do not answer, nothing is forced.
+    #[serde(default = "Failover::after")]
+    #[schemars(length(min = 2, max = 24))]
+    #[x_kube(validation = duration())]
+    pub after: String,
+}
+
+impl Failover {
+    fn after() -> String {
+        "60s".to_owned()
+    }
+}
+
+/// Whether actors of a node that does not answer are waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Deserialize, Serialize)]
+pub enum FailoverMode {
+    /// Until it is certain that they ended.
+    #[default]
+    Wait,
+    /// Only for a while; then two may live.
+    Force,
 }
 
 /// How pods are replaced when a template changes.

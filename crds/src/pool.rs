@@ -98,9 +98,13 @@ pub struct DevicePoolSpec {
 
     /// A bound on the instances in the pool; absent: as many as its units take.
     ///
-    /// It holds when an instance is created: who is one too many waits, and says so.
+    /// Who is one too many has no place, and its application says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceLimit>,
+
+    /// Bounds on what one namespace has of the pool; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<PoolQuota>,
 
     /// What every pod that is placed in the pool gets on top of its own template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +171,7 @@ impl DevicePoolSpec {
             utilization_target: default_utilization(),
             sharing: None,
             instances: None,
+            quota: None,
             pod_defaults: None,
         }
     }
@@ -248,6 +253,15 @@ pub struct InstanceLimit {
     /// How many instances the whole pool takes at most; 0 closes it to new ones.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max: i32,
+}
+
+/// Bounds on what one namespace has of a pool.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolQuota {
+    /// How many instances all applications of one namespace have in the pool at most; 0 closes it to new ones.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub per_namespace: i32,
 }
 
 /// What every pod that is placed in a pool gets on top of its own template.

@@ -10,8 +10,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
+use serde_json::{Value, json};
 
 use crate::{Cluster, wait};
 
@@ -195,6 +196,42 @@ impl Nodes<'_> {
         let mut made = self.cluster.nodes([node]).await?;
         self.names.append(&mut made.names);
         Ok(())
+    }
+
+    /// Nobody speaks for this one any more: it is not Ready, and tainted for it. Its pods stay as they are.
+    pub async fn silence(&self, name: &str) -> Result<()> {
+        self.annotate(name, Value::Null).await?;
+        let api = Api::<Node>::all(self.cluster.client().await?);
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let ready = json!({"type": "Ready", "status": "False", "reason": "Silent", "message": "nobody speaks for it",
+            "lastHeartbeatTime": now, "lastTransitionTime": now});
+        let status = json!({"status": {"conditions": [ready]}});
+        let silent = wait::until(Duration::from_mins(3), async || {
+            let node = api.get(name).await?;
+            let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+            let is_tainted = taints
+                .any(|taint| taint.key == "node.kubernetes.io/not-ready" && taint.effect == "NoExecute");
+            if is_ready(&node) || !is_tainted {
+                // What took care of it may still have had a word to say.
+                api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+                bail!("{name} is not tainted yet");
+            }
+            Ok(())
+        });
+        silent.await.map_err(|seen| anyhow!("a node does not fall silent: {seen}"))
+    }
+
+    /// Somebody speaks for it again.
+    pub async fn answer(&self, name: &str) -> Result<()> {
+        self.annotate(name, ANNOTATION.1.into()).await?;
+        self.cluster.wait_nodes_ready(&[name]).await
+    }
+
+    async fn annotate(&self, name: &str, value: Value) -> Result<()> {
+        let api = Api::<Node>::all(self.cluster.client().await?);
+        let patch = json!({"metadata": {"annotations": {ANNOTATION.0: value}}});
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        patched.map(drop).with_context(|| format!("cannot patch node {name}"))
     }
 
     /// Deletes one of them now.

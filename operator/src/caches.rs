@@ -83,7 +83,7 @@ impl Caches {
         change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn touched(&self) -> MutexGuard<'_, Touched> {
+    pub fn touched(&self) -> MutexGuard<'_, Touched> {
         self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +175,8 @@ impl Caches {
         let _ = self.requests.unbounded_send(object_ref(key));
     }
 
-    fn ring_touched(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
+    /// Asks for a new plan of these.
+    pub fn ring_touched(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
         for key in keys {
             self.touched().touch(&key);
             self.ring(&key);
@@ -422,6 +423,7 @@ impl Indexed for Pod {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let own = caches.application_of(&pod);
         let gives_back = !present || is_over(&pod);
+        let goes = gives_back || pod.metadata.deletion_timestamp.is_some();
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
         let change = |index: &mut Index| {
@@ -435,6 +437,9 @@ impl Indexed for Pod {
         match &node {
             Some(node) => caches.at_node(node, false, change),
             None => caches.change(change),
+        }
+        if gives_back && own.is_none() {
+            caches.gave_quota_back(&namespace);
         }
         if gives_back {
             let waiting = {
@@ -450,6 +455,10 @@ impl Indexed for Pod {
             }
         }
         if let Some(key) = &own {
+            // Whoever loses its pod where no new one may come has to go elsewhere.
+            if goes && node.as_ref().is_some_and(|node| caches.index().turns_away(node)) {
+                caches.touch(key);
+            }
             caches.ring(key);
         }
     }

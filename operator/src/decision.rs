@@ -106,7 +106,7 @@ fn moves(
                 format!("node {} is gone", from.node)
             }
             None if !world.units.contains_key(&from.unit) => format!("unit {} is gone", from.unit),
-            None => refused(before, &now.actor, &from.node),
+            None => refused(before, &now.actor, &from.node).unwrap_or_else(|| left(index, &from.node)),
         };
         Some(Move {
             actor: now.actor.clone(),
@@ -118,13 +118,19 @@ fn moves(
     assignments.iter().filter_map(moved).collect()
 }
 
-fn refused(before: Option<&Placement>, actor: &str, node: &str) -> String {
+/// Why somebody is not on a node any more whom nobody refused there.
+fn left(index: &Index, node: &str) -> String {
+    if index.turns_away(node) {
+        format!("its pod on {node} is gone, and no new one may come there")
+    } else {
+        format!("it could not stay on {node}")
+    }
+}
+
+fn refused(before: Option<&Placement>, actor: &str, node: &str) -> Option<String> {
     let status = before.and_then(|placement| placement.status.as_ref());
     let refusal = status.into_iter().flat_map(|s| &s.refusals).find(|r| r.actor == actor && r.node == node);
-    refusal.map_or_else(
-        || format!("it could not stay on {node}"),
-        |r| format!("refused on {node}: {}", r.reason),
-    )
+    refusal.map(|r| format!("refused on {node}: {}", r.reason))
 }
 
 /// Whether a new decision says anything that the old one does not.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -33,6 +33,7 @@ pub fn watch(
     add::<Instance>(&mut watches, slim::metadata, &later);
     add::<Placement>(&mut watches, slim::metadata, &later);
     add::<Pod>(&mut watches, slim::pod, &later);
+    add::<ResourceQuota>(&mut watches, slim::quota, &later);
     let applications = add::<ActorApplication>(&mut watches, slim::metadata, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let neighbours = Neighbours::watch(&mut watches, &later);

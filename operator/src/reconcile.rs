@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{Refusal, Refused, Step, Wait, active, look_again};
+use control::{End, Refusal, Refused, Step, Wait, active, look_again};
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use world::{ActorName, ApplicationKey, Own, Policy, Unit, actors_of, object_name
 use crate::context::{Context, moment};
 use crate::devices;
 use crate::error::Error;
+use crate::eviction::{NotNow, evict};
 use crate::instances::{About, instance_status, root_of};
 use crate::look::{infeasible, kinds};
 use crate::plan::decide;
@@ -266,7 +267,7 @@ async fn carry_out(
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
-        let (root, last_good) = (&root, &last_good);
+        let (root, last_good, key) = (&root, &last_good, &key);
         async move {
             match step {
                 Step::Create { actor } => {
@@ -275,7 +276,11 @@ async fn carry_out(
                 Step::Remove { instance } => {
                     ctx.writer.delete::<Instance>(namespace, &instance.name, &instance.uid, false).await?;
                 }
-                Step::Stop { pod, at_once } => {
+                Step::Stop { actor, pod, end: End::Evict } => {
+                    return evict(ctx, key, namespace, actor, &pod).await;
+                }
+                Step::Stop { pod, end, .. } => {
+                    let at_once = end == End::AtOnce;
                     ctx.writer.delete::<Pod>(namespace, &pod.name, &pod.uid, at_once).await?;
                 }
                 Step::Start { actor, instance, unit, newest } => {
@@ -288,25 +293,31 @@ async fn carry_out(
                     let pod = pods::pod(application, &names[&actor], instance, unit, pool, is_root);
                     let Some(pod) = pod else { return Ok(None) };
                     if let Err(reason) = ctx.writer.create_pod(&pod).await? {
-                        return Ok(Some(Refused { actor, node: unit.node.clone(), reason }));
+                        return Ok(Some(NotNow::Start(actor, reason)));
                     }
                 }
             }
             Ok::<_, Error>(None)
         }
     });
-    let not_admitted: Vec<Option<Refused>> =
+    let not_now: Vec<Option<NotNow>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
-    let not_admitted: Vec<Refused> = not_admitted.into_iter().flatten().collect();
-    if not_admitted.is_empty() {
-        return Ok(());
-    }
-    // Quota, policies, a template that is none: nothing that another node would take. The actors wait where they are.
-    let said: Vec<String> = not_admitted.iter().map(|r| format!("{}: {}", r.actor, r.reason)).collect();
-    for Refused { actor, reason, .. } in not_admitted {
-        let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
+    let mut said = Vec::new();
+    for refused in not_now.into_iter().flatten() {
+        let (actor, until, wait) = match refused {
+            // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
+            NotNow::Start(actor, reason) => {
+                said.push(format!("{actor}: {reason}"));
+                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
+                (actor, until, Wait::BackOff(reason))
+            }
+            NotNow::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
+        };
         outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
-        outcome.waiting.insert(actor, Wait::BackOff(reason));
+        outcome.waiting.insert(actor, wait);
+    }
+    if said.is_empty() {
+        return Ok(());
     }
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())

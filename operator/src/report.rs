@@ -155,7 +155,8 @@ fn findings(
         Some(spec) => unplaced_in_words(spec),
     };
     let all_placed = spec.is_some() && placed == wanted;
-    let all_run = all_placed && running == wanted && outcome.failure.is_none();
+    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
+    let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
     let ready = if all_run {
         format!("all {wanted} actors run where they were placed")
     } else if let Some((_, message)) = &outcome.failure {
@@ -169,6 +170,7 @@ fn findings(
         () if all_run => "AllRunning",
         () if outcome.failure.is_some() => "NotAccepted",
         () if !all_placed => "Unplaced",
+        () if is_lost => "NodeLost",
         () => "Starting",
     };
     findings.push(finding("Ready", all_run, ready_reason, ready));
@@ -209,6 +211,15 @@ fn findings(
     if !taken.is_empty() {
         let message = listed(taken.iter().cloned(), "; ", taken.len());
         findings.push(finding("NameTaken", true, "NameTaken", message));
+    }
+    let is_lost = |(actor, wait): (&String, &Wait)| match wait {
+        Wait::Lost { .. } => Some(format!("{actor}: {wait}")),
+        _ => None,
+    };
+    let lost: Vec<String> = outcome.waiting.iter().filter_map(is_lost).collect();
+    if !lost.is_empty() {
+        let message = listed(lost.iter().cloned(), "; ", lost.len());
+        findings.push(finding("NodeLost", true, "NodeLost", message));
     }
     for note in &outcome.notes {
         match findings.iter_mut().find(|finding| finding.type_ == note.condition) {

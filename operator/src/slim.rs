@@ -1,6 +1,8 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
-use k8s_openapi::api::core::v1::{Container, Node, NodeStatus, Pod, PodSpec, PodStatus, Service, Taint};
+use k8s_openapi::api::core::v1::{
+    Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -14,6 +16,12 @@ pub fn metadata<K: ResourceExt>(object: &mut K) {
 pub fn service(service: &mut Service) {
     metadata(service);
     (service.spec, service.status) = (None, None);
+}
+
+/// Keeps what it allows.
+pub fn quota(quota: &mut ResourceQuota) {
+    metadata(quota);
+    quota.status = None;
 }
 
 /// Keeps labels, taints and what is allocatable.

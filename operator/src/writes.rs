@@ -6,7 +6,7 @@ use crds::Placement;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -171,6 +171,31 @@ impl Writer {
         }
     }
 
+    /// Evicts exactly the pod of this uid; that it is gone already is fine. What a disruption budget says against it is told
+    /// apart from failures.
+    pub async fn evict(&self, namespace: &str, name: &str, uid: &str) -> Result<Result<(), String>, Error> {
+        let turn = self.begin("Pod", "evict")?;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let preconditions = Preconditions { resource_version: None, uid: Some(uid.to_owned()) };
+        let parameters = EvictParams {
+            delete_options: Some(DeleteParams {
+                preconditions: Some(preconditions),
+                ..DeleteParams::default()
+            }),
+            ..EvictParams::default()
+        };
+        match turn.within(api.evict(name, &parameters)).await {
+            Ok(_) => Ok(Ok(())),
+            // Gone, or another one of that name: either way the one that was meant is not there any more.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
+            // A budget that allows no disruption now, or several budgets, which eviction cannot obey.
+            Err(kube::Error::Api(status)) if status.code == 429 || names_budgets(&status) => {
+                Ok(Err(status.message.clone()))
+            }
+            Err(source) => Err(Error::Apply { what: format!("eviction of Pod {name}"), source }),
+        }
+    }
+
     /// Takes away a state of templates.
     pub async fn delete_revision(&self, revision: &ControllerRevision) -> Result<(), Error> {
         let namespace = revision.namespace().unwrap_or_default();
@@ -221,6 +246,11 @@ impl Writer {
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
         }
     }
+}
+
+/// Whether several disruption budgets select a pod.
+fn names_budgets(status: &Status) -> bool {
+    status.code == 500 && status.message.contains("PodDisruptionBudget")
 }
 
 /// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
@@ -19,9 +19,10 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
         let client = client(arguments).await?;
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &arguments.operator_namespace);
         let of_policies = ListParams::default().labels(&format!("{}=true", labels::POLICY));
-        let (nodes, pods, topologies, pools, applications, placements, instances, policies) = futures::try_join!(
+        let (nodes, pods, quotas, topologies, pools, applications, placements, instances, policies) = futures::try_join!(
             list(Api::<Node>::all(client.clone()), ListParams::default()),
             list(Api::<Pod>::all(client.clone()), ListParams::default()),
+            list(Api::<ResourceQuota>::all(client.clone()), ListParams::default()),
             list(Api::<NodeTopology>::all(client.clone()), ListParams::default()),
             list(Api::<DevicePool>::all(client.clone()), ListParams::default()),
             list(Api::<ActorApplication>::all(client.clone()), ListParams::default()),
@@ -29,7 +30,7 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
             list(Api::<Instance>::all(client.clone()), ListParams::default()),
             list(policies, of_policies),
         )?;
-        Ok(Objects { nodes, pods, topologies, pools, applications, placements, instances, policies })
+        Ok(Objects { nodes, pods, quotas, topologies, pools, applications, placements, instances, policies })
     })
 }
 

@@ -7,6 +7,7 @@ use placement::ix::{ActorIx, GroupIx, IxVec, NodeIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot};
 
 use crate::nouns::{Decision, Moment, Refusal, Wanted};
+use crate::quota::Quotas;
 
 /// When an application is looked at again though nothing seems to have changed.
 pub const LOOK_AGAIN: Duration = Duration::from_mins(5);
@@ -251,10 +252,14 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
     if kinds.is_empty() {
         return Openings::new();
     }
-    let left = Resources::of(snapshot);
+    let (left, quotas, file) = (Resources::of(snapshot), Quotas::of(snapshot), snapshot.file());
     let mut openings = Openings::new();
     for &actor in kinds.values() {
-        let units = snapshot.candidates(actor).iter().filter(|&&unit| left.has_room(snapshot, actor, unit));
+        let has_room = |unit: UnitIx| {
+            left.has_room(snapshot, actor, unit)
+                && quotas.have_room(&file.actors[actor.at()], &file.units[unit.at()])
+        };
+        let units = snapshot.candidates(actor).iter().filter(|&&unit| has_room(unit));
         let named = |unit: &UnitIx| (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(*unit).to_owned());
         openings.extend(units.map(named));
     }

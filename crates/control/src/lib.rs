@@ -16,6 +16,7 @@ mod gain;
 mod mend;
 mod nouns;
 mod observed;
+mod quota;
 mod refusals;
 mod room;
 mod steps;
@@ -31,10 +32,10 @@ pub use due::{
 pub use gain::{Gain, gain, go_or_stay};
 pub use mend::mend;
 pub use nouns::{
-    Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Moment, Pod, Refusal, Seen, State, Taken, Unit,
-    Wanted,
+    Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Loss, Moment, Pod, Refusal, Seen, State, Taken,
+    Unit, Wanted,
 };
 pub use observed::Observed;
 pub use refusals::{Refused, active, remember};
-pub use steps::{Step, Todo, steps};
+pub use steps::{End, Step, Todo, steps};
 pub use wait::Wait;

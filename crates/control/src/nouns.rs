@@ -31,6 +31,8 @@ pub struct Wanted {
     pub actors: Vec<Actor>,
     /// How many of them may be down for a new template; none, and nothing is replaced.
     pub max_unavailable: u64,
+    /// How long a node may not answer before its actors start elsewhere though nobody confirmed that they ended.
+    pub forced_after: Option<Duration>,
     /// By position of the group and kind: what a pod asks of its node.
     pub asks: Vec<BTreeMap<String, Amounts>>,
 }
@@ -85,10 +87,21 @@ pub struct Seen {
     pub left: Left,
     /// Actors that are not started before a while is over.
     pub held_back: BTreeMap<String, HeldBack>,
+    /// The nodes that do not answer.
+    pub lost: BTreeMap<String, Loss>,
     /// Whether so many nodes do not answer that rather the way to them is broken: nobody is moved.
     pub silent: bool,
     /// When this was seen.
     pub now: Moment,
+}
+
+/// A node that does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Since when, where that is known.
+    pub since: Option<Moment>,
+    /// Whether somebody said that it is out of service: whatever ran there has ended.
+    pub confirmed: bool,
 }
 
 /// What is not tried again yet.

@@ -44,11 +44,24 @@ pub enum Step {
     },
     /// Stop a pod.
     Stop {
+        /// The actor.
+        actor: String,
         /// Exactly this one.
         pod: Id,
-        /// At once: its node is gone and nobody will ever confirm.
-        at_once: bool,
+        /// In which way.
+        end: End,
     },
+}
+
+/// How a pod is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By eviction: it could go on, and disruption budgets say when it may be taken.
+    Evict,
+    /// By deletion: it ended, never began, or is replaced where it is.
+    Delete,
+    /// At once: nobody will ever confirm that it ended.
+    AtOnce,
 }
 
 /// Steps, refusals, and what is waited for.
@@ -104,7 +117,8 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
                 todo.look_at(seen.now + SILENCE);
                 goal = Goal::Open;
             }
-            look_after(&mut todo, name, pod, &goal, turns.contains(name), seen);
+            let silent = lost(&mut todo, wanted, name, pod, seen);
+            look_after(&mut todo, name, pod, &goal, turns.contains(name), silent, seen);
             continue;
         }
         if let Some(taken) = seen.taken.get(name) {
@@ -139,6 +153,38 @@ fn start(actor: &str, instance: &Instance, unit: &str, newest: bool) -> Step {
     Step::Start { actor: actor.to_owned(), instance: instance.id.clone(), unit: unit.to_owned(), newest }
 }
 
+/// What the silence of a pod's node means for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silent {
+    /// Nothing: its node answers, or it has none yet.
+    No,
+    /// It may live, and is waited for.
+    Waits,
+    /// It counts as ended.
+    Over,
+}
+
+/// Whether a pod is lost with its node, and what is waited for where that is not known.
+fn lost(todo: &mut Todo, wanted: &Wanted, actor: &str, pod: &Pod, seen: &Seen) -> Silent {
+    let Some((node, loss)) = pod.node.as_ref().and_then(|node| seen.lost.get_key_value(node)) else {
+        return Silent::No;
+    };
+    if loss.confirmed {
+        return Silent::Over;
+    }
+    let forced_at = wanted.forced_after.filter(|_| !seen.silent && !wanted.paused).zip(loss.since);
+    let forced_at = forced_at.map(|(after, since)| since.saturating_add(after));
+    if forced_at.is_some_and(|at| seen.now >= at) {
+        return Silent::Over;
+    }
+    if let Some(at) = forced_at {
+        todo.look_at(at);
+    }
+    let wait = Wait::Lost { node: node.clone(), forced: forced_at.is_some() };
+    todo.waiting.insert(actor.to_owned(), wait);
+    Silent::Waits
+}
+
 /// Where a pod should be.
 enum Goal<'a> {
     /// There, or nowhere.
@@ -155,8 +201,17 @@ fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
 }
 
 /// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
-fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn: bool, seen: &Seen) {
-    let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
+fn look_after(
+    todo: &mut Todo,
+    actor: &str,
+    pod: &Pod,
+    goal: &Goal,
+    is_its_turn: bool,
+    silent: Silent,
+    seen: &Seen,
+) {
+    let node_is_gone =
+        silent == Silent::Over || pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
     if pod.state == State::Going && !node_is_gone {
         return;
     }
@@ -178,6 +233,11 @@ fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn:
         todo.ended.push(actor.to_owned());
     }
     if node_is_gone || misplaced || refusal.is_some() || ended || is_its_turn {
-        todo.steps.push(Step::Stop { pod: pod.id.clone(), at_once: node_is_gone });
+        let end = match () {
+            () if node_is_gone => End::AtOnce,
+            () if misplaced && !ended && refusal.is_none() => End::Evict,
+            () => End::Delete,
+        };
+        todo.steps.push(Step::Stop { actor: actor.to_owned(), pod: pod.id.clone(), end });
     }
 }

@@ -28,6 +28,15 @@ pub enum Wait {
     Infeasible(String),
     /// It is to be elsewhere, and stays while so many nodes do not answer.
     Silence,
+    /// Its node does not answer, so that nobody knows whether it lives.
+    Lost {
+        /// The node.
+        node: String,
+        /// Whether it is waited for only a while.
+        forced: bool,
+    },
+    /// It is to move, and may not be evicted now, in these words.
+    Eviction(String),
     /// It went wrong, in these words, and is tried again after a while.
     BackOff(String),
 }
@@ -44,6 +53,15 @@ impl fmt::Display for Wait {
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
             Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
             Self::Silence => f.write_str("its move begins when fewer than 30 % of the nodes do not answer"),
+            Self::Lost { node, forced: false } => write!(
+                f,
+                "{node} does not answer; it starts elsewhere when its pod is gone, or the node is, or carries \
+                 node.kubernetes.io/out-of-service"
+            ),
+            Self::Lost { node, forced: true } => {
+                write!(f, "{node} does not answer; it starts elsewhere after spec.failover.after")
+            }
+            Self::Eviction(why) => write!(f, "it is to move, and is not evicted yet: {why}"),
             Self::BackOff(why) => write!(f, "{why}; it is tried again, each time after a longer wait"),
             Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
         }

@@ -247,6 +247,9 @@ fn an_opening_is_room_that_an_actor_without_a_place_can_use() {
         // One speaks for all that are like it.
         ("units=n0/gpu0:9 own=a-0,a-1,b-0", "a-0@n0/gpu0 b-0@n0/gpu0"),
         ("units=n0/gpu0:9 others=x@n0/gpu0", ""),
+        ("units=n0/gpu0:9 own=a-0,a-1@n0/gpu0 quota=a-0+a-1:1", ""),
+        ("units=n0/gpu0:9 own=a-0,a-1@n0/gpu0 quota=a-0+a-1:2", "a-0@n0/gpu0"),
+        ("units=n0/gpu0:9 own=a-0,b-0@n0/gpu0 quota=b-0:0", "a-0@n0/gpu0"),
     ];
     for (world, expected) in table {
         assert_eq!(shown(world), expected, "{world}");

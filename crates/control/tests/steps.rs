@@ -6,15 +6,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use control::{
-    Actor, Decision, HeldBack, Id, Instance, Left, Pod, Refused, Seen, State, Step, Taken, Todo, Unit,
-    Wanted, steps,
+    Actor, Decision, End, HeldBack, Id, Instance, Left, Loss, Pod, Refused, Seen, State, Step, Taken, Todo,
+    Unit, Wanted, steps,
 };
 use proptest::prelude::*;
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
-/// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`.
+/// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
+/// `lost=NODE[:SINCE|:out]` `force=SECONDS`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +105,11 @@ impl World {
             "ready" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().ready = true,
             "old" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().outdated = true,
             "update" => self.wanted.max_unavailable = number(Some(&first)),
+            "lost" => {
+                let since = second.and_then(|since| since.parse().ok()).map(Duration::from_secs);
+                seen.lost.insert(first, Loss { since, confirmed: second == Some("out") });
+            }
+            "force" => self.wanted.forced_after = Some(Duration::from_secs(number(Some(&first)))),
             "silent" => seen.silent = first == "yes",
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "back" => {
@@ -130,7 +136,9 @@ fn shown(todo: &Todo) -> String {
         Step::Remove { instance } => format!("remove {}", instance.name),
         Step::Start { actor, unit, newest: true, .. } => format!("start newest {actor} on {unit}"),
         Step::Start { actor, unit, .. } => format!("start {actor} on {unit}"),
-        Step::Stop { pod, at_once } => format!("stop {}{}", pod.name, if *at_once { " at once" } else { "" }),
+        Step::Stop { pod, end: End::Evict, .. } => format!("evict {}", pod.name),
+        Step::Stop { pod, end: End::Delete, .. } => format!("stop {}", pod.name),
+        Step::Stop { pod, end: End::AtOnce, .. } => format!("stop {} at once", pod.name),
     };
     let mut lines: Vec<String> = todo.steps.iter().map(step).collect();
     let refused = |Refused { actor, node, reason }: &Refused| format!("refused {actor} on {node}: {reason}");
@@ -200,12 +208,12 @@ fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
 fn a_move_stops_waits_and_starts() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0";
     check(&[
-        (&format!("{world} pods=0:n0/gpus-0:runs"), "stop pod-0"),
-        (&format!("{world} pods=0:n0/gpus-0:starting"), "stop pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:runs"), "evict pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:starting"), "evict pod-0"),
         (&format!("{world} pods=0:n0/gpus-0:going"), ""),
         (world, "start cam-0 on n1/gpus-0"),
         // Made for no unit that is known: it is not where it should be.
-        (&format!("{world} pods=0:-:runs"), "stop pod-0"),
+        (&format!("{world} pods=0:-:runs"), "evict pod-0"),
     ]);
 }
 
@@ -214,7 +222,7 @@ fn what_ended_was_refused_or_lost_its_node_is_stopped() {
     let world = "actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0";
     check(&[
         (&format!("{world} pods=0:n0/gpus-0:over"), "stop pod-0; cam-0 ended"),
-        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs", "stop pod-0"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs", "evict pod-0"),
         (
             &format!("{world} pods=0:n0/gpus-0:starting:- refused=0:no-room"),
             "stop pod-0; refused cam-0 on n0: no-room",
@@ -255,7 +263,7 @@ fn the_scheduler_has_time_to_make_room() {
                 "{} unplaced=0 refused=0:no-room:100 now=101",
                 world.replace("decided=0:n0/gpus-0 ", "")
             ),
-            "stop pod-0; next at 130",
+            "evict pod-0; next at 130",
         ),
     ]);
 }
@@ -270,7 +278,7 @@ fn who_failed_waits_and_holds_up_nobody() {
         (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
         // A pod that is there is looked after whatever was before.
-        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs back=0:110 now=100", "stop pod-0"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs back=0:110 now=100", "evict pod-0"),
     ]);
 }
 
@@ -289,6 +297,38 @@ fn while_many_nodes_are_silent_nobody_moves() {
             "stop pod-0 at once",
         ),
         (world, "start cam-0 on n1/gpus-0"),
+    ]);
+}
+
+/// Nobody can tell whether an actor lives on a node that does not answer: nothing starts elsewhere, whatever is decided.
+#[test]
+fn who_is_on_a_node_that_does_not_answer_is_waited_for() {
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0 now=100";
+    let (there, elsewhere) = (format!("{world} decided=0:n0/gpus-0"), format!("{world} decided=0:n1/gpus-0"));
+    let waits = "cam-0 waits: n0 does not answer; it starts elsewhere when its pod is gone, or the node is, or carries \
+                 node.kubernetes.io/out-of-service";
+    let forced =
+        "cam-0 waits: n0 does not answer; it starts elsewhere after spec.failover.after; next at 150";
+    let (runs, going) = ("pods=0:n0/gpus-0:runs", "pods=0:n0/gpus-0:going");
+    check(&[
+        (&format!("{there} {runs} lost=n0:90"), waits),
+        (&format!("{elsewhere} {going} lost=n0:90"), waits),
+        (&format!("{elsewhere} {runs} lost=n0:90"), &format!("evict pod-0; {waits}")),
+        // Another node's silence is none of its business; nor is its own, before it is bound.
+        (&format!("{there} {runs} lost=n1:90"), ""),
+        (&format!("{there} pods=0:n0/gpus-0:starting:- lost=n0:90"), ""),
+        // Somebody says that it is out of service: whatever ran there has ended.
+        (&format!("{there} {runs} lost=n0:out"), "stop pod-0 at once"),
+        (&format!("{elsewhere} {going} lost=n0:out"), "stop pod-0 at once"),
+        (&format!("{elsewhere} lost=n0:90"), "start cam-0 on n1/gpus-0"),
+        // The application takes it on itself that two may live.
+        (&format!("{there} {runs} lost=n0:90 force=60"), forced),
+        (&format!("{there} {going} lost=n0:90 force=60"), forced),
+        (&format!("{there} {runs} lost=n0:40 force=60"), "stop pod-0 at once"),
+        (&format!("{elsewhere} {going} lost=n0:40 force=60"), "stop pod-0 at once"),
+        // Since when is not known, or many are silent: nothing is forced.
+        (&format!("{there} {runs} lost=n0 force=60"), waits),
+        (&format!("{there} {runs} lost=n0:40 force=60 silent=yes"), waits),
     ]);
 }
 
@@ -328,7 +368,7 @@ fn a_successor_starts_only_when_its_place_is_free() {
     check(&[
         (
             &format!("{swap} units=n0/gpus-0:0,n0/gpus-1:0 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"),
-            "stop pod-0; stop pod-1",
+            "evict pod-0; evict pod-1",
         ),
         (&format!("{swap} units=n0/gpus-0:1,n0/gpus-1:0 pods=1:n0/gpus-1:going"), &used("n0/gpus-1")),
         (
@@ -395,7 +435,7 @@ fn what_is_not_feasible_now_is_not_begun() {
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
         // Who runs elsewhere stays until there is a place that it can really move to.
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:runs"), ""),
-        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "stop pod-0"),
+        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "evict pod-0"),
         // What ended ends, wherever it was to be.
         (
             &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"),

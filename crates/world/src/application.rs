@@ -49,6 +49,13 @@ pub fn actors_of(application: &ActorApplication) -> Vec<ActorName> {
     application.spec.actors.iter().flat_map(of_group).collect()
 }
 
+/// The ids of a group's actors.
+pub(crate) fn ids(application: &ActorApplication, group: &ActorGroup) -> Vec<String> {
+    let key = ApplicationKey::of(application);
+    let name = |index| ActorName { application: key.clone(), group: group.name.clone(), index }.to_string();
+    (0..group.replicas).map(name).collect()
+}
+
 /// Why a template cannot be used: what the schema cannot see. `None` when it can.
 pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String> {
     if spec.node_name.is_some()

@@ -20,6 +20,7 @@ use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
 use crate::pods::{Amounts, asks, is_over, resource_unit, unit_of};
+use crate::silence::Outcasts;
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
 use crate::{Index, Policy};
 
@@ -115,8 +116,10 @@ pub fn snapshot(
         .iter()
         .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
         .collect();
+    let outcasts = Outcasts::of(index, application, &free, &offer);
     let place = |name: &ActorName, unit: &&Unit| {
-        !refused.contains(&(name.short().as_str(), unit.node.as_str()))
+        !outcasts.has(name, unit)
+            && !refused.contains(&(name.short().as_str(), unit.node.as_str()))
             && kinds[name.group.as_str()].contains(unit.kind.as_str())
     };
     let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));

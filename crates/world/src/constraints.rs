@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
-use crate::application::replicas;
+use crate::application::{ids, replicas};
+use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer};
-use crate::{ActorName, ApplicationKey, Index};
+use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(
@@ -26,15 +27,9 @@ pub(crate) fn constraints(
     }
     rules.extend(objections(application, nodes, offer));
     rules.extend(holders_only(application, offer));
+    rules.extend(quotas(index, application));
     rules.extend(refusals(index, &ApplicationKey::of(application), application, offer, now));
     rules
-}
-
-/// The ids of a group's actors.
-fn ids(application: &ActorApplication, group: &ActorGroup) -> Vec<String> {
-    let key = ApplicationKey::of(application);
-    let name = |index| ActorName { application: key.clone(), group: group.name.clone(), index }.to_string();
-    (0..group.replicas).map(name).collect()
 }
 
 fn of_group(application: &ActorApplication, group: &ActorGroup, nodes: &[FreeNode]) -> Vec<Constraint> {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::loads::{Loads, Sum};
@@ -33,6 +33,7 @@ pub struct Index {
     pub(crate) placements: BTreeMap<ApplicationKey, Arc<Placement>>,
     pub(crate) instances: BTreeMap<Name, Arc<Instance>>,
     pub(crate) pods: BTreeMap<Name, Held>,
+    pub(crate) quotas: BTreeMap<Name, Arc<ResourceQuota>>,
     /// By uid.
     applications_by: BTreeMap<String, ApplicationKey>,
     /// By uid.
@@ -55,8 +56,8 @@ pub struct Index {
 /// A pod, what it asks for, and where it is.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pod: Arc<Pod>,
-    asks: Amounts,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) asks: Amounts,
     node: Option<String>,
 }
 
@@ -72,6 +73,9 @@ impl Index {
         }
         for it in &objects.pools {
             index.put_pool(it.clone());
+        }
+        for it in &objects.quotas {
+            index.put_quota(it.clone());
         }
         for it in &objects.applications {
             index.put_application(it.clone());
@@ -481,7 +485,7 @@ fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
 }
 
 /// What has a name in this namespace that begins so.
-fn named<'a, T>(all: &'a BTreeMap<Name, T>, namespace: &str, prefix: &str) -> Vec<&'a T> {
+pub(crate) fn named<'a, T>(all: &'a BTreeMap<Name, T>, namespace: &str, prefix: &str) -> Vec<&'a T> {
     let from = Bound::Included((namespace.to_owned(), prefix.to_owned()));
     let of_it = |(name, _): &(&Name, &T)| name.0 == namespace && name.1.starts_with(prefix);
     all.range((from, Bound::Unbounded)).take_while(of_it).map(|(_, object)| object).collect()

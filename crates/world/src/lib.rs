@@ -18,6 +18,7 @@ mod owner;
 mod ownership;
 mod pods;
 mod policy;
+mod quotas;
 mod room;
 mod selectors;
 mod silence;

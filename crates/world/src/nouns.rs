@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
 use crds::{ActorApplication, Instance, Placement};
@@ -10,6 +11,7 @@ use kube::ResourceExt;
 
 use crate::Index;
 use crate::application::{ActorName, actors_of};
+use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
 use crate::pods::{asks, is_over, requests, unit_of};
@@ -40,6 +42,10 @@ pub fn wanted(application: &ActorApplication, policy: &str) -> Wanted {
         policy: policy.to_owned(),
         paused: application.spec.paused,
         actors: actors_of(application).iter().map(actor).collect(),
+        forced_after: application.spec.forced_after().and_then(|after| {
+            let microseconds = duration(after).ok()?.to_integer();
+            Some(Duration::from_micros(u64::try_from(microseconds).ok()?))
+        }),
         max_unavailable: u64::try_from(application.spec.max_unavailable()).unwrap_or(0),
         asks: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
     }
@@ -77,7 +83,7 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = Seen { silent: index.is_silent(), ..Seen::default() };
+    let mut seen = Seen { lost: index.lost(), silent: index.is_silent(), ..Seen::default() };
     let mut taken: BTreeMap<String, Taken> = BTreeMap::new();
     let found = |instance: &Instance| control::Instance {
         id: id(instance),

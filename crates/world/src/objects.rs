@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,6 +30,8 @@ pub struct Objects {
     pub placements: Vec<Arc<Placement>>,
     /// What was made.
     pub instances: Vec<Arc<Instance>>,
+    /// Quotas of namespaces.
+    pub quotas: Vec<Arc<ResourceQuota>>,
     /// `ConfigMap`s that hold policies.
     pub policies: Vec<Arc<ConfigMap>>,
 }
@@ -142,6 +144,7 @@ impl Objects {
                 return Err(ReadError { file: file.to_owned(), path: at, problem });
             }
             (false, "Node") => self.nodes.push(parse(file, &at, value)?),
+            (false, "ResourceQuota") => self.quotas.push(parse(file, &at, value)?),
             (false, "Pod") => self.pods.push(parse(file, &at, value)?),
             (false, "ConfigMap") if is_policy(&value) => self.policies.push(parse(file, &at, value)?),
             _ => {}

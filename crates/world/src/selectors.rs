@@ -12,6 +12,8 @@ use kube::ResourceExt;
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taints of a node that does not answer: admission gives every pod five minutes, eviction decides after them.
 const SILENT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// The taint by which an administrator says that a node that does not answer is off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Whether labels satisfy a selector; an unknown operator never does.
 pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
@@ -107,8 +109,27 @@ fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<O
 
 /// Whether a node does not answer, as the cluster's controllers have it.
 pub(crate) fn is_silent(node: &Node) -> bool {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints.into_iter().any(|taint| SILENT.contains(&taint.key.as_str()))
+    silence(node).next().is_some()
+}
+
+/// The taints that say that a node does not answer.
+pub(crate) fn silence(node: &Node) -> impl Iterator<Item = &Taint> {
+    taints(node).filter(|taint| SILENT.contains(&taint.key.as_str()))
+}
+
+/// Whether somebody said that whatever ran on a node has ended.
+pub(crate) fn is_out_of_service(node: &Node) -> bool {
+    taints(node).any(|taint| taint.key == OUT_OF_SERVICE)
+}
+
+/// Whether a node may turn away pods that come.
+pub(crate) fn turns_away(node: &Node) -> bool {
+    let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+    is_cordoned || taints(node).any(|taint| taint.effect != "PreferNoSchedule")
+}
+
+fn taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
 fn may_stay(taint: &Taint) -> bool {

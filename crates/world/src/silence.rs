@@ -1,7 +1,16 @@
 //! Nodes that do not answer: one is lost, many are rather out of reach.
 
-use crate::Index;
-use crate::selectors::is_silent;
+use std::collections::BTreeMap;
+
+use control::Loss;
+use crds::ActorApplication;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::nouns::own;
+use crate::pods::{is_over, unit_of};
+use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
+use crate::units::{FreeNode, Offer, Unit};
+use crate::{ActorName, Index};
 
 /// The share of nodes, in percent, above which the way to them is doubted rather than they themselves.
 const MOST_SILENT: usize = 30;
@@ -11,6 +20,72 @@ impl Index {
     pub fn is_silent(&self) -> bool {
         let silent = self.nodes.values().filter(|node| is_silent(node)).count();
         silent * 100 > self.nodes.len() * MOST_SILENT
+    }
+
+    /// Whether a node may turn away pods that come: whoever loses its pod there has to go elsewhere.
+    pub fn turns_away(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|node| turns_away(node))
+    }
+
+    /// The nodes that do not answer.
+    pub(crate) fn lost(&self) -> BTreeMap<String, Loss> {
+        let silent = self.nodes.iter().filter(|(_, node)| is_silent(node));
+        silent.map(|(name, node)| (name.clone(), loss(node))).collect()
+    }
+}
+
+fn loss(node: &Node) -> Loss {
+    let since = |time: &crds::Time| time.0.as_duration().try_into().ok();
+    let since = silence(node).filter_map(|taint| since(taint.time_added.as_ref()?)).min();
+    Loss { since, confirmed: is_out_of_service(node) }
+}
+
+/// Who could not be started again where it was decided to be: its pod there is gone or ends, and the node takes no new one.
+///
+/// What runs on a node that is cordoned, or does not answer, stays; what is evicted from there is looked after elsewhere.
+pub(crate) struct Outcasts<'a> {
+    application: &'a ActorApplication,
+    offer: &'a Offer,
+    /// Nodes that may turn away pods.
+    nodes: BTreeMap<&'a str, &'a Node>,
+    /// The units of the pods that live, by the actor's short name.
+    lives: BTreeMap<String, String>,
+}
+
+impl<'a> Outcasts<'a> {
+    pub fn of(
+        index: &Index,
+        application: &'a ActorApplication,
+        free: &'a [FreeNode<'a>],
+        offer: &'a Offer,
+    ) -> Self {
+        let nodes = free.iter().filter(|free| turns_away(free.node));
+        let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name.as_str(), free.node)).collect();
+        let mut lives = BTreeMap::new();
+        if !nodes.is_empty() {
+            for (instance, pod) in own(index, application).values() {
+                let pod =
+                    pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
+                if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
+                    lives.insert(instance.spec.actor.clone(), unit.to_owned());
+                }
+            }
+        }
+        Self { application, offer, nodes, lives }
+    }
+
+    /// Whether this actor, decided to be on this unit, is one.
+    pub fn has(&self, actor: &ActorName, unit: &Unit) -> bool {
+        let Some(node) = self.nodes.get(unit.node.as_str()) else { return false };
+        if self.lives.get(&actor.short()) == Some(&unit.id) {
+            return false;
+        }
+        let group = self.application.spec.actors.iter().find(|group| group.name == actor.group);
+        let mut ways = group.into_iter().flat_map(|group| &group.implementations);
+        let template = ways.find(|way| way.kind == unit.kind).map(|way| &way.template);
+        let spec = template.and_then(|template| template.spec.clone()).unwrap_or_default();
+        let more = self.offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
+        objection(&spec, more, node).is_some_and(|objection| objection.except_current)
     }
 }
 

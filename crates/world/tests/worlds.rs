@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use jiff::Timestamp;
+use placement::file::Constraint;
 use world::{ApplicationKey, Index, Objects, Policy, World, WorldError, snapshot};
 
 /// Two nodes of four cores, the first with two GPUs; a pool for each kind; one application of one group.
@@ -221,6 +222,78 @@ fn what_was_decided_is_where_things_are() {
     assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &other)), "", "without a place it is left out");
     let gone = placement("app", "{}").replace("n0/gpus-0", "n7/gpus-0");
     assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &gone)), "");
+}
+
+/// What bounds the application: `MAX of RESOURCE in POOL: REASON`.
+fn quotas(yaml: &str) -> String {
+    let world = world_of(yaml).unwrap();
+    let told = world.snapshot.file().constraints.iter().filter_map(|given| match given {
+        Constraint::Quota { actors, pool, resource, max, reason } => Some(format!(
+            "{} actors: {max} of {} in {}: {}",
+            actors.len(),
+            resource.as_deref().unwrap_or("them"),
+            pool.as_deref().unwrap_or("all"),
+            reason.as_deref().unwrap()
+        )),
+        _ => None,
+    });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn bounds_of_pools_and_namespaces_count_less_what_others_have() {
+    let pool =
+        |more: &str, others: &str| changed("speed: \"2\"}", &format!("speed: \"2\", {more}}}"), others);
+    let quota = |hard: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{hard: {{{hard}}}}}}}"
+        )
+    };
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let here = format!("{other}\n---\n{}", placement("other", "{}"));
+    let elsewhere = here.replace("namespace: ns", "namespace: away");
+    let foreign = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns}, \
+         spec: {containers: [{name: c, resources: {requests: {cpu: 300m}}}]}}";
+    let with =
+        |hard: &str, more: &str| changed("kind: cpu", "kind: cpu", &format!("{}\n---\n{more}", quota(hard)));
+    for (yaml, expected) in [
+        // Bounds that cannot be reached say nothing.
+        (pool("instances: {max: 2}, quota: {perNamespace: 2}", ""), ""),
+        (
+            pool("instances: {max: 1}", ""),
+            "2 actors: 1 of them in gpus: pool gpus takes 1 instances, and others have 0",
+        ),
+        (
+            pool("instances: {max: 2}", &elsewhere),
+            "2 actors: 1 of them in gpus: pool gpus takes 2 instances, and others have 1",
+        ),
+        (pool("quota: {perNamespace: 2}", &elsewhere), ""),
+        (
+            pool("quota: {perNamespace: 2}", &here),
+            "2 actors: 1 of them in gpus: pool gpus takes 2 instances of namespace ns, and others have 1",
+        ),
+        (with("cpu: 2", foreign), ""),
+        (
+            with("requests.cpu: 900m", foreign),
+            "2 actors: 600 of cpuMilli in all: ResourceQuota q allows requests.cpu 9/10, less what others have",
+        ),
+        (
+            with("pods: 2", foreign),
+            "2 actors: 1 of pods in all: ResourceQuota q allows pods 2, less what others have",
+        ),
+        (
+            with("requests.nvidia.com/gpu: 1", foreign),
+            "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 1, less what others have",
+        ),
+        // What is no request of pods, what ended, what another namespace has, and quotas with scopes.
+        (with("limits.cpu: 0, count/secrets: 0, requests.storage: 0", foreign), ""),
+        (with("pods: 2", &foreign.replace("}]}}", "}]}, status: {phase: Succeeded}}")), ""),
+        (with("pods: 2", &foreign.replace("namespace: ns", "namespace: away")), ""),
+        (with("pods: 0", foreign).replace("{hard:", "{scopes: [BestEffort], hard:"), ""),
+        (with("pods: 0", foreign).replace("name: q, namespace: ns", "name: q, namespace: away"), ""),
+    ] {
+        assert_eq!(quotas(&yaml), expected, "{yaml}");
+    }
 }
 
 #[test]

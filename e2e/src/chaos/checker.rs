@@ -75,7 +75,7 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
             ("actorapplications", "", "delete") => book.application_went(&event.name),
             ("pods", "", "create") => book.started(event),
             ("pods", "binding", "create") => book.bound(event),
-            ("pods", "", "delete") => book.deleted(event),
+            ("pods", "", "delete") | ("pods", "eviction", "create") => book.deleted(event),
             _ => {}
         }
     }
@@ -248,6 +248,7 @@ mod tests {
             }
             "bind" => ("create", "pods", "binding", json!({"target": {"name": words[3]}})),
             "stop" => delete(Value::Null),
+            "evict" => ("create", "pods", "eviction", Value::Null),
             "ended" | "kill" => delete(json!(0)),
             "lose" => ("delete", "nodes", "", Value::Null),
             "write" => ("patch", "placements", "", Value::Null),
@@ -255,7 +256,7 @@ mod tests {
         };
         let user = match what {
             "ended" => KUBELET.to_owned(),
-            "start" | "stop" | "kill" | "write" => operator,
+            "start" | "stop" | "evict" | "kill" | "write" => operator,
             other => other.to_owned(),
         };
         AuditEvent {
@@ -307,6 +308,10 @@ mod tests {
             ),
             (
                 "stop app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+            ),
+            (
+                "evict app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
                 "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
             ),
             ("lose n\n kill app-a-0", "app-a-0 is lost"),

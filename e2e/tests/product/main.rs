@@ -11,6 +11,7 @@ mod crash;
 mod decisions;
 mod election;
 mod lifecycle;
+mod loss;
 mod peers;
 mod policies;
 mod recovery;

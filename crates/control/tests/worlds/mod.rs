@@ -6,7 +6,7 @@ use placement::file::{Actor, Constraint, ExchangeCost, Message, RunsOn, Scope, S
 use placement::{Budget, NoPolicy, Plan, Snapshot, plan};
 use search::Greedy;
 
-/// `units=NODE/NAME:slots[:capacity]` `own=NAME[@UNIT]` `others=NAME@UNIT` `apart=A+B` `talk=A+B:count`.
+/// `units=NODE/NAME:slots[:capacity]` `own=NAME[@UNIT]` `others=NAME@UNIT` `apart=A+B` `talk=A+B:count` `quota=A+B:MAX`.
 ///
 /// Actors run on units of every kind, with work 1, and cost 5 to move; a unit's kind is its name without the number.
 pub fn snapshot(text: &str) -> Snapshot {
@@ -41,6 +41,16 @@ pub fn snapshot(text: &str) -> Snapshot {
                 "apart" => {
                     let actors = fields.iter().map(|name| format!("ns/app/{name}")).collect();
                     file.constraints.push(Constraint::Apart { on: Scope::Node, actors, reason: None });
+                }
+                "quota" => {
+                    let (max, names) = fields.split_last().unwrap();
+                    file.constraints.push(Constraint::Quota {
+                        actors: names.iter().map(|name| format!("ns/app/{name}")).collect(),
+                        pool: None,
+                        resource: None,
+                        max: max.parse().unwrap(),
+                        reason: None,
+                    });
                 }
                 "talk" => file.messages.push(Message {
                     from: format!("ns/app/{}", fields[0]),

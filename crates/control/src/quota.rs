@@ -1,0 +1,46 @@
+//! What quotas leave of what they allow, where things are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::Snapshot;
+use placement::file::{Actor, Constraint, Unit};
+
+/// Quotas, each with whom it names and what is left of it.
+pub(crate) struct Quotas<'a> {
+    all: Vec<(BTreeSet<&'a str>, &'a Constraint, u64)>,
+}
+
+impl<'a> Quotas<'a> {
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        let file = snapshot.file();
+        let units: BTreeMap<&str, &Unit> = file.units.iter().map(|unit| (unit.id.as_str(), unit)).collect();
+        let left = |given: &'a Constraint| {
+            let Constraint::Quota { actors, max, .. } = given else { return None };
+            let names: BTreeSet<&str> = actors.iter().map(String::as_str).collect();
+            let placed = file.actors.iter().filter(|actor| names.contains(actor.id.as_str()));
+            let used: u64 = placed
+                .filter_map(|actor| Some(amount(given, actor, units.get(actor.current.as_deref()?)?)))
+                .sum();
+            Some((names, given, max.saturating_sub(used)))
+        };
+        Self { all: file.constraints.iter().filter_map(left).collect() }
+    }
+
+    /// Whether each has room for the actor on the unit.
+    pub fn have_room(&self, actor: &Actor, unit: &Unit) -> bool {
+        let mut naming = self.all.iter().filter(|(names, ..)| names.contains(actor.id.as_str()));
+        naming.all(|(_, given, left)| amount(given, actor, unit) <= *left)
+    }
+}
+
+/// What a quota counts of an actor on a unit.
+fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> u64 {
+    let Constraint::Quota { pool, resource, .. } = given else { return 0 };
+    if pool.is_some() && *pool != unit.pool {
+        return 0;
+    }
+    let Some(resource) = resource else { return 1 };
+    let way = actor.runs_on.get(&unit.kind);
+    let required = way.map(|way| [&way.requires, &way.node_requires]).into_iter().flatten();
+    required.chain([&actor.requires]).filter_map(|of| of.get(resource)).sum()
+}

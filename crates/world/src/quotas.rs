@@ -1,0 +1,230 @@
+//! How many an application may place, or how much it may ask for: bounds of pools and of namespaces, less what others have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crds::{ActorApplication, DevicePool};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::ResourceExt;
+use placement::file::Constraint;
+
+use crate::application::ids;
+use crate::index::{Held, named};
+use crate::numbers::{Exact, floor, quantity};
+use crate::objects::namespace_of;
+use crate::ownership::Whose;
+use crate::pods::{add, asks, is_over, requests, resource_unit};
+use crate::{ApplicationKey, Index};
+
+impl Index {
+    /// A quota of a namespace that came or changed.
+    pub fn put_quota(&mut self, quota: Arc<ResourceQuota>) {
+        self.quotas.insert((namespace_of(quota.as_ref()), quota.name_any()), quota);
+    }
+
+    /// A quota of a namespace that is gone.
+    pub fn remove_quota(&mut self, namespace: &str, name: &str) {
+        self.quotas.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// The quotas of a namespace.
+    pub fn quotas_of(&self, namespace: &str) -> impl Iterator<Item = &ResourceQuota> {
+        named(&self.quotas, namespace, "").into_iter().map(AsRef::as_ref)
+    }
+
+    /// The pods of a namespace.
+    pub(crate) fn held_in(&self, namespace: &str) -> Vec<&Held> {
+        named(&self.pods, namespace, "")
+    }
+
+    /// Removes the quotas that are not among `names`.
+    pub fn keep_quotas(&mut self, names: &BTreeSet<(String, String)>) {
+        self.quotas.retain(|name, _| names.contains(name));
+    }
+}
+
+/// Every bound that the application's actors could reach.
+pub(crate) fn quotas(index: &Index, application: &ActorApplication) -> Vec<Constraint> {
+    let key = ApplicationKey::of(application);
+    let mut bounds: Vec<Constraint> =
+        index.pools().flat_map(|pool| of_pool(index, application, &key, pool)).collect();
+    bounds.extend(of_namespace(index, application, &key));
+    bounds
+}
+
+/// The bounds of a pool: over all, and over those of one namespace.
+fn of_pool(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    pool: &DevicePool,
+) -> Vec<Constraint> {
+    let name = pool.name_any();
+    let most = pool.spec.instances.as_ref().map(|instances| instances.max);
+    let per_namespace = pool.spec.quota.as_ref().map(|quota| quota.per_namespace);
+    if most.is_none() && per_namespace.is_none() {
+        return Vec::new();
+    }
+    let actors = of_kind(application, &pool.spec.kind);
+    let (mut everywhere, mut here) = (0, 0);
+    for other in index.applications.keys().filter(|other| *other != key) {
+        let Some(placement) = index.placement(other) else { continue };
+        let count = placement.spec.assignments.iter().filter(|it| it.pool == name).count();
+        everywhere += count;
+        here += if other.namespace == key.namespace { count } else { 0 };
+    }
+    let bound = |most: i32, others: usize, of: String| {
+        let left = usize::try_from(most).unwrap_or(0).saturating_sub(others);
+        // One that cannot be reached says nothing, and others' coming and going is none of the application's business.
+        (left < actors.len()).then(|| Constraint::Quota {
+            actors: actors.clone(),
+            pool: Some(name.clone()),
+            resource: None,
+            max: u64::try_from(left).unwrap_or(u64::MAX),
+            reason: Some(format!("pool {name} takes {most} instances{of}, and others have {others}")),
+        })
+    };
+    let all = most.and_then(|most| bound(most, everywhere, String::new()));
+    let of = format!(" of namespace {}", key.namespace);
+    all.into_iter().chain(per_namespace.and_then(|most| bound(most, here, of))).collect()
+}
+
+/// The actors that can run on this kind.
+fn of_kind(application: &ActorApplication, kind: &str) -> Vec<String> {
+    let can = |group: &&crds::ActorGroup| group.implementations.iter().any(|way| way.kind == kind);
+    application.spec.actors.iter().filter(can).flat_map(|group| ids(application, group)).collect()
+}
+
+/// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
+fn of_namespace(index: &Index, application: &ActorApplication, key: &ApplicationKey) -> Vec<Constraint> {
+    let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_plain(it)).collect();
+    if quotas.is_empty() {
+        return Vec::new();
+    }
+    let others = others(index, application, key);
+    let all: Vec<String> = application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let pools: BTreeMap<&str, Vec<&DevicePool>> = by_resource(index);
+    let mut bounds = Vec::new();
+    for quota in quotas {
+        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+        for (counted, hard) in hard.into_iter().flatten() {
+            let (Some(resource), Ok(hard)) = (counted_as(counted), quantity(&hard.0)) else { continue };
+            let (unit, scale) = resource_unit(resource);
+            let taken = others.get(&unit).copied().unwrap_or(0);
+            let left = floor(hard * scale).saturating_sub(taken);
+            let reason = format!(
+                "ResourceQuota {} allows {counted} {}, less what others have",
+                quota.name_any(),
+                shown(hard)
+            );
+            let bound = |actors: Vec<String>, pool: Option<String>, resource: Option<String>| {
+                Constraint::Quota { actors, pool, resource, max: left, reason: Some(reason.clone()) }
+            };
+            match pools.get(resource) {
+                // Of a device each actor asks for one.
+                Some(pools) => {
+                    for pool in pools {
+                        let actors = of_kind(application, &pool.spec.kind);
+                        if u64::try_from(actors.len()).is_ok_and(|count| left < count) {
+                            bounds.push(bound(actors, Some(pool.name_any()), None));
+                        }
+                    }
+                }
+                None if left < most(application, &unit) => {
+                    bounds.push(bound(all.clone(), None, Some(unit)));
+                }
+                None => {}
+            }
+        }
+    }
+    bounds
+}
+
+fn shown(amount: Exact) -> String {
+    if amount.is_integer() { amount.to_integer().to_string() } else { amount.to_string() }
+}
+
+fn is_plain(quota: &ResourceQuota) -> bool {
+    quota
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.scopes.as_ref().is_none_or(Vec::is_empty) && spec.scope_selector.is_none())
+}
+
+/// The resource of pods that a quota counts under this name; limits and other objects than pods are left to admission.
+fn counted_as(name: &str) -> Option<&str> {
+    match name {
+        "pods" | "count/pods" => Some("pods"),
+        "cpu" | "memory" | "ephemeral-storage" => Some(name),
+        _ => name.strip_prefix("requests.").filter(|resource| *resource != "storage"),
+    }
+}
+
+/// Pools by the resource that they hand out.
+fn by_resource(index: &Index) -> BTreeMap<&str, Vec<&DevicePool>> {
+    let mut pools: BTreeMap<&str, Vec<&DevicePool>> = BTreeMap::new();
+    for pool in index.pools() {
+        if let Some(resource) = &pool.spec.resource {
+            pools.entry(resource.device_plugin.as_str()).or_default().push(pool);
+        }
+    }
+    pools
+}
+
+/// The most of a resource that all the application's actors could ask for.
+fn most(application: &ActorApplication, unit: &str) -> u64 {
+    let of_way = |way: &crds::Implementation| {
+        let spec = way.template.spec.as_ref();
+        let asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+        asks(&asked).get(unit).copied().unwrap_or(0)
+    };
+    let of_group = |group: &crds::ActorGroup| {
+        let one = group.implementations.iter().map(of_way).max().unwrap_or(0);
+        one.saturating_mul(u64::try_from(group.replicas).unwrap_or(0))
+    };
+    application.spec.actors.iter().map(of_group).fold(0, u64::saturating_add)
+}
+
+/// What is asked for in a namespace by whoever is not of this application, in a snapshot's amounts: pods that are there, and
+/// actors of other applications that have a place and no pod yet.
+fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -> BTreeMap<String, u64> {
+    let is_own = |of: &ActorApplication| of.uid() == application.uid();
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    let mut take = |amounts: BTreeMap<String, u64>| {
+        for (unit, amount) in amounts {
+            let sum = total.entry(unit).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    };
+    let mut there: BTreeSet<String> = BTreeSet::new();
+    for held in index.held_in(&key.namespace) {
+        if is_over(&held.pod) || matches!(index.of_pod(&held.pod), Whose::Of((owner, _)) if is_own(owner)) {
+            continue;
+        }
+        there.insert(held.pod.name_any());
+        take(asks(&held.asks));
+    }
+    let applications = index.applications.iter().filter(|(other, _)| *other != key);
+    for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
+        let groups: BTreeMap<&str, &crds::ActorGroup> =
+            it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
+        let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
+        for assignment in placement {
+            let Some((group, _)) = assignment.actor.rsplit_once('-') else { continue };
+            let (Some(group), Some(pool)) = (groups.get(group), index.pool(&assignment.pool)) else {
+                continue;
+            };
+            if there.contains(&format!("{}-{}", other.name, assignment.actor)) {
+                continue;
+            }
+            let way = group.implementations.iter().find(|way| way.kind == pool.spec.kind);
+            let spec = way.and_then(|way| way.template.spec.as_ref());
+            let mut asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+            if let Some(resource) = &pool.spec.resource {
+                add(&mut asked, &BTreeMap::from([(resource.device_plugin.clone(), Exact::from(1))]));
+            }
+            take(asks(&asked));
+        }
+    }
+    total
+}

@@ -1,0 +1,36 @@
+//! Who is to move is evicted, as a drain does it: disruption budgets are obeyed, and one that allows nothing now is waited for.
+
+use control::{Id, Moment};
+use world::ApplicationKey;
+
+use crate::context::Context;
+use crate::error::Error;
+
+/// What could not be done now, and is tried again.
+pub enum NotNow {
+    /// An actor whose pod was not admitted, and what was said.
+    Start(String, String),
+    /// An actor whose pod may not be evicted, until when it is not tried again, and what was said.
+    Evict(String, Moment, String),
+}
+
+/// Evicts the pod of an actor that is to be elsewhere, unless that was refused a moment ago.
+///
+/// # Errors
+/// When the API server cannot be asked, or the lease is lost.
+pub async fn evict(
+    ctx: &Context,
+    key: &ApplicationKey,
+    namespace: &str,
+    actor: String,
+    pod: &Id,
+) -> Result<Option<NotNow>, Error> {
+    let tried = (key.clone(), format!("eviction of {actor}"));
+    if let Some((until, why)) = ctx.held_back(&tried) {
+        return Ok(Some(NotNow::Evict(actor, until, why)));
+    }
+    let Err(why) = ctx.writer.evict(namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
+    tracing::info!(actor, why, "may not be evicted now");
+    let until = ctx.hold_back(tried, &why, false);
+    Ok(Some(NotNow::Evict(actor, until, why)))
+}
