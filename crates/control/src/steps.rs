@@ -81,7 +81,13 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
     let names: BTreeSet<&str> = wanted.actors.iter().map(|actor| actor.name.as_str()).collect();
     let unwanted = seen.instances.iter().filter(|(actor, _)| !names.contains(actor.as_str()));
     for instance in unwanted.map(|(_, instance)| instance).chain(&seen.surplus) {
-        if !instance.going {
+        if instance.requested {
+            // It stays, and what runs for it goes: it is no actor any more, or never was.
+            let is_due = |pod: &&Pod| pod.state != State::Going || left_behind(pod, seen);
+            let pod = instance.pod.as_ref().filter(is_due);
+            todo.steps
+                .extend(pod.map(|pod| Step::Stop { pod: pod.id.clone(), at_once: left_behind(pod, seen) }));
+        } else if !instance.going {
             todo.steps.push(Step::Remove { instance: instance.id.clone() });
         }
     }
@@ -154,9 +160,14 @@ fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
     }
 }
 
+/// Whether the pod's node is gone, and nobody will ever confirm that it stopped.
+fn left_behind(pod: &Pod, seen: &Seen) -> bool {
+    pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node))
+}
+
 /// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
 fn look_after(todo: &mut Todo, actor: &str, pod: &Pod, goal: &Goal, is_its_turn: bool, seen: &Seen) {
-    let node_is_gone = pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
+    let node_is_gone = left_behind(pod, seen);
     if pod.state == State::Going && !node_is_gone {
         return;
     }

@@ -14,6 +14,7 @@ mod lifecycle;
 mod peers;
 mod policies;
 mod recovery;
+mod requests;
 mod rest;
 mod rights;
 mod room;
