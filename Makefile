@@ -82,7 +82,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos planning kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
+PARTS := operator scale beside chaos planning place-one kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -120,6 +120,13 @@ $(DONE)/chaos: | bench-programs
 $(DONE)/planning: | bench-programs
 	$(call say,planning small worlds)
 	@$(BIN)/cairn-e2e planning
+	$(done)
+
+$(DONE)/place-one: | bench-programs
+	$(call say,a place at once)
+	@cargo bench --locked --profile dev --workspace --bench place_one > $@.log || { cat $@.log; exit 1; }
+	@{ printf '# A place at once\n\n'; sed -n '/^| what/,$$p' $@.log; \
+		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench place_one\n' $(COMMIT) $(shell nproc); } > $(RESULTS)/place-one.md
 	$(done)
 
 $(DONE)/kernels: | bench-programs

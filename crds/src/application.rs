@@ -192,7 +192,10 @@ fn with_names(rule: &str) -> String {
         .field_path(".avoid"),
     validation = Rule::new("!has(self.avoid) || !has(self.with) || !self.avoid.exists(g, self.with.exists(w, w == g))")
         .message("a group cannot be with a group and avoid it: remove the name from one of the two")
-        .field_path(".avoid")
+        .field_path(".avoid"),
+    validation = Rule::new("self.name != 'inst' && !self.name.startsWith('inst-')")
+        .message("a group cannot be named inst or inst-…: actors of that name are the Instances that an application asks for while it runs; choose another name")
+        .field_path(".name")
 )]
 pub struct ActorGroup {
     /// The name of the group: a DNS label of at most 24 characters.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use crate::common::{self, Condition, dns_label};
     category = "cairn",
     status = "InstanceStatus",
     derive = "PartialEq",
+    validation = requested_name(),
     printcolumn = r#"{"name":"Application","type":"string","description":"The application of the actor.","jsonPath":".spec.applicationName"}"#,
     printcolumn = r#"{"name":"Actor group","type":"string","description":"The group of the actor.","jsonPath":".spec.actorGroup"}"#,
     printcolumn = r#"{"name":"Unit","type":"string","description":"The computing unit that it runs on.","jsonPath":".status.unit"}"#,
@@ -31,7 +33,11 @@ use crate::common::{self, Condition, dns_label};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self == oldSelf")
-        .message("the spec of an Instance is immutable: delete it and make another one")
+        .message("the spec of an Instance is immutable: delete it and make another one"),
+    validation = Rule::new("self.origin == 'Runtime' || (has(self.actor) && has(self.actorGroup))")
+        .message("an Instance of origin Spec is the operator's and has actor and actorGroup: to ask for one set origin: Runtime"),
+    validation = Rule::new("self.origin != 'Runtime' || (has(self.actorGroup) && !has(self.actor))")
+        .message("an Instance of origin Runtime has an actorGroup, whose pod template is used, and no actor: it is the actor inst-<its name>")
 )]
 pub struct InstanceSpec {
     /// The name of the `ActorApplication` that the actor belongs to, in the same namespace.
@@ -39,18 +45,47 @@ pub struct InstanceSpec {
     #[x_kube(validation = dns_label())]
     pub application_name: String,
 
+    /// Who asked for it: `Spec`, the manifest's replicas, or `Runtime`, the application itself while it runs.
+    #[serde(default)]
+    pub origin: InstanceOrigin,
+
     /// The group of the actor: its pod template is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 24))]
     #[x_kube(validation = dns_label())]
-    pub actor_group: String,
+    pub actor_group: Option<String>,
 
-    /// The short name of the actor, such as `crop-0`.
+    /// The short name of the actor, such as `crop-0`; absent where the application asked for it: `inst-` and the Instance's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = dns_label())]
-    pub actor: String,
+    pub actor: Option<String>,
 
     /// The least topology that the actor needs; HiCR's InstanceTemplate.
+    #[serde(default)]
     pub template: InstanceTemplate,
+}
+
+/// An Instance that an application asks for gives its name to an actor, its pod and that pod's host name.
+fn requested_name() -> Rule {
+    Rule::new(
+        "self.spec.origin != 'Runtime' || (self.metadata.name.size() <= 58 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
+    )
+    .message(
+        "the name of an Instance of origin Runtime has at most 58 characters: lower-case letters, digits and '-', \
+         starting and ending with a letter or digit, because its actor is named after it",
+    )
+}
+
+/// Who asked for an Instance: `Spec`, the manifest's replicas, or `Runtime`, the application itself while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
+pub enum InstanceOrigin {
+    /// The manifest's replicas; the operator makes and removes it.
+    #[default]
+    Spec,
+    /// The application's own runtime, which makes and deletes it.
+    Runtime,
 }
 
 /// The least topology that an instance needs.

@@ -23,7 +23,9 @@ pub use application::{
     ApplicationPhase, Channel, Implementation, Pattern, Pin, Revisions, SpreadLevel, UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
-pub use instance::{HeldDevices, Instance, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate};
+pub use instance::{
+    HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
+};
 pub use placement::{
     Assignment, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal, StoppedBy, Unplaced,
 };

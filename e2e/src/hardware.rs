@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use crds::{Instance, InstanceSpec, InstanceTemplate};
+use crds::{Instance, InstanceOrigin, InstanceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, Resource as _, api::PostParams};
 use tokio::task::AbortHandle;
@@ -123,9 +123,9 @@ pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> 
 pub async fn controller(client: &Client, namespace: &str, name: &str) -> Result<OwnerReference> {
     let spec = InstanceSpec {
         application_name: "nobody".to_owned(),
-        actor_group: "none".to_owned(),
-        actor: name.to_owned(),
-        template: InstanceTemplate::default(),
+        origin: InstanceOrigin::Runtime,
+        actor_group: Some("none".to_owned()),
+        ..InstanceSpec::default()
     };
     let api = Api::<Instance>::namespaced(client.clone(), namespace);
     let made = api.create(&PostParams::default(), &Instance::new(name, spec)).await?;

@@ -101,7 +101,7 @@ fn pods(caches: &Caches) -> Vec<[String; 7]> {
                 pod.namespace().unwrap_or_default(),
                 pod.name_any(),
                 application.name_any(),
-                instance.spec.actor.clone(),
+                world::actors_in(&instance).first().map(world::ActorName::short).unwrap_or_default(),
                 node,
                 world::unit_of(&pod).unwrap_or_default().to_owned(),
             ]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
+use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, NodeTopology, Placement};
 use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -396,10 +396,18 @@ impl Indexed for Placement {
 }
 
 impl Indexed for Instance {
-    fn happened(caches: &Caches, _: &mut Seen, instance: Arc<Self>, present: bool) {
+    fn happened(caches: &Caches, seen: &mut Seen, instance: Arc<Self>, present: bool) {
         let namespace = instance.namespace().unwrap_or_default();
         let key =
             ApplicationKey { namespace: namespace.clone(), name: instance.spec.application_name.clone() };
+        // One that a runtime asked for is wanted from when it is the application's until it goes.
+        let is_asked = instance.spec.origin == InstanceOrigin::Runtime;
+        let metadata = &instance.metadata;
+        let facts = (&metadata.uid, &metadata.owner_references, &metadata.deletion_timestamp);
+        let changed = is_asked && (!present || seen.changed(instance.as_ref(), &facts));
+        if !present {
+            seen.forget(instance.as_ref());
+        }
         if present {
             caches.change(|index| index.put_instance(instance));
         } else {
@@ -408,6 +416,9 @@ impl Indexed for Instance {
             for key in &waiting {
                 caches.ring(key);
             }
+        }
+        if changed {
+            caches.touch(&key);
         }
         caches.ring(&key);
     }

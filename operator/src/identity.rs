@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt;
 use serde::Serialize;
-use world::{ActorName, actors_of, object_name};
+use world::{ActorName, object_name};
 
 use crate::ownership::metadata;
 
@@ -99,7 +99,7 @@ pub fn service(application: &ActorApplication) -> Service {
 /// The peers file.
 #[derive(Serialize)]
 struct Peers<'a> {
-    /// The host names of each group's actors, by index.
+    /// The host names of each group's actors, by index, and then of those that were asked for, the oldest first.
     actors: BTreeMap<&'a str, Vec<String>>,
     /// Who sends to whom.
     channels: Vec<Line<'a>>,
@@ -113,10 +113,10 @@ struct Line<'a> {
 }
 
 /// The ConfigMap that pods mount as their peers file.
-pub fn peers(application: &ActorApplication) -> ConfigMap {
+pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
     let mut actors: BTreeMap<&str, Vec<String>> =
         application.spec.actors.iter().map(|group| (group.name.as_str(), Vec::new())).collect();
-    for actor in actors_of(application) {
+    for actor in all {
         let name =
             format!("{}.{}.{}.svc", actor.short(), actor.application.name, actor.application.namespace);
         if let Some(names) = actors.get_mut(actor.group.as_str()) {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_peers_file_lists_names_that_outlast_places() {
-        let written = peers(&application());
+        let written = peers(&application(), &world::actors_of(&application()));
         assert_eq!(written.metadata.owner_references.unwrap()[0].uid, "1");
         insta::assert_snapshot!(written.data.unwrap()["peers.json"], @r#"
         {
@@ -183,7 +183,7 @@ mod tests {
             "containers": [{"name": "main", "env": [{"name": "HELLO", "value": "$(CAIRN_ACTOR)"},
                 {"name": "CAIRN_ROOT", "value": "mine"}], "volumeMounts": [{"name": "own", "mountPath": "/own"}]}]}))
         .unwrap();
-        introduce(&mut spec, &application, &actors_of(&application)[1], "cpu", false);
+        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false);
         let told = |container: &Container| -> Vec<String> {
             let env = container.env.iter().flatten();
             env.map(|it| format!("{}={}", it.name, it.value.clone().unwrap_or_default())).collect()

@@ -1,11 +1,11 @@
 //! What Instances tell: pure.
 
 use control::Wait;
-use crds::{ActorApplication, HeldDevices, Instance, InstancePhase, InstanceStatus};
+use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use world::{Own, actors_of, is_ready, object_name, unit_of};
+use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
 
 use crate::report::{Finding, conditions};
 
@@ -17,12 +17,17 @@ pub struct About<'a> {
     pub reasons: &'a [String],
     /// What it waits for.
     pub wait: Option<&'a Wait>,
+    /// Why it cannot be an actor.
+    pub unfit: Option<&'a Unfit>,
     /// Now.
     pub now: Timestamp,
 }
 
 fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
     let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
+    if let Some(Unfit { reason, message }) = about.unfit {
+        return ["Ready", "Placed"].map(|type_| finding(type_, false, *reason, message.clone())).into();
+    }
     let unit = pod.and_then(unit_of);
     let (ready, reason, message) = match (pod, about.place) {
         (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
@@ -54,15 +59,19 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
 /// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.
 ///
 /// While Instances are still being made it is the first actor's, whether or not that one is there yet.
-pub fn root_of(application: &ActorApplication, own: &Own) -> Option<String> {
-    let wanted: Vec<String> = actors_of(application).iter().map(object_name).collect();
+pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
+    let wanted: Vec<String> = actors.iter().map(object_name).collect();
     let oldest = |among: &dyn Fn(&Instance) -> bool| {
         let age = |name: &String, instance: &Instance| {
             let made = instance.metadata.creation_timestamp.as_ref().map(|time| time.0);
             let place = wanted.iter().position(|wanted| wanted == name).unwrap_or(usize::MAX);
             (made, place)
         };
-        let those = own.iter().filter(|(_, (instance, _))| among(instance));
+        // One that was asked for and cannot be is none.
+        let is_actor = |name: &String, instance: &Instance| {
+            instance.spec.origin == InstanceOrigin::Spec || wanted.contains(name)
+        };
+        let those = own.iter().filter(|(name, (instance, _))| among(instance) && is_actor(name, instance));
         those.min_by_key(|(name, (instance, _))| age(name, instance)).map(|(name, _)| name.clone())
     };
     let is_root = |instance: &Instance| instance.status.as_ref().is_some_and(|status| status.root);
@@ -81,6 +90,7 @@ pub fn instance_status(
 ) -> InstanceStatus {
     let before = instance.status.clone().unwrap_or_default();
     let phase = match pod {
+        None if about.unfit.is_some_and(|unfit| unfit.reason == "Unsupported") => InstancePhase::Failed,
         None => InstancePhase::Pending,
         Some(pod) if pod.metadata.deletion_timestamp.is_some() => InstancePhase::Stopping,
         Some(pod) => match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
@@ -112,6 +122,7 @@ pub fn instance_status(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crds::ActorApplication;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -132,7 +143,7 @@ mod tests {
             (instance.name_any(), (Arc::new(instance), None))
         };
         let own = instances.split_whitespace().map(instance).collect();
-        root_of(&application, &own).unwrap_or_default()
+        root_of(&world::actors_of(&application), &own).unwrap_or_default()
     }
 
     /// What an Instance says of an actor: `unit=` of its pod, `ready`, `place=`, `back=`.
@@ -145,11 +156,13 @@ mod tests {
             .unwrap()
         });
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let unfit = field("unfit").map(|why| Unfit { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
         let about = About {
             place: field("place"),
             reasons: if world.contains("unplaced") { &reasons } else { &[] },
             wait: wait.as_ref(),
+            unfit: unfit.as_ref(),
             now: Timestamp::UNIX_EPOCH,
         };
         let findings = findings(pod.as_ref(), &about);
@@ -168,6 +181,7 @@ mod tests {
             ),
             ("unplaced", "Ready=false it has no pod, Placed=false no room"),
             ("", "Ready=false it has no pod, Placed=false no place is decided yet"),
+            ("unfit=two", "Ready=false two, Placed=false two"),
             (
                 "place=n/a-0 back=ended",
                 "Ready=false it has no pod: ended; it is tried again, each time after a longer wait, \

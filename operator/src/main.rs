@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
+mod asked;
 mod caches;
 mod config;
 mod context;

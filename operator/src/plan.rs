@@ -15,6 +15,7 @@ use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strate
 use portfolio::Use;
 use world::{ApplicationKey, Policy, World};
 
+use crate::asked;
 use crate::context::{Context, moment};
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
@@ -71,10 +72,14 @@ async fn decide_under(
     let generation = application.metadata.generation;
     outcome.notes.clone_from(&before.notes);
     outcome.proposed.clone_from(&before.proposed);
+    let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
+    let asked = asked::is_all(application, policy, &wanted, outcome.decision.as_ref());
     // Whatever ends this early, a later one looks again.
     let mut unfinished = Unfinished { key, ctx, is_over: false };
     let mut round = 0;
     match ctx.searches.take(key, generation) {
+        // Who is asked for is not kept waiting until it is through.
+        Search::Running { .. } if asked => outcome.searching = true,
         Search::Running { .. } => {
             unfinished.is_over = true;
             outcome.searching = true;
@@ -109,6 +114,8 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     }
+    // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
+    let lock = if asked { Some(ctx.commit.lock().await) } else { None };
     let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
@@ -116,7 +123,6 @@ async fn decide_under(
     look.facts.second_look = before.facts.second_look;
     let considered = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
-    let wanted = world::wanted(application, &policy.name);
     let why = control::due(considered, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
     let mut now = Considered {
         generation,
@@ -135,6 +141,23 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     };
+    if lock.is_some()
+        && now.infeasible.is_empty()
+        && let Some(decision) = &decision
+        && let Some(plan) = asked::placed(&world, policy, decision, why, ctx).await?
+    {
+        commit(application, key, policy, &world, &plan, ctx, outcome).await?;
+        // What was placed in a hurry is looked at again when there is time.
+        now.facts.chances = u64::MAX;
+        now.facts.second_look = None;
+        settled((key, ctx.as_ref()), policy, &world, &plan, now, outcome);
+        unfinished.is_over = true;
+        return Ok(());
+    }
+    drop(lock);
+    if outcome.searching {
+        return Ok(());
+    }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     unfinished.is_over = true;
     outcome.searching = true;
@@ -206,12 +229,24 @@ async fn settle(
     };
     commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
     // What was searched is the world that was planned from; room that came meanwhile is looked at next.
-    now.infeasible.clear();
-    now.facts.strain = control::strain(&newest.snapshot, &plan.assignment);
-    outcome.infeasible = Some(BTreeSet::new());
-    ctx.guard(key, policy, &newest.snapshot, &plan.assignment, &now.facts.strain);
-    ctx.consider(key, now);
+    settled((key, ctx), policy, &newest, &plan, now, outcome);
     Ok(true)
+}
+
+/// Remembers in what state of the world a plan was committed.
+fn settled(
+    (key, ctx): (&ApplicationKey, &Context),
+    policy: &Policy,
+    world: &World,
+    plan: &Plan,
+    mut now: Considered,
+    outcome: &mut Outcome,
+) {
+    now.infeasible.clear();
+    now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
+    outcome.infeasible = Some(BTreeSet::new());
+    ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
+    ctx.consider(key, now);
 }
 
 /// Touches an application again that did not come to its end.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, DevicePool, Instance, InstanceSpec, InstanceTemplate, labels};
+use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, InstanceSpec, InstanceTemplate, labels};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
 };
@@ -15,7 +15,7 @@ use crate::ownership::owner;
 use crate::revisions::hash;
 
 /// The labels of everything that is made for an actor.
-fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
+pub fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
     [
         (labels::APPLICATION, actor.application.name.clone()),
         (labels::ACTOR_GROUP, actor.group.clone()),
@@ -30,8 +30,9 @@ fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
 pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
     let spec = InstanceSpec {
         application_name: actor.application.name.clone(),
-        actor_group: actor.group.clone(),
-        actor: actor.short(),
+        origin: InstanceOrigin::Spec,
+        actor_group: Some(actor.group.clone()),
+        actor: Some(actor.short()),
         template: InstanceTemplate::default(),
     };
     let mut instance = Instance::new(&object_name(actor), spec);
@@ -107,6 +108,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         pool: String::new(),
         capacity: 1,
         capacity_per_actor: 1,
+        memory_mib: None,
         slots: None,
         resource: None,
         held_only: false,
@@ -180,6 +182,7 @@ mod tests {
             pool: "gpus".into(),
             capacity: 1,
             capacity_per_actor: 1,
+            memory_mib: None,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
             held_only: false,

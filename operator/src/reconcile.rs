@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
-use world::{ActorName, ApplicationKey, Own, Policy, Unit, actors_of, object_name};
+use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Unit, Which, object_name};
 
 use crate::context::{Context, moment};
 use crate::devices;
@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, instance_status, root_of};
 use crate::look::{infeasible, kinds};
+use crate::ownership::owner;
 use crate::plan::decide;
 use crate::pods;
 use crate::report::{Outcome, application_status, event, placement_status};
@@ -48,6 +49,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         return Ok(Action::await_change());
     }
     let key = ApplicationKey::of(application);
+    adopt(application, &key, ctx).await?;
     let mut outcome = Outcome::default();
     let decided = match ctx.caches.decision(&key) {
         Ok(decision) => {
@@ -81,12 +83,31 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
         outcome.decision = Some(decision);
     }
-    ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced(application, outcome.decision.as_ref()));
+    let unplaced = unplaced(&ctx.caches.index(), application, outcome.decision.as_ref());
+    ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced);
     report(application, &key, ctx, &outcome, &refusals).await?;
     let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
     let wait = look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some());
     let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
     Ok(Action::requeue(sooner.map_or(wait, |sooner| sooner.min(wait))))
+}
+
+/// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
+/// they are none of its actors.
+async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> Result<(), Error> {
+    let Some(owner) = owner(application) else { return Ok(()) };
+    let waiting: Vec<Arc<Instance>> = {
+        let index = ctx.caches.index();
+        let stays = |it: &&Arc<Instance>| it.metadata.deletion_timestamp.is_none();
+        index.unowned_requests(key).filter(stays).cloned().collect()
+    };
+    let owner = owner.as_slice();
+    let work = waiting.iter().map(|instance| async move {
+        let labels = world::actors_in(instance).first().map(pods::labels_of).unwrap_or_default();
+        ctx.writer.adopt(instance, owner, &labels).await
+    });
+    futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await?;
+    Ok(())
 }
 
 /// What is to be done at some moment is done no sooner after a look.
@@ -118,18 +139,20 @@ pub async fn background(ctx: Arc<Context>) {
 }
 
 /// What actors without a place ask for, by kind; once for all of a group.
-fn unplaced(application: &ActorApplication, decision: Option<&Placement>) -> Vec<(String, control::Amounts)> {
-    let without: BTreeSet<&str> = decision
-        .iter()
-        .flat_map(|decision| &decision.spec.unplaced)
-        .filter_map(|unplaced| Some(unplaced.actor.rsplit_once('-')?.0))
-        .collect();
+fn unplaced(
+    index: &Index,
+    application: &ActorApplication,
+    decision: Option<&Placement>,
+) -> Vec<(String, control::Amounts)> {
+    let unplaced = decision.iter().flat_map(|decision| &decision.spec.unplaced);
+    let without: BTreeSet<&str> = unplaced.map(|unplaced| unplaced.actor.as_str()).collect();
     if without.is_empty() {
         return Vec::new();
     }
-    let groups = application.spec.actors.iter().zip(world::wanted(application, "").asks);
-    let of_waiting = groups.filter(|(group, _)| without.contains(group.name.as_str()));
-    of_waiting.flat_map(|(_, kinds)| kinds).collect()
+    let wanted = world::wanted(index, application, "");
+    let of_waiting = wanted.actors.iter().filter(|actor| without.contains(actor.name.as_str()));
+    let groups: BTreeSet<usize> = of_waiting.map(|actor| actor.group).collect();
+    groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect()
 }
 
 /// Refusals as a Placement's status has them.
@@ -206,7 +229,8 @@ fn look(
             seen.held_back.insert(actor.name.clone(), held.clone());
         }
     }
-    for name in actors_of(application) {
+    let own = world::own(&index, application);
+    for name in world::actors(&index, application).names {
         let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
             continue;
         };
@@ -232,8 +256,12 @@ async fn carry_out(
     refusals: &mut Vec<Refusal>,
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
-    let (mut wanted, decided) =
-        (world::wanted(application, &decision.spec.policy), world::decision(decision));
+    let (mut wanted, actors) = {
+        let index = ctx.caches.index();
+        let wanted = world::wanted(&index, application, &decision.spec.policy);
+        (wanted, world::actors(&index, application).names)
+    };
+    let decided = world::decision(decision);
     let rollout = Rollout::of(application, ctx);
     if application.spec.paused || !rollout.is_sound() {
         wanted.max_unavailable = 0;
@@ -249,8 +277,8 @@ async fn carry_out(
         todo.refused.clear();
         todo.ended.clear();
     } else {
-        ctx.neighbours.keep(application, &key, ctx, outcome).await?;
-        rollout.keep(application, &key, ctx, outcome).await?;
+        ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
+        rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     for actor in todo.ended {
@@ -259,11 +287,10 @@ async fn carry_out(
     if !todo.refused.is_empty() {
         remember(application, decision, ctx, refusals, todo.refused).await?;
     }
-    let root = root_of(application, &instances);
+    let root = root_of(&actors, &instances);
     let root = root.as_ref();
     let namespace = application.namespace().unwrap_or_default();
-    let names: BTreeMap<String, ActorName> =
-        actors_of(application).into_iter().map(|actor| (actor.short(), actor)).collect();
+    let names: BTreeMap<String, ActorName> = actors.into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
@@ -271,7 +298,10 @@ async fn carry_out(
         async move {
             match step {
                 Step::Create { actor } => {
-                    ctx.writer.create(&pods::instance(application, &names[&actor])).await?;
+                    // What was asked for and is gone meanwhile is not made again.
+                    if matches!(names[&actor].which, Which::Index(_)) {
+                        ctx.writer.create(&pods::instance(application, &names[&actor])).await?;
+                    }
                 }
                 Step::Remove { instance } => {
                     ctx.writer.delete::<Instance>(namespace, &instance.name, &instance.uid, false).await?;
@@ -351,8 +381,11 @@ async fn report(
     outcome: &Outcome,
     refusals: &[Refusal],
 ) -> Result<(), Error> {
-    let own = world::own(&ctx.caches.index(), application);
-    report_instances(application, ctx, &own, outcome).await?;
+    let (own, actors) = {
+        let index = ctx.caches.index();
+        (world::own(&index, application), world::actors(&index, application))
+    };
+    report_instances(&actors, ctx, &own, outcome).await?;
     let plain = Policy::builtin("units");
     let now = Timestamp::now();
     // Begun is what has an Instance.
@@ -361,11 +394,11 @@ async fn report(
     let progress = {
         let index = ctx.caches.index();
         let unit = |id: &str| world::units_at(&index, id.rsplit_once('/')?.0, &plain).remove(id);
-        rollout.progress(application, &own, outcome.decision.as_ref(), &unit)
+        rollout.progress(&actors.names, &own, outcome.decision.as_ref(), &unit)
     };
     let outcome = &Outcome { progress, ..outcome.clone() };
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
-    let status = application_status(application, outcome, &instances, now);
+    let status = application_status(application, &actors.names, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
         let placement = placement_status(decision, &status, begun, as_told(refusals), now);
         if decision.status.as_ref() != Some(&placement) {
@@ -382,12 +415,7 @@ async fn report(
     Ok(())
 }
 
-async fn report_instances(
-    application: &ActorApplication,
-    ctx: &Context,
-    own: &Own,
-    outcome: &Outcome,
-) -> Result<(), Error> {
+async fn report_instances(actors: &Actors, ctx: &Context, own: &Own, outcome: &Outcome) -> Result<(), Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -396,7 +424,7 @@ async fn report_instances(
         found.collect()
     };
     let topologies = topologies.iter().map(|(name, topology)| (name.clone(), topology.as_ref())).collect();
-    let root = root_of(application, own);
+    let root = root_of(&actors.names, own);
     let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
     let places: BTreeMap<&str, &str> = spec
         .iter()
@@ -412,11 +440,12 @@ async fn report_instances(
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let actor = &instance.spec.actor;
+        let actor = world::actors_in(instance).first().map(ActorName::short).unwrap_or_default();
         let about = About {
             place: places.get(actor.as_str()).copied(),
             reasons: reasons.get(actor.as_str()).copied().unwrap_or_default(),
-            wait: outcome.waiting.get(actor),
+            wait: outcome.waiting.get(&actor),
+            unfit: actors.refused.get(name),
             now,
         };
         let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);

@@ -10,7 +10,7 @@ use crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
-use world::{Note, actors_of, object_name};
+use world::{ActorName, Note, object_name};
 
 /// How many names or reasons an event lists; an event's note holds 1 kB.
 const LISTED: usize = 6;
@@ -88,17 +88,17 @@ pub struct Outcome {
 /// The status of an application.
 pub fn application_status(
     application: &ActorApplication,
+    wanted: &[ActorName],
     outcome: &Outcome,
     instances: &BTreeMap<String, &Instance>,
     now: Timestamp,
 ) -> ActorApplicationStatus {
     let before = application.status.clone().unwrap_or_default();
-    let wanted = actors_of(application);
     let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
     let units: BTreeMap<&str, &str> =
         spec.iter().flat_map(|spec| &spec.assignments).map(|a| (a.actor.as_str(), a.unit.as_str())).collect();
     let placed = wanted.iter().filter(|actor| units.contains_key(actor.short().as_str())).count();
-    let runs = |actor: &&world::ActorName| {
+    let runs = |actor: &&ActorName| {
         let status = instances.get(&object_name(actor)).and_then(|instance| instance.status.as_ref());
         status.is_some_and(|status| {
             status.phase == Some(InstancePhase::Running)

@@ -5,7 +5,7 @@ use crds::{ActorApplication, Placement};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use world::{ActorName, ApplicationKey, Own, Unit, actors_of, is_ready, object_name, unit_of};
+use world::{ActorName, ApplicationKey, Own, Unit, is_ready, object_name, unit_of};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl Rollout {
     /// When something could not be written, or the lease is lost; it is tried again.
     pub async fn keep(
         &self,
-        application: &ActorApplication,
+        (application, actors): (&ActorApplication, &[ActorName]),
         key: &ApplicationKey,
         ctx: &Context,
         outcome: &mut Outcome,
@@ -83,7 +83,7 @@ impl Rollout {
                 refused(outcome, until, why);
                 return Ok(());
             }
-            if let Some(why) = self.problem(application, ctx).await? {
+            if let Some(why) = self.problem(application, actors, ctx).await? {
                 let until = ctx.hold_back(tried, &why, false);
                 ctx.tell(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone()))
                     .await;
@@ -95,8 +95,12 @@ impl Rollout {
     }
 
     /// What the API server says against pods of the templates that are new, in words.
-    async fn problem(&self, application: &ActorApplication, ctx: &Context) -> Result<Option<String>, Error> {
-        let actors = actors_of(application);
+    async fn problem(
+        &self,
+        application: &ActorApplication,
+        actors: &[ActorName],
+        ctx: &Context,
+    ) -> Result<Option<String>, Error> {
         for (group, kind) in self.revisions.unknown(application) {
             let Some(actor) = actors.iter().find(|actor| actor.group == group) else { continue };
             let Some(pod) = pods::trial(application, actor, &kind) else { continue };
@@ -110,17 +114,17 @@ impl Rollout {
     /// How far it is now.
     pub fn progress(
         &self,
-        application: &ActorApplication,
+        actors: &[ActorName],
         own: &Own,
         decision: Option<&Placement>,
         units: &dyn Fn(&str) -> Option<Unit>,
     ) -> Progress {
         let places = decision.map_or(0, |decision| decision.spec.assignments.len());
         let (mut ready, mut updated, mut good) = (0, 0, 0);
-        for actor in actors_of(application) {
-            let Some((_, Some(pod))) = own.get(&object_name(&actor)) else { continue };
+        for actor in actors {
+            let Some((_, Some(pod))) = own.get(&object_name(actor)) else { continue };
             let kind = unit_of(pod).and_then(units).map(|unit| unit.kind).unwrap_or_default();
-            let is_new = pod.metadata.deletion_timestamp.is_none() && !self.is_outdated(&actor, pod, &kind);
+            let is_new = pod.metadata.deletion_timestamp.is_none() && !self.is_outdated(actor, pod, &kind);
             ready += usize::from(is_ready(pod));
             updated += usize::from(is_new);
             good += usize::from(is_new && is_ready(pod));

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::look::{judge, limits, observe};
 
 /// The strategy that places again what collided.
-const QUICK: &str = "greedy";
+pub const QUICK: &str = "greedy";
 /// So often it is worked out anew what a program derives of a world that changed meanwhile.
 const LOOKS: u32 = 5;
 

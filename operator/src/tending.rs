@@ -7,7 +7,7 @@ use crds::ActorApplication;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use world::{ApplicationKey, controller};
+use world::{ActorName, ApplicationKey, controller};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -38,13 +38,13 @@ impl Neighbours {
     /// When something could not be written, or the lease is lost; it is tried again.
     pub async fn keep(
         &self,
-        application: &ActorApplication,
+        (application, actors): (&ActorApplication, &[ActorName]),
         key: &ApplicationKey,
         ctx: &Context,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         self.services.there(identity::service(application), application, key, ctx, outcome).await?;
-        let peers = identity::peers(application);
+        let peers = identity::peers(application, actors);
         let data = peers.data.clone().unwrap_or_default();
         let Some(there) = self.peers.there(peers, application, key, ctx, outcome).await? else {
             return Ok(());

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crds::Placement;
+use crds::{Instance, Placement};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -114,6 +115,30 @@ impl Writer {
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         existing_is_fine(turn.within(api.create(&parameters, object)).await)
             .map_err(|source| Error::Apply { what: format!("{kind} {}", object.name_any()), source })
+    }
+
+    /// Makes an application the owner of exactly this Instance in the version that is known, and labels it.
+    pub async fn adopt(
+        &self,
+        there: &Instance,
+        owner: &[OwnerReference],
+        labels: &BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        let turn = self.begin("Instance", "patch")?;
+        let name = there.name_any();
+        let api: Api<Instance> = Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
+        let others = there.owner_references().iter().cloned();
+        let owners: Vec<OwnerReference> = others.chain(owner.iter().cloned()).collect();
+        let patch =
+            Patch::Merge(serde_json::json!({"metadata": {"ownerReferences": owners, "labels": labels,
+            "uid": there.uid(), "resourceVersion": there.resource_version()}}));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        match turn.within(api.patch(&name, &parameters, &patch)).await {
+            Ok(_) => Ok(()),
+            // It changed meanwhile, went, or is another one by now: the watch will say.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(Error::Apply { what: format!("Instance {name}"), source }),
+        }
     }
 
     /// Changes the data of exactly this ConfigMap in the version that is known.

@@ -2,7 +2,7 @@
 //!
 //! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
 //! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
-//! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, which decided places are [`infeasible`] now, the
+//! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, where somebody who was asked for gets a place at once ([`place_one`]), which decided places are [`infeasible`] now, the
 //! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), and when to
 //! look again ([`look_again`]).
 //!
@@ -16,6 +16,7 @@ mod gain;
 mod mend;
 mod nouns;
 mod observed;
+mod place_one;
 mod quota;
 mod refusals;
 mod room;
@@ -36,6 +37,7 @@ pub use nouns::{
     Unit, Wanted,
 };
 pub use observed::Observed;
+pub use place_one::{only_asked, place_one};
 pub use refusals::{Refused, active, remember};
 pub use steps::{End, Step, Todo, steps};
 pub use wait::Wait;

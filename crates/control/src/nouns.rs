@@ -120,6 +120,8 @@ pub struct Instance {
     pub id: Id,
     /// Whether it is being deleted.
     pub going: bool,
+    /// Whether the application's own runtime made it, which alone deletes it.
+    pub requested: bool,
     /// The pod whose controller it is.
     pub pod: Option<Pod>,
 }

@@ -93,8 +93,17 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
     let mut todo = Todo::default();
     let names: BTreeSet<&str> = wanted.actors.iter().map(|actor| actor.name.as_str()).collect();
     let unwanted = seen.instances.iter().filter(|(actor, _)| !names.contains(actor.as_str()));
-    for instance in unwanted.map(|(_, instance)| instance).chain(&seen.surplus) {
-        if !instance.going {
+    let surplus = seen.surplus.iter().map(|instance| (&instance.id.name, instance));
+    for (actor, instance) in unwanted.chain(surplus) {
+        if instance.requested {
+            // It stays, and what runs for it goes: it is no actor any more, or never was.
+            let is_due = |pod: &&Pod| pod.state != State::Going || left_behind(pod, seen);
+            let pod = instance.pod.as_ref().filter(is_due);
+            todo.steps.extend(pod.map(|pod| {
+                let end = if left_behind(pod, seen) { End::AtOnce } else { End::Delete };
+                Step::Stop { actor: actor.clone(), pod: pod.id.clone(), end }
+            }));
+        } else if !instance.going {
             todo.steps.push(Step::Remove { instance: instance.id.clone() });
         }
     }
@@ -200,6 +209,11 @@ fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
     }
 }
 
+/// Whether the pod's node is gone, and nobody will ever confirm that it stopped.
+fn left_behind(pod: &Pod, seen: &Seen) -> bool {
+    pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node))
+}
+
 /// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
 fn look_after(
     todo: &mut Todo,
@@ -210,8 +224,7 @@ fn look_after(
     silent: Silent,
     seen: &Seen,
 ) {
-    let node_is_gone =
-        silent == Silent::Over || pod.node.as_ref().is_some_and(|node| !seen.left.nodes.contains_key(node));
+    let node_is_gone = silent == Silent::Over || left_behind(pod, seen);
     if pod.state == State::Going && !node_is_gone {
         return;
     }

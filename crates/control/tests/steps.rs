@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
-/// `instances=I[:going]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
+/// `instances=I[:going|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
 /// `lost=NODE[:SINCE|:out]` `force=SECONDS`.
 ///
@@ -84,10 +84,11 @@ impl World {
                 let instance = seen.instances.entry(name.clone()).or_default();
                 instance.id = id(format!("app-{name}"));
                 instance.going = second == Some("going");
+                instance.requested = second == Some("asked");
             }
             "surplus" => {
                 let (id, going) = (id(first), second == Some("going"));
-                seen.surplus.push(Instance { id, going, pod: None });
+                seen.surplus.push(Instance { id, going, ..Instance::default() });
             }
             "pods" => {
                 let unit = second.filter(|unit| *unit != "-").map(str::to_owned);
@@ -338,6 +339,10 @@ fn instances_that_nobody_wants_go() {
     check(&[
         (&format!("{world},1 pods=0:n0/gpus-0:runs"), "remove app-cam-1"),
         (&format!("{world},1:going pods=0:n0/gpus-0:runs"), ""),
+        // What the application asked for is its own to delete: only what runs for it goes.
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs"), ""),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), "stop pod-1"),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:going"), ""),
         (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade"), "remove handmade"),
         (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade:going"), ""),
         // One that goes is waited for: its pod goes with it, and a new one would too.

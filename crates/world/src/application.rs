@@ -7,35 +7,48 @@ use crds::{ActorApplication, ActorGroup, DevicePool, Pattern};
 use k8s_openapi::api::core::v1::PodSpec;
 use num_rational::Ratio;
 
+use crate::actors::Actors;
 use crate::numbers::{Exact, ceil, duration, quantity, rate};
 use crate::pods::{Amounts, requests};
 use crate::{ApplicationKey, Policy};
 
-/// The name of one actor: its application, its group, its index.
+/// The name of one actor: its application, its group, and which one of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActorName {
     /// The application.
     pub application: ApplicationKey,
     /// The group.
     pub group: String,
+    /// Which one of the group.
+    pub which: Which,
+}
+
+/// Which actor of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Which {
     /// From 0 up to the group's replicas.
-    pub index: i32,
+    Index(i32),
+    /// The one that the application's runtime asked for, by the name of its Instance.
+    Requested(String),
 }
 
 impl ActorName {
-    /// The name within the application: `group-index`.
+    /// The name within the application: `group-index`, or `inst-` and the name of the Instance that was asked for.
     pub fn short(&self) -> String {
-        format!("{}-{}", self.group, self.index)
+        match &self.which {
+            Which::Index(index) => format!("{}-{index}", self.group),
+            Which::Requested(instance) => format!("inst-{instance}"),
+        }
     }
 }
 
 impl fmt::Display for ActorName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}-{}", self.application, self.group, self.index)
+        write!(f, "{}/{}", self.application, self.short())
     }
 }
 
-/// Every actor that an application wants, in the order of its groups.
+/// Every actor of an application's manifest, in the order of its groups.
 pub fn actors_of(application: &ActorApplication) -> Vec<ActorName> {
     let key = ApplicationKey::of(application);
     let of_group = |group: &ActorGroup| {
@@ -43,17 +56,10 @@ pub fn actors_of(application: &ActorApplication) -> Vec<ActorName> {
         (0..group.replicas).map(move |index| ActorName {
             application: application.clone(),
             group: name.clone(),
-            index,
+            which: Which::Index(index),
         })
     };
     application.spec.actors.iter().flat_map(of_group).collect()
-}
-
-/// The ids of a group's actors.
-pub(crate) fn ids(application: &ActorApplication, group: &ActorGroup) -> Vec<String> {
-    let key = ApplicationKey::of(application);
-    let name = |index| ActorName { application: key.clone(), group: group.name.clone(), index }.to_string();
-    (0..group.replicas).map(name).collect()
 }
 
 /// Why a template cannot be used: what the schema cannot see. `None` when it can.
@@ -103,7 +109,7 @@ pub(crate) struct GroupNumbers {
 pub(crate) struct Numbers {
     /// By position of the group.
     pub groups: Vec<GroupNumbers>,
-    /// By pair of positions among [`actors_of`]: who sends first, and how many messages in a window. The sum of both
+    /// By pair of positions among the actors: who sends first, and how many messages in a window. The sum of both
     /// directions is what is rounded up, once.
     pub messages: Vec<(usize, usize, u64)>,
     /// By pair of positions: drag when apart.
@@ -125,22 +131,27 @@ impl Numbers {
     ///
     /// # Errors
     /// Where the manifest is wrong, as a path in `spec`, and what is wrong.
-    pub fn of(application: &ActorApplication, policy: &Policy) -> Result<Self, String> {
+    pub fn of(application: &ActorApplication, actors: &Actors, policy: &Policy) -> Result<Self, String> {
         let groups = &application.spec.actors;
+        let members = actors.by_group(application);
         let position = |name: &str, at: &str| {
             let found = groups.iter().position(|group| group.name == name);
             found.ok_or_else(|| format!("spec.{at}: there is no group `{name}`; correct the name"))
         };
         let mut towards = vec![Exact::default(); groups.len()];
         let mut flows: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
-        let first = first_positions(groups);
         for (i, channel) in application.spec.channels.iter().enumerate() {
             let at = format!("channels[{i}]");
             let (from, to) = (position(&channel.from, &at)?, position(&channel.to, &at)?);
             let rate = rate(&channel.rate).map_err(|e| format!("spec.{at}.rate: {e}"))?;
             let bytes =
                 quantity(&channel.message_bytes.0).map_err(|e| format!("spec.{at}.messageBytes: {e}"))?;
-            let (senders, receivers) = (replicas(&groups[from]), replicas(&groups[to]));
+            // Who was asked for while the application runs has no index that others are paired with.
+            let count = |group: usize| match channel.pattern {
+                Pattern::AllToAll => members[group].len(),
+                Pattern::OneToOne | Pattern::Ring => replicas(&groups[group]),
+            };
+            let (senders, receivers) = (count(from), count(to));
             match channel.pattern {
                 Pattern::OneToOne if senders != receivers => {
                     return Err(format!(
@@ -164,7 +175,7 @@ impl Numbers {
             let drag =
                 u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
             for_pairs(channel.pattern, senders, receivers, from == to, |sender, receiver| {
-                let (a, b) = (first[from] + sender, first[to] + receiver);
+                let (a, b) = (members[from][sender], members[to][receiver]);
                 let flow = flows.entry((a.min(b), a.max(b))).or_default();
                 *(if a < b { &mut flow.up } else { &mut flow.down }) += count;
                 flow.drag += drag;
@@ -187,9 +198,8 @@ impl Numbers {
 }
 
 /// How many pairs the channels make at most; cheap, to be asked before they are listed.
-pub(crate) fn pairs_of(application: &ActorApplication) -> usize {
-    let size =
-        |name: &str| application.spec.actors.iter().find(|group| group.name == name).map_or(0, replicas);
+pub(crate) fn pairs_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+    let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
     let of_channel = |channel: &crds::Channel| match channel.pattern {
         Pattern::AllToAll => size(&channel.from).saturating_mul(size(&channel.to)),
         Pattern::OneToOne | Pattern::Ring => size(&channel.from),
@@ -215,18 +225,6 @@ fn group_numbers(group: &ActorGroup, towards: Exact, policy: &Policy) -> Result<
         move_cost: policy.move_fixed.saturating_add(ceil(state / policy.bytes_per_point)),
         kinds: group.implementations.iter().map(kind).collect::<Result<_, String>>()?,
     })
-}
-
-/// Position of each group's first actor among [`actors_of`].
-fn first_positions(groups: &[ActorGroup]) -> Vec<usize> {
-    groups
-        .iter()
-        .scan(0, |next, group| {
-            let first = *next;
-            *next += replicas(group);
-            Some(first)
-        })
-        .collect()
 }
 
 pub(crate) fn replicas(group: &ActorGroup) -> usize {

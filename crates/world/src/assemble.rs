@@ -13,7 +13,8 @@ use placement::file::{
 use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
-use crate::application::{ActorName, Numbers, actors_of, pairs_of, replicas, template_problem};
+use crate::actors::{Actors, MOST_OF_ONE, actors, actors_in};
+use crate::application::{ActorName, Numbers, pairs_of, replicas, template_problem};
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
 use crate::loads::Sum;
 use crate::nouns::own;
@@ -26,9 +27,6 @@ use crate::{Index, Policy};
 
 /// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
 const LICENCE_COST: &str = "cairn.dev/licence-cost";
-
-/// The most actors that one application may have.
-const MOST_OF_ONE: usize = 5000;
 
 /// A snapshot, and what is worth telling beside it.
 #[derive(Clone, Debug)]
@@ -87,10 +85,11 @@ pub fn snapshot(
     now: Timestamp,
 ) -> Result<World, WorldError> {
     let application = find(index, key)?;
-    check_size(application)?;
+    let actors = actors(index, application);
+    check_size(application, &actors)?;
     let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
     check_templates(application, &pools)?;
-    let numbers = Numbers::of(application, policy).map_err(WorldError::Invalid)?;
+    let numbers = Numbers::of(application, &actors, policy).map_err(WorldError::Invalid)?;
     let free = free_nodes(index);
     let offer = offer(index, &free, policy);
     let mut file = SnapshotFile {
@@ -100,7 +99,7 @@ pub fn snapshot(
         exchange_cost: policy.exchange_cost.clone(),
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.program.clone() }),
         objectives: policy.objectives.clone(),
-        constraints: constraints(index, application, &free, &offer, now),
+        constraints: constraints(index, (application, &actors), &free, &offer, now),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
@@ -121,9 +120,12 @@ pub fn snapshot(
         !outcasts.has(name, unit)
             && !refused.contains(&(name.short().as_str(), unit.node.as_str()))
             && kinds[name.group.as_str()].contains(unit.kind.as_str())
+            && actors.may_run_on(name, &unit.kind)
     };
     let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));
-    add_application(&mut file, application, &numbers, |name| current(name).map(|unit| (unit, false)));
+    add_application(&mut file, (application, &actors), &numbers, |name| {
+        current(name).map(|unit| (unit, false))
+    });
     let sums = match policy.program.as_deref().map(str::trim) {
         // A program may speak of anybody's actors.
         Some(program) if !program.is_empty() => {
@@ -158,9 +160,10 @@ fn list_others(
         if places.is_empty() {
             continue;
         }
-        match Numbers::of(other, policy) {
+        let actors = actors(index, other);
+        match Numbers::of(other, &actors, policy) {
             Ok(numbers) => {
-                add_application(file, other, &numbers, |name| {
+                add_application(file, (other, &actors), &numbers, |name| {
                     places.get(&name.short()).map(|unit| (*unit, true))
                 });
             }
@@ -265,13 +268,16 @@ fn others<'a>(index: &'a Index, key: &ApplicationKey) -> impl Iterator<Item = &'
     others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
 }
 
-fn check_size(application: &ActorApplication) -> Result<(), WorldError> {
-    let actors: usize = application.spec.actors.iter().map(replicas).sum();
-    if actors > MOST_OF_ONE {
-        let problem = format!("the application wants {actors} actors; at most {MOST_OF_ONE}, divide it");
+fn check_size(application: &ActorApplication, actors: &Actors) -> Result<(), WorldError> {
+    let count = actors.names.len();
+    if count > MOST_OF_ONE {
+        let problem = format!("the application wants {count} actors; at most {MOST_OF_ONE}, divide it");
         return Err(WorldError::TooLarge(problem));
     }
-    let edges = pairs_of(application).saturating_add(avoided_pairs(application));
+    let groups = application.spec.actors.iter().map(|group| group.name.as_str());
+    let sizes = groups.zip(actors.by_group(application)).map(|(name, members)| (name, members.len()));
+    let sizes = sizes.collect();
+    let edges = pairs_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
     if edges > MOST_EDGES {
         let problem = format!(
             "the channels and avoid rules make {edges} pairs; at most {MOST_EDGES}, use fewer AllToAll"
@@ -355,11 +361,12 @@ fn observed<'a>(
     let unit =
         |id: &str| offer.units.binary_search_by(|unit| (*unit.id).cmp(id)).ok().map(|at| &offer.units[at]);
     let runs = |(instance, pod): &(Arc<crds::Instance>, Option<Arc<Pod>>)| {
-        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod))?;
-        Some((instance.spec.actor.clone(), unit(unit_of(pod)?)?))
+        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
+        let unit = pod.and_then(|pod| unit(unit_of(pod)?));
+        actors_in(instance).into_iter().filter_map(move |actor| Some((actor.short(), unit?)))
     };
     let own = own(index, application);
-    own.values().filter_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
+    own.values().flat_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
 }
 
 /// Adds the actors and edges of an application; `place` says where an actor is and whether it stays there.
@@ -367,11 +374,11 @@ fn observed<'a>(
 /// Of an application whose actors stay, those without a place are left out.
 fn add_application<'a>(
     file: &mut SnapshotFile,
-    application: &ActorApplication,
+    (application, actors): (&ActorApplication, &Actors),
     numbers: &Numbers,
     place: impl Fn(&ActorName) -> Option<(&'a Unit, bool)>,
 ) {
-    let names = actors_of(application);
+    let names = &actors.names;
     let is_planned =
         file.application.as_deref() == Some(ApplicationKey::of(application).to_string().as_str());
     let group_of: BTreeMap<&str, usize> =
@@ -380,7 +387,7 @@ fn add_application<'a>(
     let of_group = |group: &ActorGroup| if labelled { shared_labels(group) } else { BTreeMap::new() };
     let labels: Vec<BTreeMap<String, String>> = application.spec.actors.iter().map(of_group).collect();
     let mut ids: Vec<Option<String>> = Vec::with_capacity(names.len());
-    for name in &names {
+    for name in names {
         let place = place(name);
         if place.is_none() && !is_planned {
             ids.push(None);
@@ -393,6 +400,8 @@ fn add_application<'a>(
             // It runs there, whatever the manifest says by now; what it did there is not known any more.
             runs_on.entry(unit.kind.clone()).or_default();
             runs_on.retain(|kind, _| *kind == unit.kind);
+        } else {
+            runs_on.retain(|kind, _| actors.may_run_on(name, kind));
         }
         file.actors.push(Actor {
             id: name.to_string(),

@@ -1,39 +1,44 @@
 //! Where actors may be: what the manifest demands, what nodes object to, what was refused before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ActorGroup, SpreadLevel};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
-use crate::application::{ids, replicas};
+use crate::actors::Actors;
 use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
-use crate::units::{FreeNode, Offer};
+use crate::units::{FreeNode, Offer, Unit};
 use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(
     index: &Index,
-    application: &ActorApplication,
+    (application, actors): (&ActorApplication, &Actors),
     nodes: &[FreeNode],
     offer: &Offer,
     now: Timestamp,
 ) -> Vec<Constraint> {
     let mut rules = Vec::new();
     for group in &application.spec.actors {
-        rules.extend(of_group(application, group, nodes));
+        rules.extend(of_group((application, actors), group, nodes));
     }
-    rules.extend(objections(application, nodes, offer));
-    rules.extend(holders_only(application, offer));
-    rules.extend(quotas(index, application));
-    rules.extend(refusals(index, &ApplicationKey::of(application), application, offer, now));
+    rules.extend(objections((application, actors), nodes, offer));
+    rules.extend(holders_only(actors, offer));
+    rules.extend(memory(actors, offer));
+    rules.extend(quotas(index, application, actors));
+    rules.extend(refusals(index, &ApplicationKey::of(application), actors, offer, now));
     rules
 }
 
-fn of_group(application: &ActorApplication, group: &ActorGroup, nodes: &[FreeNode]) -> Vec<Constraint> {
-    let own = ids(application, group);
+fn of_group(
+    (application, actors): (&ActorApplication, &Actors),
+    group: &ActorGroup,
+    nodes: &[FreeNode],
+) -> Vec<Constraint> {
+    let own = actors.ids(&group.name);
     let find = |name: &String| application.spec.actors.iter().find(|other| other.name == *name);
     let mut rules = Vec::new();
     if let Some(level) = group.spread
@@ -49,17 +54,17 @@ fn of_group(application: &ActorApplication, group: &ActorGroup, nodes: &[FreeNod
         rules.push(Constraint::Apart { on, actors: own.clone(), reason });
     }
     for other in group.with.iter().filter_map(find) {
-        let mut actors = own.clone();
-        actors.extend(ids(application, other));
-        actors.sort_unstable();
-        actors.dedup();
+        let mut both = own.clone();
+        both.extend(actors.ids(&other.name));
+        both.sort_unstable();
+        both.dedup();
         let reason = Some(format!("{} runs with {}", group.name, other.name));
-        rules.push(Constraint::Together { on: Scope::Node, actors, reason });
+        rules.push(Constraint::Together { on: Scope::Node, actors: both, reason });
     }
     for other in group.avoid.iter().filter_map(find) {
         let reason = Some(format!("{} avoids {}", group.name, other.name));
         for a in &own {
-            for b in ids(application, other) {
+            for b in actors.ids(&other.name) {
                 rules.push(Constraint::Apart {
                     on: Scope::Node,
                     actors: vec![a.clone(), b],
@@ -81,16 +86,19 @@ fn of_group(application: &ActorApplication, group: &ActorGroup, nodes: &[FreeNod
 }
 
 /// How many pairs `avoid` makes; cheap, to be asked before they are listed.
-pub(crate) fn avoided_pairs(application: &ActorApplication) -> usize {
-    let size =
-        |name: &String| application.spec.actors.iter().find(|group| group.name == *name).map_or(0, replicas);
+pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+    let size = |name: &String| sizes.get(name.as_str()).copied().unwrap_or(0);
     let of_group =
-        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(replicas(group));
+        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(size(&group.name));
     application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
 }
 
 /// What nodes have against the templates of the groups: one rule for each set of units with one reason.
-fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer) -> Vec<Constraint> {
+fn objections(
+    (application, actors): (&ActorApplication, &Actors),
+    nodes: &[FreeNode],
+    offer: &Offer,
+) -> Vec<Constraint> {
     let by_name: BTreeMap<&str, &FreeNode> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
     let mut kept_out: BTreeMap<(Objection, Vec<String>), Vec<String>> = BTreeMap::new();
     for group in &application.spec.actors {
@@ -108,7 +116,7 @@ fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer)
             }
         }
         for (objection, units) in units {
-            kept_out.entry((objection, units)).or_default().extend(ids(application, group));
+            kept_out.entry((objection, units)).or_default().extend(actors.ids(&group.name));
         }
     }
     let rule = |((objection, units), actors): ((Objection, Vec<String>), Vec<String>)| Constraint::Never {
@@ -121,11 +129,10 @@ fn objections(application: &ActorApplication, nodes: &[FreeNode], offer: &Offer)
 }
 
 /// Units whose holders stay, and to which nobody comes.
-fn holders_only(application: &ActorApplication, offer: &Offer) -> Option<Constraint> {
+fn holders_only(actors: &Actors, offer: &Offer) -> Option<Constraint> {
     let units: Vec<String> =
         offer.units.iter().filter(|unit| unit.held_only).map(|unit| unit.id.clone()).collect();
-    let actors: Vec<String> =
-        application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let actors: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let reason = Some("more is held there than is offered: who is there stays, and nobody comes".to_owned());
     let rule = Constraint::Never { actors, places: Places::Units(units), except_current: true, reason };
     Some(rule).filter(|rule| match rule {
@@ -136,16 +143,39 @@ fn holders_only(application: &ActorApplication, offer: &Offer) -> Option<Constra
     })
 }
 
+/// Units with less memory than an actor needs: one rule for all that need as much.
+fn memory(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+    let mut needs: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for name in &actors.names {
+        let memory = actors.needs.get(&name.short()).and_then(|needs| needs.memory_mib);
+        if let Some(memory) = memory {
+            needs.entry(memory).or_default().push(name.to_string());
+        }
+    }
+    let rule = |(memory, actors): (u64, Vec<String>)| {
+        let small = |unit: &&Unit| unit.memory_mib.is_none_or(|has| has < memory);
+        let units: Vec<String> = offer.units.iter().filter(small).map(|unit| unit.id.clone()).collect();
+        let reason = Some(format!("is not known to have {memory} MiB of memory"));
+        let except_current = false;
+        (!units.is_empty()).then_some(Constraint::Never {
+            actors,
+            places: Places::Units(units),
+            except_current,
+            reason,
+        })
+    };
+    needs.into_iter().filter_map(rule).collect()
+}
+
 /// What the scheduler or admission refused, as long as it is remembered.
 fn refusals(
     index: &Index,
     key: &ApplicationKey,
-    application: &ActorApplication,
+    actors: &Actors,
     offer: &Offer,
     now: Timestamp,
 ) -> Vec<Constraint> {
-    let wanted: Vec<String> =
-        application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let wanted: BTreeSet<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut rules: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for refusal in active_refusals(index, key, now) {
         let actor = format!("{key}/{}", refusal.actor);

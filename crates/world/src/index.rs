@@ -8,6 +8,7 @@ use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
+use crate::actors::{Requests, actors};
 use crate::loads::{Loads, Sum};
 use crate::numbers::{Exact, floor};
 use crate::objects::namespace_of;
@@ -41,6 +42,7 @@ pub struct Index {
     /// Instances by the uid of their controller, and pods by that of theirs.
     instances_by: BTreeMap<String, BTreeSet<Name>>,
     pods_by: BTreeMap<String, BTreeSet<Name>>,
+    pub(crate) requests: Requests,
     /// Pods that are not over, by the node that they are bound to or, not bound yet, claim to be pinned to.
     pods_at: BTreeMap<String, BTreeSet<Name>>,
     /// Applications that have a decided place there, by node.
@@ -211,7 +213,9 @@ impl Index {
             if let Some(owner) = new.1 {
                 self.instances_by.entry(owner).or_default().insert(name.clone());
             }
+            self.requests.put(&name, &instance);
         }
+        self.requested(&name, &instance);
         self.instances.insert(name, instance);
         if old.as_ref().map(|(uid, _)| uid) != Some(&new.0) {
             self.refresh_pods_of(new.0.as_deref());
@@ -222,6 +226,8 @@ impl Index {
     pub fn remove_instance(&mut self, namespace: &str, name: &str) {
         let name = (namespace.to_owned(), name.to_owned());
         let Some(old) = self.instances.remove(&name) else { return };
+        self.requests.remove(&name, &old);
+        self.requested(&name, &old);
         if let Some(owner) = controlled(old.as_ref(), "ActorApplication") {
             take(&mut self.instances_by, &owner, &name);
         }
@@ -450,14 +456,16 @@ impl Index {
             all.clear();
         }
         let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.placements.keys()));
-        let of =
-            |key: &ApplicationKey| Some((self.application(key)?.as_ref(), self.placement(key)?.as_ref()));
+        let of = |key: &ApplicationKey| {
+            let application = self.application(key)?.as_ref();
+            Some((application, actors(self, application), self.placement(key)?.as_ref()))
+        };
         loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
         loads.without(key)
     }
 
     /// What applications put on units is counted anew when it is asked for.
-    fn changed(&mut self, key: &ApplicationKey) {
+    pub(crate) fn changed(&mut self, key: &ApplicationKey) {
         let loads = self.loads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for loads in loads.values_mut() {
             loads.changed(key);

@@ -5,6 +5,7 @@
 //! [`Policy`] holds an administrator's parameters; [`wanted`], [`decision`] and [`seen`] make the nouns of `control`.
 //! Whose an object is, only the chain of controllers' uids says ([`Whose`]).
 
+mod actors;
 mod application;
 mod assemble;
 mod constraints;
@@ -25,7 +26,8 @@ mod silence;
 mod slots;
 mod units;
 
-pub use application::{ActorName, actors_of, template_problem};
+pub use actors::{Actors, Unfit, actors, actors_in};
+pub use application::{ActorName, Which, actors_of, template_problem};
 pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at, units_on};
 pub use index::Index;
 pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};

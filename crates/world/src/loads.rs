@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, Placement};
 
-use crate::application::{Numbers, actors_of};
+use crate::actors::Actors;
+use crate::application::Numbers;
 use crate::pods::asks;
 use crate::{ApplicationKey, Policy};
 
@@ -62,11 +63,12 @@ impl Loads {
         self.changed.insert(key.clone());
     }
 
-    /// Counts anew what changed: `of` says what an application is and what was decided for it, `kind` that of a pool.
+    /// Counts anew what changed: `of` says what an application is, with its actors, and what was decided for it, `kind`
+    /// that of a pool.
     pub fn catch_up<'a>(
         &mut self,
         policy: &Policy,
-        of: impl Fn(&ApplicationKey) -> Option<(&'a ActorApplication, &'a Placement)>,
+        of: impl Fn(&ApplicationKey) -> Option<(&'a ActorApplication, Actors, &'a Placement)>,
         kind: impl Fn(&str) -> Option<&'a str>,
     ) {
         for key in std::mem::take(&mut self.changed) {
@@ -77,8 +79,8 @@ impl Loads {
                     }
                 }
             }
-            let Some((application, placement)) = of(&key) else { continue };
-            let Some(load) = load(application, placement, policy, &kind) else { continue };
+            let Some((application, actors, placement)) = of(&key) else { continue };
+            let Some(load) = load((application, &actors), placement, policy, &kind) else { continue };
             for (unit, sum) in load.iter().flatten() {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
@@ -104,7 +106,7 @@ impl Loads {
 
 /// What an application puts on units; nothing when it is going away.
 fn load<'a>(
-    application: &ActorApplication,
+    (application, actors): (&ActorApplication, &Actors),
     placement: &Placement,
     policy: &Policy,
     kind: &impl Fn(&str) -> Option<&'a str>,
@@ -112,15 +114,13 @@ fn load<'a>(
     if application.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let numbers = match Numbers::of(application, policy) {
+    let numbers = match Numbers::of(application, actors, policy) {
         Ok(numbers) => numbers,
         Err(problem) => return Some(Err(problem)),
     };
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
-    let group_of: BTreeMap<String, usize> = actors_of(application)
-        .iter()
-        .filter_map(|actor| Some((actor.short(), position(&actor.group)?)))
-        .collect();
+    let group_of: BTreeMap<String, usize> =
+        actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
     let mut units: BTreeMap<String, Sum> = BTreeMap::new();
     for assignment in &placement.spec.assignments {
         let Some(group) = group_of.get(&assignment.actor) else { continue };

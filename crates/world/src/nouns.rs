@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
-use crds::{ActorApplication, Instance, Placement};
+use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::application::{ActorName, actors_of};
+use crate::actors::{actors, actors_in};
+use crate::application::{ActorName, Which};
 use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
@@ -23,11 +24,14 @@ const REFUSED_BY_KUBELET: [&str; 5] =
 
 /// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
 pub fn object_name(actor: &ActorName) -> String {
-    format!("{}-{}", actor.application.name, actor.short())
+    match &actor.which {
+        Which::Index(_) => format!("{}-{}", actor.application.name, actor.short()),
+        Which::Requested(instance) => instance.clone(),
+    }
 }
 
 /// What an application asks for, under the policy of this name.
-pub fn wanted(application: &ActorApplication, policy: &str) -> Wanted {
+pub fn wanted(index: &Index, application: &ActorApplication, policy: &str) -> Wanted {
     let groups = &application.spec.actors;
     let position: BTreeMap<&str, usize> =
         groups.iter().enumerate().map(|(position, group)| (group.name.as_str(), position)).collect();
@@ -41,7 +45,7 @@ pub fn wanted(application: &ActorApplication, policy: &str) -> Wanted {
         generation: application.metadata.generation.unwrap_or(0),
         policy: policy.to_owned(),
         paused: application.spec.paused,
-        actors: actors_of(application).iter().map(actor).collect(),
+        actors: actors(index, application).names.iter().map(actor).collect(),
         forced_after: application.spec.forced_after().and_then(|after| {
             let microseconds = duration(after).ok()?.to_integer();
             Some(Duration::from_micros(u64::try_from(microseconds).ok()?))
@@ -88,21 +92,27 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let found = |instance: &Instance| control::Instance {
         id: id(instance),
         going: instance.metadata.deletion_timestamp.is_some(),
+        requested: is_requested(instance),
         pod: None,
     };
     for instance in index.instances_named(&namespace, &prefix) {
         let name = instance.name_any();
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
         match index.of_instance(instance) {
-            Whose::Of(owner) if is_own(owner) => {
+            Whose::Of(owner) if is_own(owner) && !is_requested(instance) => {
                 seen.instances.insert(actor.to_owned(), found(instance));
+            }
+            Whose::Of(owner) if is_own(owner) => {
+                let whose = format!("Instance {name}, which the application asked for itself");
+                taken.insert(actor.to_owned(), Taken::ByAnother(whose));
             }
             whose => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
         }
     }
     let own = index.instances_of(application).into_iter();
-    let surplus =
-        own.filter(|it| matches!(index.of_instance(it), Whose::Of(_)) && !it.name_any().starts_with(&prefix));
+    let own = own.filter(|it| matches!(index.of_instance(it), Whose::Of(_)));
+    let (requested, own): (Vec<_>, Vec<_>) = own.partition(|instance| is_requested(instance));
+    let surplus = own.into_iter().filter(|instance| !instance.name_any().starts_with(&prefix));
     seen.surplus = surplus.map(|instance| found(instance)).collect();
     for pod in index.pods_named(&namespace, &prefix) {
         let name = pod.name_any();
@@ -116,8 +126,19 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
             whose => drop(taken.insert(actor.to_owned(), by("Pod", &name, &whose))),
         }
     }
+    for instance in requested {
+        let name = instance.name_any();
+        let Some(actor) = actors_in(instance).first().map(ActorName::short) else { continue };
+        let mut seen_as = found(instance);
+        match index.pod(&namespace, &name).map(|pod| (pod, index.of_pod(pod))) {
+            Some((pod, Whose::Of((_, of)))) if of.uid() == instance.uid() => seen_as.pod = Some(as_seen(pod)),
+            Some((_, whose)) => drop(taken.insert(actor.clone(), by("Pod", &name, &whose))),
+            None => {}
+        }
+        seen.instances.insert(actor, seen_as);
+    }
     seen.surplus.sort_by(|a, b| a.id.cmp(&b.id));
-    let wanted: BTreeSet<String> = actors_of(application).iter().map(ActorName::short).collect();
+    let wanted: BTreeSet<String> = actors(index, application).names.iter().map(ActorName::short).collect();
     taken.retain(|actor, _| wanted.contains(actor));
     seen.taken = taken;
     let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
@@ -142,6 +163,10 @@ pub fn own(index: &Index, application: &ActorApplication) -> Own {
         own.insert(name, (instance.clone(), pod.cloned()));
     }
     own
+}
+
+fn is_requested(instance: &Instance) -> bool {
+    instance.spec.origin == InstanceOrigin::Runtime
 }
 
 fn id(object: &impl ResourceExt) -> Id {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use placement::file::Constraint;
 
-use crate::application::ids;
+use crate::actors::Actors;
 use crate::index::{Held, named};
 use crate::numbers::{Exact, floor, quantity};
 use crate::objects::namespace_of;
@@ -44,18 +44,19 @@ impl Index {
 }
 
 /// Every bound that the application's actors could reach.
-pub(crate) fn quotas(index: &Index, application: &ActorApplication) -> Vec<Constraint> {
+pub(crate) fn quotas(index: &Index, application: &ActorApplication, actors: &Actors) -> Vec<Constraint> {
     let key = ApplicationKey::of(application);
+    let own = (application, actors);
     let mut bounds: Vec<Constraint> =
-        index.pools().flat_map(|pool| of_pool(index, application, &key, pool)).collect();
-    bounds.extend(of_namespace(index, application, &key));
+        index.pools().flat_map(|pool| of_pool(index, own, &key, pool)).collect();
+    bounds.extend(of_namespace(index, own, &key));
     bounds
 }
 
 /// The bounds of a pool: over all, and over those of one namespace.
 fn of_pool(
     index: &Index,
-    application: &ActorApplication,
+    own: (&ActorApplication, &Actors),
     key: &ApplicationKey,
     pool: &DevicePool,
 ) -> Vec<Constraint> {
@@ -65,7 +66,7 @@ fn of_pool(
     if most.is_none() && per_namespace.is_none() {
         return Vec::new();
     }
-    let actors = of_kind(application, &pool.spec.kind);
+    let actors = of_kind(own, &pool.spec.kind);
     let (mut everywhere, mut here) = (0, 0);
     for other in index.applications.keys().filter(|other| *other != key) {
         let Some(placement) = index.placement(other) else { continue };
@@ -90,19 +91,23 @@ fn of_pool(
 }
 
 /// The actors that can run on this kind.
-fn of_kind(application: &ActorApplication, kind: &str) -> Vec<String> {
+fn of_kind((application, actors): (&ActorApplication, &Actors), kind: &str) -> Vec<String> {
     let can = |group: &&crds::ActorGroup| group.implementations.iter().any(|way| way.kind == kind);
-    application.spec.actors.iter().filter(can).flat_map(|group| ids(application, group)).collect()
+    let groups: BTreeSet<&str> =
+        application.spec.actors.iter().filter(can).map(|group| group.name.as_str()).collect();
+    let own = actors.names.iter().filter(|name| groups.contains(name.group.as_str()));
+    own.filter(|name| actors.may_run_on(name, kind)).map(ToString::to_string).collect()
 }
 
 /// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
-fn of_namespace(index: &Index, application: &ActorApplication, key: &ApplicationKey) -> Vec<Constraint> {
+fn of_namespace(index: &Index, own: (&ActorApplication, &Actors), key: &ApplicationKey) -> Vec<Constraint> {
+    let (application, actors) = own;
     let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_plain(it)).collect();
     if quotas.is_empty() {
         return Vec::new();
     }
     let others = others(index, application, key);
-    let all: Vec<String> = application.spec.actors.iter().flat_map(|group| ids(application, group)).collect();
+    let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let pools: BTreeMap<&str, Vec<&DevicePool>> = by_resource(index);
     let mut bounds = Vec::new();
     for quota in quotas {
@@ -124,13 +129,13 @@ fn of_namespace(index: &Index, application: &ActorApplication, key: &Application
                 // Of a device each actor asks for one.
                 Some(pools) => {
                     for pool in pools {
-                        let actors = of_kind(application, &pool.spec.kind);
+                        let actors = of_kind(own, &pool.spec.kind);
                         if u64::try_from(actors.len()).is_ok_and(|count| left < count) {
                             bounds.push(bound(actors, Some(pool.name_any()), None));
                         }
                     }
                 }
-                None if left < most(application, &unit) => {
+                None if left < most(own, &unit) => {
                     bounds.push(bound(all.clone(), None, Some(unit)));
                 }
                 None => {}
@@ -172,7 +177,7 @@ fn by_resource(index: &Index) -> BTreeMap<&str, Vec<&DevicePool>> {
 }
 
 /// The most of a resource that all the application's actors could ask for.
-fn most(application: &ActorApplication, unit: &str) -> u64 {
+fn most((application, actors): (&ActorApplication, &Actors), unit: &str) -> u64 {
     let of_way = |way: &crds::Implementation| {
         let spec = way.template.spec.as_ref();
         let asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
@@ -180,7 +185,8 @@ fn most(application: &ActorApplication, unit: &str) -> u64 {
     };
     let of_group = |group: &crds::ActorGroup| {
         let one = group.implementations.iter().map(of_way).max().unwrap_or(0);
-        one.saturating_mul(u64::try_from(group.replicas).unwrap_or(0))
+        let members = actors.names.iter().filter(|name| name.group == group.name).count();
+        one.saturating_mul(u64::try_from(members).unwrap_or(u64::MAX))
     };
     application.spec.actors.iter().map(of_group).fold(0, u64::saturating_add)
 }

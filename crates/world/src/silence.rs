@@ -6,6 +6,7 @@ use control::Loss;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::Node;
 
+use crate::actors::actors_in;
 use crate::nouns::own;
 use crate::pods::{is_over, unit_of};
 use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
@@ -67,7 +68,7 @@ impl<'a> Outcasts<'a> {
                 let pod =
                     pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
                 if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
-                    lives.insert(instance.spec.actor.clone(), unit.to_owned());
+                    lives.extend(actors_in(instance).iter().map(|name| (name.short(), unit.to_owned())));
                 }
             }
         }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::numbers::{Exact, floor, rational};
 use crate::ownership::Whose;
-use crate::pods::{Amounts, unit_of};
+use crate::pods::{Amounts, allocatable, resource_unit, unit_of};
 use crate::selectors::labels_match;
 use crate::slots::{Claims as Slots, State, slots};
 use crate::{Index, Policy};
@@ -36,6 +36,8 @@ pub struct Unit {
     pub capacity: u64,
     /// The most work that one actor can get done there, which takes one message at a time.
     pub capacity_per_actor: u64,
+    /// Its memory in MiB, where it is known: where it is one of several devices, that of the smallest.
+    pub memory_mib: Option<u64>,
     /// At most so many actors.
     pub slots: Option<u64>,
     /// The resource of which a pod asks one.
@@ -270,10 +272,17 @@ impl Source<'_> {
             pool: self.name.to_owned(),
             capacity: floor(self.measures.per_lane * lanes).max(1),
             capacity_per_actor: floor(self.measures.per_lane).max(1),
+            memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
             held_only: false,
         }
+    }
+
+    /// What the node has for pods, in MiB.
+    fn node_memory(&self) -> Option<u64> {
+        let (_, scale) = resource_unit("memory");
+        allocatable(self.node.node).get("memory").map(|memory| floor(*memory * scale))
     }
 
     /// Whether nobody has the node's cores for this kind yet.
@@ -320,6 +329,7 @@ impl Source<'_> {
                 if claims.held.contains(&position) && device.health != Health::Lost {
                     // Who is there stays: that nothing is offered says nothing against the domain.
                     let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
+                    unit.memory_mib = memory(&[device]);
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
                     let decided = held(self.node.decided.get(unit.id.as_str()));
                     unit.slots = Some(held(self.node.held.get(&unit.id)).max(decided));
@@ -335,7 +345,8 @@ impl Source<'_> {
             }
             report.healthy += 1;
             let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
-            units.push(self.unit(position, lanes, slots, Some(index), Some(resource)));
+            let memory_mib = memory(&[device]);
+            units.push(Unit { memory_mib, ..self.unit(position, lanes, slots, Some(index), Some(resource)) });
         }
     }
 
@@ -356,14 +367,15 @@ impl Source<'_> {
                 report.tell("NoTopology", problem);
             }
             // Nobody says what is there: who is there stays.
-            units.extend(self.slots(0, sharing, None, &resource));
+            units.extend(self.slots(0, sharing, (None, None), &resource));
             return;
         }
         if !self.claims_devices(&devices, &resource, claims, report) {
             return;
         }
         report.units += devices.len();
-        let healthy: Vec<&&Device> = devices.iter().filter(|device| device.health == Health::Ok).collect();
+        let healthy: Vec<&Device> =
+            devices.iter().copied().filter(|device| device.health == Health::Ok).collect();
         let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
         if usable < devices.len() {
             let problem = format!(
@@ -385,14 +397,21 @@ impl Source<'_> {
             report.tell("Ambiguous", problem);
         }
         let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
-        units.extend(self.slots(usable, sharing, numa, &resource));
+        units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
     }
 
     /// The slots of the pool on the node, `usable` of which there is room for.
-    fn slots(&self, usable: usize, sharing: u64, numa: Option<i32>, resource: &str) -> Vec<Unit> {
+    fn slots(
+        &self,
+        usable: usize,
+        sharing: u64,
+        (numa, memory_mib): (Option<i32>, Option<u64>),
+        resource: &str,
+    ) -> Vec<Unit> {
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
         let unit = |(index, state): (usize, State)| Unit {
             held_only: state == State::HeldOnly,
+            memory_mib,
             ..self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()))
         };
         slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
@@ -434,6 +453,16 @@ impl Source<'_> {
         devices.sort_by(|a, b| (a.numa_node, &a.id).cmp(&(b.numa_node, &b.id)));
         devices
     }
+}
+
+/// The memory of the smallest of some devices, in MiB, where it is known of each.
+fn memory(devices: &[&Device]) -> Option<u64> {
+    let of = |device: &&Device| {
+        let sizes = device.memory_spaces.iter().map(|space| u64::try_from(space.size_bytes).unwrap_or(0));
+        let bytes: u64 = sizes.fold(0, u64::saturating_add);
+        (bytes > 0).then_some(bytes >> 20)
+    };
+    devices.iter().map(of).min().flatten()
 }
 
 fn matches(wanted: &DeviceMatch, device: &Device) -> bool {

@@ -69,7 +69,16 @@ fn told(index: &Index, all: &Objects) -> String {
 
 #[test]
 fn what_events_made_is_what_the_objects_make() {
-    let all = everything();
+    let mut all = everything();
+    // Two that were asked for, of which one has got its owner.
+    let owner = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]";
+    let asked = |name: &str, owner: &str| {
+        format!(
+            "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {{name: {name}, namespace: ns, uid: {name}-uid, {owner}}}, \
+             spec: {{applicationName: web, actorGroup: s, origin: Runtime}}}}"
+        )
+    };
+    all.read("asked", &(asked("one", owner) + &asked("two", ""))).unwrap();
     let count = all.nodes.len()
         + all.topologies.len()
         + all.pools.len()

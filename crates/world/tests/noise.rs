@@ -36,7 +36,7 @@ impl Desk {
         let at = Timestamp::from_second(i64::try_from(minute * 60).unwrap()).unwrap();
         let world = snapshot(&self.index, &key, &policy, at).unwrap();
         let decided = decision(self.index.placement(&key).unwrap());
-        let wanted = wanted(application, &policy.name);
+        let wanted = wanted(&self.index, application, &policy.name);
         let seen = control::Seen { now, ..seen(&self.index, application, &world.units) };
         let infeasible = infeasible(&world.snapshot, &decided, &seen);
         let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();

@@ -169,7 +169,7 @@ fn a_decision_is_the_applications_own() {
     let decision = decision(&objects.placements[0]);
     assert_eq!(decision.places["server-0"], "n0/gpus-1");
     assert_eq!(decision.unplaced.iter().collect::<Vec<_>>(), ["server-1"]);
-    let wanted = wanted(&objects.applications[0], "p");
+    let wanted = wanted(&Index::of(&objects), &objects.applications[0], "p");
     assert_eq!(
         wanted.actors.iter().map(|actor| actor.name.as_str()).collect::<Vec<_>>(),
         ["server-0", "server-1"]

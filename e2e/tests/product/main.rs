@@ -15,6 +15,7 @@ mod loss;
 mod peers;
 mod policies;
 mod recovery;
+mod requests;
 mod rest;
 mod rights;
 mod room;

@@ -59,6 +59,10 @@ async fn each_right_is_used_and_none_is_missing() {
         });
         told.await;
     }
+    // an actor is asked for while the application runs, which becomes its owner
+    let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
+        "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});
+    stage.apply(&asked).await;
     // somebody takes the lease away: who leads makes it again, and it goes with the account that it belongs to
     let lease = ["cairn-operator", "-n", NAMESPACE];
     cluster.kubectl(["delete", "lease"].into_iter().chain(lease)).await.unwrap();

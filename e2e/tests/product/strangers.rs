@@ -79,7 +79,10 @@ async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
     let stage = Stage::set("foreign-instance", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "web-server-0"},
         "spec": {"applicationName": "web", "actorGroup": "server", "actor": "server-0", "template": {}}});
-    stage.apply(&instance).await;
+    let words = "Cairn's operator alone makes the Instances of a manifest";
+    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &instance, words).await;
+    let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
+    stage.namespace.kubectl_with(create, &instance.to_string()).await.unwrap();
     let before = kept::<Instance>(&stage, "web-server-0").await;
     stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
     stage.seen("web", |seen| one_waits(seen, "Instance")).await;

@@ -36,7 +36,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
             "get actorapplications, list placements, watch instances, create actorapplications, \
              patch actorapplications, delete instances",
         ),
-        ("cairn-runtime", "get actorapplications, watch instances"),
+        ("cairn-runtime", "get actorapplications, watch instances, delete instances, create instances"),
     ] {
         let user = format!("--as={role}-of-{namespace}");
         // the controller manager puts the parts of a role together a moment after they are there

@@ -71,13 +71,16 @@ impl Status {
         let decision = decision.map(AsRef::as_ref);
         let index = Index::of(objects);
         let is_own = |instance: &&Instance| matches!(index.of_instance(instance), Whose::Of(of) if ApplicationKey::of(of) == key);
-        let instances: BTreeMap<&str, &Instance> = (objects.instances.iter().map(AsRef::as_ref))
+        let own: Vec<(String, &Instance)> = (objects.instances.iter().map(AsRef::as_ref))
             .filter(is_own)
-            .map(|instance| (instance.spec.actor.as_str(), instance))
+            .flat_map(|instance| world::actors_in(instance).into_iter().map(move |it| (it.short(), instance)))
             .collect();
+        let instances: BTreeMap<&str, &Instance> =
+            own.iter().map(|(actor, instance)| (actor.as_str(), *instance)).collect();
+        let wanted = world::actors(&index, application);
         let kinds: BTreeMap<String, &str> =
             objects.pools.iter().map(|pool| (pool.name_any(), pool.spec.kind.as_str())).collect();
-        let actors = actors(application, decision, &instances, &kinds);
+        let actors = actors(&wanted, decision, &instances, &kinds);
         let mut status = Self {
             application: key.to_string(),
             phase: told.phase.unwrap_or_default().to_string(),
@@ -94,6 +97,9 @@ impl Status {
             to_do: Vec::new(),
         };
         status.judge(application, decision, &instances);
+        for (name, unfit) in &wanted.refused {
+            status.wrong.push(format!("Instance {name} is no actor: {}", unfit.message));
+        }
         status
     }
 
@@ -143,7 +149,7 @@ impl Status {
         }
         for (actor, instance) in instances {
             let Some(status) = &instance.status else { continue };
-            if status.phase == Some(InstancePhase::Failed) {
+            if status.phase == Some(InstancePhase::Failed) && status.pod.is_some() {
                 let said = status.conditions.iter().find(|condition| condition.status == "False");
                 let why = said.map(|condition| format!(": {}", condition.message)).unwrap_or_default();
                 self.wrong.push(format!("{actor} failed{why}"));
@@ -157,14 +163,14 @@ impl Status {
 
 /// The actors that are wanted, in the manifest's order, and those that still run without being wanted.
 fn actors(
-    application: &ActorApplication,
+    wanted: &world::Actors,
     decision: Option<&Placement>,
     instances: &BTreeMap<&str, &Instance>,
     kinds: &BTreeMap<String, &str>,
 ) -> Vec<Actor> {
     let assignments = decision.into_iter().flat_map(|decision| &decision.spec.assignments);
     let decided: BTreeMap<&str, _> = assignments.map(|it| (it.actor.as_str(), it)).collect();
-    let wanted: Vec<String> = world::actors_of(application).iter().map(world::ActorName::short).collect();
+    let wanted: Vec<String> = wanted.names.iter().map(world::ActorName::short).collect();
     let is_wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
     let mut actors: Vec<Actor> = wanted
         .iter()

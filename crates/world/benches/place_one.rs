@@ -1,0 +1,195 @@
+//! How long it takes to decide where an actor runs that an application asks for, on a large cluster, and what the search
+//! in the background finds better afterwards.
+//!
+//! `cargo bench --locked --profile dev --workspace --bench place_one`: a page for `docs/results`.
+#![expect(clippy::print_stdout, reason = "the page is what it makes")]
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot be made ends")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::{Assignment, Instance, Placement};
+use jiff::Timestamp;
+use placement::ix::ActorIx;
+use placement::{Budget, Criterion, NoPolicy, Plan, plan};
+use search::{Greedy, Local};
+use world::{ApplicationKey, Index, Objects, Policy, World, decision, snapshot, wanted};
+
+/// Nodes of eight cores, every other one with two GPUs.
+const NODES: usize = 1000;
+/// Applications of a hundred actors each; the first asks for more.
+const APPLICATIONS: usize = 20;
+/// How many Instances it asks for, one after the other.
+const ASKED: usize = 300;
+/// How long the search in the background takes: what the installed policy gives it, three times.
+const WALL: Duration = Duration::from_secs(6);
+
+fn nodes(text: &mut String) {
+    for node in 0..NODES {
+        let (gpus, devices) = match node % 2 {
+            0 => (", nvidia.com/gpu: \"2\"", "{id: gpu-0, type: GPU}, {id: gpu-1, type: GPU}"),
+            _ => ("", ""),
+        };
+        let zone = node % 5;
+        write!(
+            text,
+            "\n---\n{{apiVersion: v1, kind: Node, metadata: {{name: n{node}, labels: {{topology.kubernetes.io/zone: z{zone}}}}}, \
+             status: {{allocatable: {{cpu: \"8\", memory: 32Gi, pods: \"110\"{gpus}}}}}}}\
+             \n---\n{{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: n{node}}}, spec: {{devices: [{devices}]}}}}"
+        )
+        .unwrap();
+    }
+    text.push_str(
+        "\n---\n{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, resource: {devicePlugin: nvidia.com/gpu}}}\
+         \n---\n{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}",
+    );
+}
+
+fn application(text: &mut String, number: usize) {
+    let way = |kind: &str, time: &str| {
+        format!(
+            "{{kind: {kind}, serviceTime: {time}, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 500m, memory: 256Mi}}}}}}]}}}}}}"
+        )
+    };
+    write!(
+        text,
+        "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: app{number}, namespace: ns, uid: app{number}-uid, generation: 1}}, \
+         spec: {{actors: [{{name: source, replicas: 20, arrivals: 30/s, implementations: [{}]}}, \
+         {{name: worker, replicas: 60, stateBytes: 64Mi, implementations: [{}, {}]}}, \
+         {{name: sink, replicas: 20, implementations: [{}]}}], \
+         channels: [{{from: source, to: worker, rate: 30/s, messageBytes: 32Ki, pattern: AllToAll, drag: 1}}, \
+         {{from: worker, to: sink, rate: 10/s, messageBytes: 4Ki, pattern: AllToAll}}]}}}}",
+        way("cpu", "5ms"),
+        way("cpu", "20ms"),
+        way("gpu", "2ms"),
+        way("cpu", "2ms"),
+    )
+    .unwrap();
+}
+
+fn key(number: usize) -> ApplicationKey {
+    ApplicationKey { namespace: "ns".to_owned(), name: format!("app{number}") }
+}
+
+/// Writes a plan down as the operator does.
+fn commit(index: &mut Index, key: &ApplicationKey, world: &World, plan: &Plan) {
+    let snapshot = &world.snapshot;
+    let own = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
+    let assignments = own.filter_map(|actor| {
+        let unit = &world.units[snapshot.unit_id(plan.assignment[actor]?)];
+        let name = snapshot.actor_id(actor).rsplit('/').next()?;
+        let (unit, node, pool) = (unit.id.clone(), unit.node.clone(), unit.pool.clone());
+        Some(Assignment { actor: name.to_owned(), unit, node, pool })
+    });
+    let owner = serde_json::json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
+        "name": key.name, "uid": format!("{}-uid", key.name), "controller": true});
+    let mut placement = Placement::new(&key.name, crds::PlacementSpec::default());
+    placement.spec.application.clone_from(&key.name);
+    placement.spec.application_generation = 1;
+    placement.spec.policy = "p".to_owned();
+    placement.spec.demand_digest = Some(world.demand());
+    placement.spec.assignments = assignments.collect();
+    placement.metadata.namespace = Some(key.namespace.clone());
+    placement.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+    index.put_placement(Arc::new(placement));
+}
+
+fn asked(number: usize) -> Arc<Instance> {
+    let instance = serde_json::json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {
+        "name": format!("more-{number}"), "namespace": "ns", "uid": format!("more-{number}-uid"),
+        "ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": "app0", "uid": "app0-uid", "controller": true}]},
+        "spec": {"applicationName": "app0", "actorGroup": "worker", "origin": "Runtime", "template": {}}});
+    Arc::new(serde_json::from_value(instance).unwrap())
+}
+
+/// All that the operator works out between seeing an Instance that was asked for and writing the decision.
+fn decide(index: &Index, policy: &Policy) -> (World, Plan) {
+    let key = key(0);
+    let application = index.application(&key).unwrap();
+    let before = decision(index.placement(&key).unwrap());
+    let wanted = wanted(index, application, &policy.name);
+    assert!(control::only_asked(&wanted, &before, |name| name.starts_with("inst-")));
+    let world = snapshot(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap();
+    let facts = control::Considered {
+        demand: world.demand(),
+        digest: world.digest(),
+        strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
+        openings: control::openings(&world.snapshot),
+        ..control::Considered::default()
+    };
+    let seen = world::seen(index, application, &world.units);
+    let infeasible = control::infeasible(&world.snapshot, &before, &seen);
+    let why = control::due(None, &facts, &wanted, Some(&before), &infeasible, Duration::ZERO);
+    assert_eq!(why, Some(control::Due::Incomplete));
+    let plan =
+        control::place_one(&world.snapshot, &BTreeSet::new(), Box::new(Greedy)).expect("there is room");
+    (world, plan)
+}
+
+/// The levels' values.
+fn told(plan: &Plan) -> String {
+    let value = |criterion| plan.cost.of(criterion);
+    let levels = [Criterion::Overload, Criterion::Communication, Criterion::Migration, Criterion::Annoyance];
+    levels.map(|criterion| format!("{} {}", <&str>::from(criterion), value(criterion))).join(", ")
+}
+
+fn main() {
+    let mut text = String::new();
+    nodes(&mut text);
+    (0..APPLICATIONS).for_each(|number| application(&mut text, number));
+    let mut objects = Objects::default();
+    objects.read("bench", &text).unwrap();
+    let mut index = Index::of(&objects);
+    let policy = Policy::builtin("p");
+    for number in 0..APPLICATIONS {
+        let world = snapshot(&index, &key(number), &policy, Timestamp::UNIX_EPOCH).unwrap();
+        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false };
+        let plan = plan(&world.snapshot, &Greedy, &NoPolicy, &budget).unwrap();
+        commit(&mut index, &key(number), &world, &plan);
+    }
+    let mut times = Vec::new();
+    for number in 0..ASKED {
+        index.put_instance(asked(number));
+        let began = Instant::now();
+        let (world, plan) = decide(&index, &policy);
+        times.push(began.elapsed().as_secs_f64() * 1000.0);
+        commit(&mut index, &key(0), &world, &plan);
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+
+    let world = snapshot(&index, &key(0), &policy, Timestamp::UNIX_EPOCH).unwrap();
+    let stays = plan(
+        &world.snapshot,
+        &control::Observed(Box::new(Greedy)),
+        &NoPolicy,
+        &Budget { effort: Some(1), seed: 1, stop: &|| false },
+    );
+    let stays = stays.unwrap();
+    let began = Instant::now();
+    let stop = || began.elapsed() >= WALL;
+    let better =
+        plan(&world.snapshot, &Local, &NoPolicy, &Budget { effort: None, seed: 1, stop: &stop }).unwrap();
+    println!(
+        "| what | the middle | p99 | the most |\n|---|---:|---:|---:|\n\
+         | a place for an Instance that is asked for | {:.1} ms | {:.1} ms | {:.1} ms |\n",
+        at(50),
+        at(99),
+        at(100)
+    );
+    println!(
+        "{NODES} nodes with {} units, {APPLICATIONS} applications of 100 actors; one of them asks for {ASKED} Instances, one after the \
+         other. Counted is all that the operator works out between its caches and the decision; reading and writing of objects \
+         are not in it.\n",
+        world.units.len()
+    );
+    println!(
+        "After {ASKED} of them the application's objective was {}; `local` in {} s, from there, came to {}, with {} moves.",
+        told(&stays),
+        WALL.as_secs(),
+        told(&better),
+        better.moves.len()
+    );
+}

@@ -1,0 +1,171 @@
+//! An application asks for Instances while it runs, and gives them back.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use crds::Instance;
+use e2e::{SimulatedNode, product::tree, wait_for};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::ListParams};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, application, cpus, gpus};
+use crate::strangers::is_refused;
+
+/// The account of an application's actors, with the right to ask for more of them.
+async fn runtime(stage: &Stage) -> String {
+    let account = format!("{}:runtime", stage.namespace.name());
+    stage.namespace.kubectl(["create", "serviceaccount", "runtime"]).await.unwrap();
+    let bind = ["create", "rolebinding", "runtime", "--clusterrole=cairn-runtime"];
+    let of_it = format!("--serviceaccount={account}");
+    stage.namespace.kubectl(bind.into_iter().chain([of_it.as_str()])).await.unwrap();
+    format!("--as=system:serviceaccount:{account}")
+}
+
+/// An Instance of the group `worker` of `app` that its runtime asks for.
+fn asked(name: &str, template: &Value) -> Value {
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": name},
+        "spec": {"applicationName": "app", "actorGroup": "worker", "origin": "Runtime", "template": template}})
+}
+
+async fn ask(stage: &Stage, account: &str, name: &str, template: Value) {
+    // the right is known a moment after it was given
+    wait_for("it is taken", SOON, async || {
+        stage.namespace.kubectl_with(["create", account, "-f-"], &asked(name, &template).to_string()).await
+    })
+    .await;
+}
+
+/// What an Instance says: `TYPE=STATUS REASON MESSAGE` of this condition.
+fn said(instance: &Instance, type_: &str) -> Result<String> {
+    let conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.into_iter().find(|condition| condition.type_ == type_);
+    let found = found.with_context(|| format!("{} says nothing of {type_}", instance.name_any()))?;
+    Ok(format!("{type_}={} {} {}", found.status, found.reason, found.message))
+}
+
+/// Waits until a condition of an Instance begins so.
+async fn says(stage: &Stage, name: &str, type_: &str, words: &str) -> Instance {
+    wait_for(&format!("{name} says {type_}={words}"), SOON, async || {
+        let instance = stage.api::<Instance>().get(name).await?;
+        let said = said(&instance, type_)?;
+        ensure!(said.starts_with(&format!("{type_}={words}")), "{said}");
+        anyhow::Ok(instance)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_application_asks_for_instances_and_gives_them_back() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 3);
+    let stage = Stage::set("requests", [node], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU"), ("gpu-2", "GPU")]);
+    let account = runtime(&stage).await;
+    stage.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
+    says(&stage, "app-worker-0", "Ready", "True").await;
+
+    // created: one more actor, with a place and a pod of its own, that goes with the application
+    ask(&stage, &account, "helper", json!({"kind": "gpu"})).await;
+    let helper = says(&stage, "helper", "Ready", "True").await;
+    let owners: Vec<_> = helper.owner_references().iter().map(|owner| owner.kind.as_str()).collect();
+    assert_eq!(owners, ["ActorApplication"]);
+    let pod = stage.api::<Pod>().get("helper").await.unwrap();
+    let env = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
+    let env: BTreeMap<_, _> =
+        env.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
+    let told = ["CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_INSTANCE", "CAIRN_ROOT"].map(|name| env[name]);
+    assert_eq!(told, ["worker", "inst-helper", "helper", "false"]);
+
+    // listed, and no more than that is allowed
+    let list = ["get", "instances", &account, "-o", "name"];
+    let listed = stage.namespace.kubectl(list).await.unwrap().stdout;
+    assert_eq!(
+        listed.split_whitespace().collect::<Vec<_>>(),
+        ["instance.cairn.dev/app-worker-0", "instance.cairn.dev/helper"]
+    );
+    let create = ["create", "--dry-run=server", &account, "-f-"];
+    let mut forged = asked("app-worker-7", &json!({}));
+    forged["spec"]["origin"] = json!("Spec");
+    forged["spec"]["actor"] = json!("worker-7");
+    is_refused(&stage, create, &forged, "Cairn's operator alone makes the Instances of a manifest").await;
+
+    // refused, with the reason
+    ask(&stage, &account, "wide", json!({"count": 2})).await;
+    says(&stage, "wide", "Placed", "False Unsupported it asks for 2 devices").await;
+    ask(&stage, &account, "other", json!({"kind": "fpga"})).await;
+    says(&stage, "other", "Placed", "False NoImplementation worker cannot run on fpga").await;
+    // the third device, and none for the next: it waits, and says why
+    ask(&stage, &account, "third", json!({})).await;
+    says(&stage, "third", "Ready", "True").await;
+    ask(&stage, &account, "fourth", json!({})).await;
+    says(&stage, "fourth", "Placed", "False Unplaced").await;
+    stage
+        .seen("app", |seen| {
+            let counts = seen.application.status.clone().unwrap_or_default().actors.unwrap_or_default();
+            ensure!((counts.wanted, counts.placed, counts.running) == (4, 3, 3), "{counts:?}");
+            Ok(())
+        })
+        .await;
+
+    // deleted: its pod goes, and its place is the next one's
+    stage.namespace.kubectl(["delete", "instance", "helper", &account]).await.unwrap();
+    says(&stage, "fourth", "Ready", "True").await;
+    wait_for("its pod is gone", SOON, async || {
+        let left = stage.api::<Pod>().get_opt("helper").await?;
+        ensure!(left.is_none(), "it is still there");
+        anyhow::Ok(())
+    })
+    .await;
+    says(&stage, "third", "Ready", "True").await;
+
+    // with the application all of them go, refused ones too
+    stage.namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    wait_for("all Instances are gone", SOON, async || {
+        let left = stage.api::<Instance>().list(&ListParams::default()).await?.items;
+        let left: Vec<_> = left.iter().map(kube::ResourceExt::name_any).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+/// The root, once there is exactly one and all of these are ready.
+async fn root(stage: &Stage, instances: &[&str], expected: &str) {
+    for name in instances {
+        says(stage, name, "Ready", "True").await;
+    }
+    wait_for(&format!("{expected} is the root"), SOON, async || {
+        let all = stage.api::<Instance>().list(&ListParams::default()).await?.items;
+        let is_root = |it: &&Instance| it.status.as_ref().is_some_and(|status| status.root);
+        let roots: Vec<_> = all.iter().filter(is_root).map(kube::ResourceExt::name_any).collect();
+        ensure!(roots == [expected], "{roots:?}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_root_stays_until_its_instance_is_gone_and_then_the_oldest_is() {
+    let stage = Stage::set("roots", [SimulatedNode::new("one")], [cpus()]).await;
+    let example = tree("examples/asks-for-more.yaml");
+    let tried = ["apply", "--dry-run=server", "-f", example.to_str().unwrap()];
+    stage.namespace.kubectl(tried).await.unwrap();
+    let account = runtime(&stage).await;
+    stage.apply(&application("app", &[("worker", 1, &[("cpu", "1ms")])])).await;
+    root(&stage, &["app-worker-0"], "app-worker-0").await;
+    ask(&stage, &account, "helper", json!({})).await;
+    root(&stage, &["app-worker-0", "helper"], "app-worker-0").await;
+    // ages are known to the second
+    let helper = stage.api::<Instance>().get("helper").await.unwrap();
+    let made = helper.metadata.creation_timestamp.unwrap().0;
+    wait_for("the helper is older than a second", SOON, async || {
+        ensure!(jiff::Timestamp::now().as_second() > made.as_second() + 1, "it is not");
+        anyhow::Ok(())
+    })
+    .await;
+    // its Instance goes, and the actor comes again in a new one: the oldest is what was asked for
+    stage.namespace.kubectl(["delete", "instance", "app-worker-0"]).await.unwrap();
+    root(&stage, &["app-worker-0", "helper"], "helper").await;
+    stage.namespace.kubectl(["delete", "instance", "helper", &account]).await.unwrap();
+    root(&stage, &["app-worker-0"], "app-worker-0").await;
+}
