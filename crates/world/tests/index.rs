@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use world::{ApplicationKey, Index, Objects, Policy, own, seen, snapshot, units, units_at};
+use world::{ApplicationKey, Index, Objects, Policy, World, own, seen, snapshot, units, units_at};
 
 mod scene;
 
@@ -117,16 +117,16 @@ fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     );
     let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
     assert_eq!(listed.count(), 0, "nobody else is listed");
-    let left = |node: &str| {
-        let nodes = &world.snapshot.file().nodes;
-        nodes.iter().find(|other| other.id == node).unwrap().provides["cpuMilli"]
+    let left = |world: &World| -> Vec<u64> {
+        world.snapshot.file().nodes.iter().map(|node| node.provides["cpuMilli"]).collect()
     };
-    let room = |node: &str| index.room(node).unwrap();
-    assert!(room("n0").has(&[("cpuMilli".to_owned(), left("n0"))].into(), None), "what they ask for is off");
+    let summed = left(&world);
     // A program may speak of anybody: then everybody is listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
     let world = snapshot(&index, &key, &ruled, Timestamp::UNIX_EPOCH).unwrap();
     let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
     assert_eq!(fixed.map(|actor| actor.id.as_str()).collect::<Vec<_>>(), ["ns/shop/s-0", "ns/shop/s-1"]);
+    let asked: Vec<u64> = left(&world).iter().zip(summed).map(|(before, now)| before - now).collect();
+    assert_eq!(asked, [2000, 1000], "what who is summed up asks for is off");
 }
