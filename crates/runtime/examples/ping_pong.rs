@@ -1,8 +1,9 @@
 //! Ping-pong: `ping_pong [LARGEST] [ROUNDS] [SMALLEST]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
-//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest wants six times as much memory. For each size: the best and the median round trip of ROUNDS (10), the
-//! goodput of the best, and beside it that of as many plain copies by hand, on one thread and by two as we make them, or
-//! over tcp of blocking TCP over the loopback; at 1 byte, inside the process, also `rtrb` and `crossbeam`.
+//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest wants six times as much memory. For each size: the
+//! best, median and mean round trip of ROUNDS (10), the deviation, the goodput of the best, and beside it that of as many
+//! plain copies by hand, on one thread and by two as we make them, or over tcp of blocking TCP over the loopback; inside
+//! the process also `rtrb` and `crossbeam`, at 1 byte.
 
 #![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
 
@@ -68,8 +69,17 @@ fn play(
     let setup = Setup { memory, communication, space, me };
     if me == root {
         println!(
-            "{:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>7} {:>10} {:>7}",
-            "bytes", "best us", "median us", "deviation", "best GB/s", "beside", "ratio", "by two", "ratio"
+            "{:>12} {:>12} {:>12} {:>12} {:>12} {:>10} {:>10} {:>7} {:>10} {:>7}",
+            "bytes",
+            "best us",
+            "median us",
+            "mean us",
+            "deviation",
+            "best GB/s",
+            "beside",
+            "ratio",
+            "by two",
+            "ratio"
         );
     }
     for power in sizes.start().ilog2()..=sizes.end().ilog2() {
@@ -94,9 +104,10 @@ fn play(
         let goodput = goodput(size, seconds[0]);
         let [beside, by_two] = if size >= 1 << 16 { beside(size)? } else { [f64::NAN; 2] };
         println!(
-            "{size:12} {:12.3} {:12.3} {:12.3} {goodput:10.4} {beside:10.4} {:7.3} {by_two:10.4} {:7.3}",
+            "{size:12} {:12.3} {:12.3} {:12.3} {:12.3} {goodput:10.4} {beside:10.4} {:7.3} {by_two:10.4} {:7.3}",
             seconds[0] * 1e6,
             median * 1e6,
+            mean * 1e6,
             deviation * 1e6,
             goodput / beside,
             goodput / by_two

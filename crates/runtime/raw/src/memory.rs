@@ -325,16 +325,22 @@ mod tests {
 
     #[test]
     fn what_a_peer_writes_into_a_segment_is_seen_and_its_bytes_are_not_lent_any_more() {
-        let mut ours = Memory::segment(100).unwrap();
-        assert_eq!(ours.bytes_mut().unwrap(), [0; 100]);
-        let file = ours.give().unwrap().try_clone_to_owned().unwrap();
-        assert!(ours.bytes_mut().is_none());
-        let theirs = Memory::open(file).unwrap();
-        theirs.write(7, b"hello").unwrap();
-        theirs.header().count_received();
-        let mut bytes = [0; 5];
-        ours.read(7, &mut bytes).unwrap();
-        assert_eq!((&bytes, ours.header().received.load(SeqCst)), (b"hello", 1));
+        // Bytes within the header, all of them, and bytes on pages of their own.
+        for size in [1, SHORT, SHORT + 1, 4096] {
+            let mut ours = Memory::segment(size).unwrap();
+            assert_eq!(ours.bytes_mut().unwrap(), vec![0; size]);
+            let file = ours.give().unwrap().try_clone_to_owned().unwrap();
+            assert!(ours.bytes_mut().is_none());
+            let theirs = Memory::open(file).unwrap();
+            theirs.write(0, &vec![0xff; size]).unwrap();
+            theirs.header().count_received();
+            let mut bytes = vec![0; size];
+            ours.read(0, &mut bytes).unwrap();
+            let header = ours.header();
+            let others = [&header.lock, &header.sent.0, &header.secret[0]].map(|word| word.load(SeqCst));
+            assert_eq!((bytes, header.received.load(SeqCst), others), (vec![0xff; size], 1, [0; 3]));
+            assert_eq!(header.size.load(SeqCst), size as u64);
+        }
     }
 
     #[test]
