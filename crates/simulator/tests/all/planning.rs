@@ -38,7 +38,7 @@ fn run(config: &str, strategy: &str) -> Report {
 
 fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
     let mut planner = planner(strategy, Facts::default(), Some(50), 1, None).unwrap();
-    planned_by(config, kind, planner.as_mut().map(|planner| planner.as_mut() as _))
+    planned_by(config, kind, planner.as_deref_mut().map(|planner| planner as _))
 }
 
 fn planned_by(config: &str, kind: Kind, planner: Option<&mut dyn Planner>) -> Report {
