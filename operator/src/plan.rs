@@ -287,7 +287,7 @@ async fn search(
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
-    let planned = world.clone();
+    let (planned, least) = (world.clone(), policy.least_gain());
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
         span.in_scope(|| {
@@ -303,7 +303,9 @@ async fn search(
             } else {
                 strategy
             };
-            let mut plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
+            let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
+            // A manifest's rates are the same in every window.
+            let mut plan = control::go_or_stay(&plan.world(&world.snapshot), &[], plan, least);
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
         })

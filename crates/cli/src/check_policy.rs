@@ -135,6 +135,8 @@ fn examine(file: &Path, given: &PolicyFile, arguments: &CheckArguments) -> Resul
         effort: arguments.effort,
         seed: arguments.seed,
         memory_mib: given.policy.memory_mib,
+        // What the program changes is asked, not whether it is worth the moves.
+        least_gain: 0.0,
     };
     let judge = search.judge();
     let started = Instant::now();

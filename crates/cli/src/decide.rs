@@ -26,6 +26,8 @@ pub struct Search {
     pub seed: u64,
     /// Memory that the solver may use, in MiB.
     pub memory_mib: u64,
+    /// What a plan has to gain to be carried out, as a part of what staying costs.
+    pub least_gain: f64,
 }
 
 impl Search {
@@ -38,6 +40,7 @@ impl Search {
             effort: asked.effort,
             seed: asked.seed,
             memory_mib: policy.memory_mib,
+            least_gain: policy.least_gain,
         }
     }
 
@@ -67,7 +70,8 @@ impl Search {
         let started = Instant::now();
         let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
-        let mut plan = placement::plan(snapshot, &*strategy, &self.judge(), &budget)?;
+        let plan = placement::plan(snapshot, &*strategy, &self.judge(), &budget)?;
+        let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
         explain::tell(&mut plan, snapshot, &self.judge(), REASONS_EFFORT);
         Ok((plan, took))
@@ -86,6 +90,7 @@ pub struct Preferred {
     strategy: String,
     wall: Duration,
     memory_mib: u64,
+    least_gain: f64,
 }
 
 impl From<&world::Policy> for Preferred {
@@ -94,6 +99,7 @@ impl From<&world::Policy> for Preferred {
             strategy: policy.strategy.clone(),
             wall: Duration::from_millis(policy.wall_milliseconds),
             memory_mib: policy.memory_mib,
+            least_gain: policy.least_gain(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Whether a plan gains enough to be carried out: moving costs what no criterion counts, and facts are not certain.
 
-use placement::{Assignment, Cost, Judged, Plan, Snapshot};
+use placement::ix::ActorIx;
+use placement::{Assignment, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
 
 use crate::commit::price;
 
@@ -13,7 +14,7 @@ const STANDARD_ERRORS: f64 = 1.96;
 pub struct Gain {
     /// By all facts together; below 0 is a loss.
     pub expected: f64,
-    /// Half the width of its 95 % interval, by how far the facts of single windows differ; 0 where there are less than two.
+    /// Half the width of its 95 % interval, by how far the gains of single windows differ; 0 where there are less than two.
     pub uncertain: f64,
 }
 
@@ -26,8 +27,8 @@ impl Gain {
 
 /// What going to `goes` gains; `None` where that is no question: what runs may not stay, or more actors have a place.
 ///
-/// `windows` are the facts of single windows, each with the units, actors and levels of `snapshot`, in which they are
-/// together.
+/// `windows` are the facts of single windows, each with the units, actors and levels of `snapshot`: those that it is made
+/// of, and others that were seen before, which may come again.
 pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Option<Gain> {
     let stays = snapshot.incumbent();
     if !snapshot.violations(&stays).is_empty() {
@@ -57,7 +58,9 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
 /// The plan, or staying where going gains too little: less than `least`, as a part of what staying costs at the first level
 /// that differs, or where the 95 % interval of the [`gain`] has a loss in it.
 ///
-/// Asked before [`still_stands`](crate::still_stands).
+/// `snapshot` has what the policy derives of it ([`Plan::world`]). Asked before [`still_stands`](crate::still_stands), by
+/// the operator, at a desk, and in a simulated world; who knows of no single windows gives none, and then the facts count as
+/// certain.
 pub fn go_or_stay(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: f64) -> Plan {
     match gain(snapshot, windows, &plan.assignment) {
         Some(gain) if gain.expected < least || gain.at_least() < 0.0 => stay(snapshot, plan),
@@ -65,12 +68,25 @@ pub fn go_or_stay(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: 
     }
 }
 
+/// What runs, as a plan; why who has no place, is for the caller to tell anew.
 fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
     let assignment = snapshot.incumbent();
-    let cost: Cost = price(snapshot, &assignment);
+    let cost = price(snapshot, &assignment);
     let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
-    let excused = snapshot.excused(&assignment);
-    Plan { cost, optimal, moves: Vec::new(), excused, judged: Judged::None, assignment, ..plan }
+    let waits = ActorIx::first(snapshot.actors()).filter(|actor| assignment[*actor].is_none());
+    Plan {
+        unplaced: waits.map(|actor| Unplaced { actor, reasons: Vec::new(), holds: None }).collect(),
+        excused: snapshot.excused(&assignment),
+        moves: Vec::new(),
+        cost,
+        optimal,
+        proven_by: plan.proven_by.filter(|_| optimal),
+        judged: Judged::None,
+        stage: Stage::Incumbent,
+        found_by: FoundBy::Incumbent,
+        assignment,
+        ..plan
+    }
 }
 
 fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {

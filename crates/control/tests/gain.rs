@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own words")]
 
 use control::{Gain, gain, go_or_stay};
-use placement::ix::UnitIx;
+use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, NoPolicy, Snapshot, plan};
 use search::Greedy;
 
@@ -58,4 +58,20 @@ fn who_gains_too_little_or_may_lose_stays() {
     assert!(!goes(&[], 0.5), "that is not a half");
     assert!(goes(&[&[50, 40], &[50, 41]], 0.4));
     assert!(!goes(&[&[50, 50], &[100, 0]], 0.1), "windows that do not agree");
+}
+
+#[test]
+fn who_stays_is_told_with_who_has_no_place() {
+    // One slot each: the second actor waits, and has less to do than the first.
+    let text = r#"{"version":1,"nodes":[{"id":"n"}],"objectives":["bottleneck"],"exchangeCost":{"kinds":{"cpu":{"cpu":1}}},
+        "actors":[{"id":"a","runsOn":{"cpu":50},"current":"u"},{"id":"b","runsOn":{"cpu":40}}],
+        "units":[{"id":"u","kind":"cpu","node":"n","capacity":100,"slots":1}]}"#;
+    let snapshot = Snapshot::read(text).unwrap();
+    let goes: placement::Assignment = [None, Some(UnitIx::new(0))].into_iter().collect();
+    let kept = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    let told = kept.unplaced[0].clone();
+    let unplaced = vec![placement::Unplaced { actor: ActorIx::new(0), ..told }];
+    let going = placement::Plan { cost: snapshot.cost(&goes), assignment: goes, unplaced, ..kept };
+    let waits = |least: f64| go_or_stay(&snapshot, &[], going.clone(), least).unplaced[0].actor.at();
+    assert_eq!([0.2, 0.21].map(waits), [0, 1], "50 to 40 is a fifth");
 }

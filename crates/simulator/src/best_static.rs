@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::config::{Paradigm, Platform};
+use crate::config::Paradigm;
 use crate::mean::mean;
+use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::world::{World, WorldError};
 

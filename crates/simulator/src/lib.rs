@@ -12,6 +12,7 @@ pub mod gamma;
 pub mod mean;
 pub mod oracle;
 pub mod planner;
+pub mod platform;
 pub mod run;
 pub mod strategies;
 pub mod trace;

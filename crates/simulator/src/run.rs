@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, Distance, Platform};
+use crate::config::Config;
 use crate::mean::mean;
 use crate::planner::{Known, Observed, Planner, PlannerError, Proposal};
+use crate::platform::{Distance, Platform};
 use crate::trace::Trace;
 use crate::world::{Counted, World, WorldError};
 
@@ -118,10 +119,10 @@ pub struct Report {
 pub struct Change {
     /// After which window.
     pub after: u64,
-    /// The mean throughput until the next decision.
-    pub went: f64,
+    /// The throughput of each window until the next decision.
+    pub went: Vec<f64>,
     /// The same in a world that goes on from the same state with everything where it was.
-    pub stayed: f64,
+    pub stayed: Vec<f64>,
     /// How many actors were ordered elsewhere.
     pub moves: usize,
     /// Where everybody was ordered.
@@ -190,6 +191,9 @@ pub fn allowed(config: &Config, platform: &Platform, actors: usize) -> Result<Ve
     Ok(allowed)
 }
 
+/// For so many plans, windows are remembered one by one beside those since the last plan.
+const REMEMBERED: u64 = 4;
+
 /// A world, and what is asked of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
@@ -231,6 +235,8 @@ impl Case<'_> {
             replanned: Vec::new(),
             changes: Vec::new(),
         };
+        let remembered = usize::try_from(config.replan_every_windows.saturating_mul(REMEMBERED));
+        let remembered = remembered.unwrap_or(usize::MAX);
         let mut number = 0;
         while self.windows.is_none_or(|most| number < most) {
             let Some(counted) = world.window()? else { break };
@@ -265,10 +271,9 @@ impl Case<'_> {
                     if self.compared {
                         let stayed = world.clone().throughputs(config.replan_every_windows)?;
                         let moves = assignment.iter().zip(&report.assignment).filter(|(a, b)| a != b).count();
-                        let stayed = mean(&stayed).unwrap_or(0.0);
                         report.changes.push(Change {
                             after: number,
-                            went: 0.0,
+                            went: Vec::new(),
                             stayed,
                             moves,
                             to: assignment.clone(),
@@ -282,14 +287,14 @@ impl Case<'_> {
                 }
             }
             period.clear();
-            recent.clear();
+            let forgotten = recent.len().saturating_sub(remembered);
+            recent.drain(..forgotten);
         }
         report.mean = mean(&report.throughputs());
         let every = usize::try_from(config.replan_every_windows).unwrap_or(usize::MAX);
         for change in &mut report.changes {
             let after = report.windows.iter().skip(usize::try_from(change.after).unwrap_or(usize::MAX));
-            let values: Vec<f64> = after.take(every).map(|window| window.throughput).collect();
-            change.went = mean(&values).unwrap_or(change.stayed);
+            change.went = after.take(every).map(|window| window.throughput).collect();
         }
         Ok(report)
     }

@@ -37,6 +37,8 @@ pub struct Policy {
     pub move_fixed: u64,
     /// Bytes of state that cost one point more.
     pub bytes_per_point: Exact,
+    /// What a plan has to gain to be carried out: a part of what staying costs, in hundredths.
+    pub least_gain_percent: u64,
     /// The text of its program, as it was written: what it may say is not checked here.
     pub program: Option<String>,
 }
@@ -120,6 +122,11 @@ impl Policy {
         let quantum = given.message_quantum.as_ref().map_or("64Ki".to_owned(), ToString::to_string);
         let move_cost = given.move_cost.unwrap_or_default();
         let bytes = move_cost.bytes_per_point.as_ref().map_or("1Mi".to_owned(), ToString::to_string);
+        let least_gain_percent = given.least_gain_percent.unwrap_or(0);
+        if least_gain_percent > 100 {
+            let problem = format!("{least_gain_percent}; nothing gains more than all, give at most 100");
+            return Err(field("leastGainPercent", problem));
+        }
         let objectives = given.objectives.unwrap_or_default();
         objectives.check().map_err(|problem| field("objectives", problem))?;
         Ok(Self {
@@ -135,8 +142,16 @@ impl Policy {
             move_fixed: move_cost.fixed.unwrap_or(500),
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
+            least_gain_percent,
             program: None,
         })
+    }
+
+    /// What a plan has to gain to be carried out, as a part of what staying costs.
+    pub fn least_gain(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "at most 100")]
+        let part = self.least_gain_percent as f64 / 100.0;
+        part
     }
 }
 
@@ -170,6 +185,7 @@ struct Parameters {
     exchange_cost: Option<ExchangeParameters>,
     message_quantum: Option<TextOrNumber>,
     move_cost: Option<MoveParameters>,
+    least_gain_percent: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -406,6 +406,7 @@ fn policies_are_refused_by_line() {
             told("exchangeCost:\n  otherNode: -1"),
             told("budget: {wall: soon}"),
             told("window: [1"),
+            told("leastGainPercent: 101"),
         ]
         .join("\n")
     );

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use super::setting::{Failure, Setting};
 use crate::best_static::in_parallel;
-use crate::config::{Config, Counters, Platform};
+use crate::config::{Config, Counters};
 use crate::mean::mean;
 use crate::oracle::{Foreseen, Hint, foresee};
 use crate::planner::{Facts, Measure, levels};
+use crate::platform::Platform;
 use crate::run::{Case, Change, Report, allowed};
 use crate::strategies::{NONE, planner};
 use crate::trace::{Kind, Trace};
@@ -350,9 +351,23 @@ fn moves(report: &Report) -> f64 {
     moves
 }
 
+/// The mean of staying and of going, over the windows that both worlds have: one may be at the end of its rows before.
+fn means(change: &Change) -> (f64, f64) {
+    let both = change.went.len().min(change.stayed.len());
+    let of = |windows: &[f64]| mean(&windows[..both]).unwrap_or(0.0);
+    (of(&change.stayed), of(&change.went))
+}
+
 /// What a change won against staying, in per cent.
 fn percent(change: &Change) -> f64 {
-    if change.stayed > 0.0 { (change.went / change.stayed - 1.0) * 100.0 } else { 0.0 }
+    let (stayed, went) = means(change);
+    if stayed > 0.0 { (went / stayed - 1.0) * 100.0 } else { 0.0 }
+}
+
+/// The mean of windows, and each of them.
+fn each_window(mean: f64, windows: &[f64]) -> String {
+    let each: Vec<String> = windows.iter().map(|window| format!("{window:.1}")).collect();
+    format!("{mean:.2} ({})", each.join(" "))
 }
 
 /// A change that loses more than this against staying is listed, in per cent.
@@ -382,13 +397,14 @@ pub fn losses(results: &[Result]) -> String {
                 let (gain, half) = (gain.expected * 100.0, gain.uncertain * 100.0);
                 format!("{gain:+.1} ± {half:.1} % | {:?} → {:?}", known.stay, known.go)
             });
+            let (stayed, went) = means(change);
             writeln!(
                 listed,
-                "| {} | {seed} | {} | {:.2} | {:.2} | {:+.1} % | {} | {known} |",
+                "| {} | {seed} | {} | {} | {} | {:+.1} % | {} | {known} |",
                 result.label,
                 change.after,
-                change.stayed,
-                change.went,
+                each_window(stayed, &change.stayed),
+                each_window(went, &change.went),
                 percent(change),
                 change.moves
             )
@@ -397,7 +413,7 @@ pub fn losses(results: &[Result]) -> String {
     }
     if !listed.is_empty() {
         text.push_str(
-            "\n| strategy | seed | after window | stayed, tasks/ms | went | change | moves | expected gain \
+            "\n| strategy | seed | after window | stayed, tasks/ms (by window) | went | change | moves | expected gain \
              | levels |\n|---|---:|---:|---:|---:|---:|---:|---|---|\n",
         );
         text.push_str(&listed);

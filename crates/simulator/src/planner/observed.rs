@@ -2,7 +2,8 @@
 
 use control::Gain;
 
-use crate::config::{Config, Platform};
+use crate::config::Config;
+use crate::platform::Platform;
 use crate::world::Counted;
 
 /// What an operator would know at the end of a window.
@@ -20,7 +21,7 @@ pub struct Observed<'a> {
     pub windows: u64,
     /// What was counted since the last plan was due.
     pub period: &'a Counted,
-    /// The same by window.
+    /// By window: the same, and what was counted for some plans before it.
     pub recent: &'a [Counted],
     /// What was counted since the start.
     pub total: &'a Counted,

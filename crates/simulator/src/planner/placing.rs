@@ -80,7 +80,7 @@ impl Placing {
         Ok(everybody(&plan.assignment).map(|assignment| Proposal { assignment, known: Some(known) }))
     }
 
-    /// The facts of each window since the last plan was due.
+    /// The facts of each window that is remembered: a gain that other windows had not had is not certain to last.
     fn by_window(&self, observed: &Observed) -> Result<Vec<Snapshot>, SnapshotError> {
         let alone = observed.recent.iter().map(|period| Observed { period, total: period, ..*observed });
         alone.map(|observed| self.facts.snapshot(&observed)).collect()

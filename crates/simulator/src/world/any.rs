@@ -1,7 +1,8 @@
 //! A world of any paradigm, which can be forked: from one state, several futures.
 
 use super::{Blocking, Counted, Optimistic, Windows, WorldError};
-use crate::config::{Paradigm, Platform};
+use crate::config::Paradigm;
+use crate::platform::Platform;
 use crate::trace::Trace;
 
 /// A world of one of the paradigms; a clone goes on from the same state.

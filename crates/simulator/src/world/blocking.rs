@@ -12,7 +12,7 @@ use super::channels::{Channels, number, number as index, units_by_rank};
 use super::counters::Counted;
 use super::event::{Agenda, Event, What};
 use super::windows::{Windows, WorldError};
-use crate::config::Platform;
+use crate::platform::Platform;
 use crate::trace::Trace;
 
 /// Messages to an actor that has moved come so much later, in milliseconds.

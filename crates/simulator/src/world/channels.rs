@@ -1,6 +1,6 @@
 //! Who waits for whom in a blocking world, worked out from the trace beforehand.
 
-use crate::config::Platform;
+use crate::platform::Platform;
 use crate::trace::Trace;
 
 /// A message that an actor will get.

@@ -1,6 +1,6 @@
 //! What a world counts in a window: what an operator would see of it.
 
-use crate::config::{DISTANCES, Distance};
+use crate::platform::{DISTANCES, Distance};
 
 /// Counters by ordered pair of actors: who suffers, and who causes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use super::counters::Counted;
 use super::event::{Agenda, Event, What};
 use super::queue::{heapify, push};
 use super::windows::{Windows, WorldError};
-use crate::config::{Gvt, Platform};
+use crate::config::Gvt;
+use crate::platform::Platform;
 use crate::trace::Trace;
 
 /// Messages to an actor that has moved come so much later, in milliseconds.

@@ -1,7 +1,8 @@
 //! What every world offers, and why one cannot go on.
 
 use super::counters::Counted;
-use crate::config::{Platform, Start};
+use crate::config::Start;
+use crate::platform::Platform;
 
 /// Why a world cannot go on.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

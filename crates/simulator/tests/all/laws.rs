@@ -1,7 +1,8 @@
 //! What always holds in a world, whatever the trace, the platform and the moves.
 
 use proptest::prelude::*;
-use simulator::config::{Config, Paradigm, Platform};
+use simulator::config::{Config, Paradigm};
+use simulator::platform::Platform;
 use simulator::trace::{Row, Trace};
 use simulator::world::{Optimistic, Windows, World};
 

@@ -1,7 +1,7 @@
 //! Worlds with a planner.
 
 use simulator::config::Config;
-use simulator::planner::Facts;
+use simulator::planner::{Facts, Observed, Planner, PlannerError, Proposal};
 use simulator::run::{Case, Report, allowed};
 use simulator::strategies::planner;
 use simulator::trace::{Hotspot, Kind, Phold, Trace};
@@ -37,6 +37,11 @@ fn run(config: &str, strategy: &str) -> Report {
 }
 
 fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
+    let mut planner = planner(strategy, Facts::default(), Some(50), 1, None).unwrap();
+    planned_by(config, kind, planner.as_deref_mut().map(|planner| planner as _))
+}
+
+fn planned_by(config: &str, kind: Kind, planner: Option<&mut dyn Planner>) -> Report {
     let (config, platform) = Config::parse(config).unwrap();
     let trace = Trace::collect(kind.rows().unwrap()).unwrap();
     let allowed = allowed(&config, &platform, trace.actors()).unwrap();
@@ -50,11 +55,28 @@ fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
         windows: None,
         compared: false,
     };
-    let mut planner = planner(strategy, Facts::default(), Some(50), 1, None).unwrap();
-    match &mut planner {
-        Some(planner) => case.run(Some(planner.as_mut()), &mut |_| {}).unwrap(),
-        None => case.run(None, &mut |_| {}).unwrap(),
+    case.run(planner, &mut |_| {}).unwrap()
+}
+
+/// How many single windows it was shown, and what they had together of the last two.
+#[derive(Default)]
+struct Shown(Vec<usize>);
+
+impl Planner for Shown {
+    fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError> {
+        self.0.push(observed.recent.len());
+        let last = &observed.recent[observed.recent.len() - 2..];
+        assert_eq!(last.iter().map(|of| of.committed).sum::<u64>(), observed.period.committed);
+        Ok(None)
     }
+}
+
+#[test]
+fn windows_are_remembered_for_four_plans() {
+    let mut shown = Shown::default();
+    planned_by(UNITS, hotspot(), Some(&mut shown));
+    assert!(shown.0.len() > 6, "{:?}", shown.0);
+    assert_eq!(shown.0[..6], [2, 4, 6, 8, 10, 10]);
 }
 
 /// `asp` starts this program again as its solver, which a program of tests cannot be.
