@@ -17,7 +17,6 @@ mod recovery;
 mod rest;
 mod rights;
 mod room;
-mod silent;
 mod stage;
 mod strangers;
 mod teams;
