@@ -371,6 +371,10 @@ pub struct ActorApplicationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ApplicationPhase>,
 
+    /// The value of each objective for the placement in force, by the name of its criterion.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objective: BTreeMap<String, i64>,
+
     /// The name of the `Placement` that is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
@@ -378,10 +382,6 @@ pub struct ActorApplicationStatus {
     /// How many actors are wanted, placed and running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actors: Option<ActorCounts>,
-
-    /// The value of each objective for the placement in force, by the name of its criterion.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub objective: BTreeMap<String, i64>,
 
     /// Whether the placement is proven to be the best; absent before the first decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]

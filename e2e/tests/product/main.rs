@@ -19,7 +19,6 @@ mod requests;
 mod rest;
 mod rights;
 mod room;
-mod silent;
 mod stage;
 mod strangers;
 mod teams;

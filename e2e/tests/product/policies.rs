@@ -141,3 +141,34 @@ async fn a_program_is_obeyed_and_a_bad_one_leaves_the_last_good_one_in_force() {
     stage.settled("app", apart).await;
     cluster.kubectl(["delete", "configmap", "careful", "-n", NAMESPACE]).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_plan_that_gains_less_than_the_policy_asks_is_not_carried_out() {
+    let cluster = Cluster::shared();
+    let nodes = ["steady-0", "steady-1"].map(SimulatedNode::new);
+    let stage = Stage::set("steady", nodes, [cpus()]).await;
+    let policy = async |text: &str| {
+        let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "steady", "namespace": NAMESPACE,
+            "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": text}});
+        cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    };
+    let decided = async |levels: &[&str], nodes: usize| {
+        let seen = stage.settled("app", |seen| {
+            ensure!(seen.spec().levels == levels, "{:?}", seen.spec().levels);
+            ensure!(seen.nodes().len() == nodes, "{:?}", seen.nodes());
+            seen.all_placed()
+        });
+        seen.await.spec().optimal
+    };
+    policy("objectives: [consolidate]\n").await;
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "200ms")])]);
+    manifest["spec"]["policy"] = json!("steady");
+    stage.apply(&manifest).await;
+    decided(&["consolidate"], 1).await;
+    // apart, the fullest unit would have half as much to do
+    policy("objectives: [bottleneck]\nleastGainPercent: 60\n").await;
+    assert!(!decided(&["bottleneck"], 1).await, "apart is better, and is known to be");
+    policy("objectives: [bottleneck, communication]\nleastGainPercent: 40\n").await;
+    decided(&["bottleneck", "communication"], 2).await;
+    cluster.kubectl(["delete", "configmap", "steady", "-n", NAMESPACE]).await.unwrap();
+}
