@@ -115,7 +115,7 @@ async fn decide_under(
         return Ok(());
     }
     // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
-    let lock = if asked { Some(ctx.commit.lock().await) } else { None };
+    let committing = if asked { Some(ctx.commit.lock().await) } else { None };
     let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
@@ -141,7 +141,7 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     };
-    if lock.is_some()
+    if committing.is_some()
         && now.infeasible.is_empty()
         && let Some(decision) = &decision
         && let Some(plan) = asked::placed(&world, policy, decision, why, ctx).await?
@@ -154,7 +154,7 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     }
-    drop(lock);
+    drop(committing);
     if outcome.searching {
         return Ok(());
     }

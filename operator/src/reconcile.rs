@@ -36,7 +36,7 @@ const WRITES_AT_ONCE: usize = 16;
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(&application)))]
 pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) -> Result<Action, Error> {
     let working = ctx.writer.pulse.begin();
-    let result = step(&application, &ctx).await;
+    let result = Box::pin(step(&application, &ctx)).await;
     drop(working);
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result

@@ -88,7 +88,7 @@ fn commit(index: &mut Index, key: &ApplicationKey, world: &World, plan: &Plan) {
     let mut placement = Placement::new(&key.name, crds::PlacementSpec::default());
     placement.spec.application.clone_from(&key.name);
     placement.spec.application_generation = 1;
-    placement.spec.policy = "p".to_owned();
+    "p".clone_into(&mut placement.spec.policy);
     placement.spec.demand_digest = Some(world.demand());
     placement.spec.assignments = assignments.collect();
     placement.metadata.namespace = Some(key.namespace.clone());

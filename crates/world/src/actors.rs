@@ -3,15 +3,12 @@
 //! HiCR 3.1.1 and 4.1: a root Instance creates the others that it finds missing, from a template that says what they need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crds::{ActorApplication, Instance, InstanceOrigin};
 use kube::ResourceExt;
 
 use crate::application::{ActorName, Which, actors_of};
-use crate::index::{Index, Name};
 use crate::objects::{ApplicationKey, namespace_of};
-use crate::owner::{controller, uid};
 
 /// The most actors that one application may have.
 pub(crate) const MOST_OF_ONE: usize = 5000;
@@ -46,6 +43,38 @@ pub struct Unfit {
 }
 
 impl Actors {
+    /// Every actor that an application wants, and which of the Instances that it asked for cannot be.
+    pub(crate) fn of<'a>(application: &ActorApplication, asked: impl Iterator<Item = &'a Instance>) -> Self {
+        let mut actors = Self { names: actors_of(application), ..Self::default() };
+        let mut asked: Vec<&Instance> = asked.collect();
+        if asked.is_empty() {
+            return actors;
+        }
+        asked.sort_by_key(|it| (it.metadata.creation_timestamp.as_ref().map(|time| time.0), it.name_any()));
+        let taken: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
+        for instance in asked {
+            // One that goes is no actor any more: its place is free once its pod is gone.
+            if instance.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            if let Some(unfit) = unfit(application, instance, &taken, actors.names.len()) {
+                actors.refused.insert(instance.name_any(), unfit);
+                continue;
+            }
+            let template = &instance.spec.template;
+            let memory_mib = template.memory_mib.and_then(|memory| u64::try_from(memory).ok());
+            let needs =
+                Needs { kind: template.kind.clone(), memory_mib: memory_mib.filter(|memory| *memory > 0) };
+            for name in actors_in(instance) {
+                if needs != Needs::default() {
+                    actors.needs.insert(name.short(), needs.clone());
+                }
+                actors.names.push(name);
+            }
+        }
+        actors
+    }
+
     /// The actors of a group, by their positions among [`Actors::names`].
     pub(crate) fn by_group(&self, application: &ActorApplication) -> Vec<Vec<usize>> {
         let groups = &application.spec.actors;
@@ -88,38 +117,6 @@ pub fn actors_in(instance: &Instance) -> Vec<ActorName> {
     which.map(|which| ActorName { application, group: group.clone(), which }).into_iter().collect()
 }
 
-/// Every actor that an application wants, and which Instances that were asked for cannot be.
-pub fn actors(index: &Index, application: &ActorApplication) -> Actors {
-    let mut actors = Actors { names: actors_of(application), ..Actors::default() };
-    let mut asked: Vec<&Instance> = index.requests_of(application).collect();
-    if asked.is_empty() {
-        return actors;
-    }
-    asked.sort_by_key(|it| (it.metadata.creation_timestamp.as_ref().map(|time| time.0), it.name_any()));
-    let taken: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
-    for instance in asked {
-        // One that goes is no actor any more: its place is free once its pod is gone.
-        if instance.metadata.deletion_timestamp.is_some() {
-            continue;
-        }
-        if let Some(unfit) = unfit(application, instance, &taken, actors.names.len()) {
-            actors.refused.insert(instance.name_any(), unfit);
-            continue;
-        }
-        let template = &instance.spec.template;
-        let memory_mib = template.memory_mib.and_then(|memory| u64::try_from(memory).ok());
-        let needs =
-            Needs { kind: template.kind.clone(), memory_mib: memory_mib.filter(|memory| *memory > 0) };
-        for name in actors_in(instance) {
-            if needs != Needs::default() {
-                actors.needs.insert(name.short(), needs.clone());
-            }
-            actors.names.push(name);
-        }
-    }
-    actors
-}
-
 /// Why an Instance that was asked for cannot be an actor of the application.
 fn unfit(
     application: &ActorApplication,
@@ -158,73 +155,4 @@ fn unfit(
         return unfit("TooLarge", message);
     }
     None
-}
-
-/// Instances that runtimes asked for: those of an application, and those whose application has not been made their owner.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    /// By the uid of the application.
-    owned: BTreeMap<String, BTreeSet<Name>>,
-    unowned: BTreeMap<ApplicationKey, BTreeSet<Name>>,
-}
-
-impl Requests {
-    /// An Instance that came; whose it is does not change.
-    pub fn put(&mut self, name: &Name, instance: &Instance) {
-        self.at(name, instance, |names, name| {
-            names.insert(name.clone());
-        });
-    }
-
-    /// An Instance that is gone.
-    pub fn remove(&mut self, name: &Name, instance: &Instance) {
-        self.at(name, instance, |names, name| {
-            names.remove(name);
-        });
-        self.owned.retain(|_, names| !names.is_empty());
-        self.unowned.retain(|_, names| !names.is_empty());
-    }
-
-    fn at(&mut self, name: &Name, instance: &Instance, change: impl Fn(&mut BTreeSet<Name>, &Name)) {
-        if instance.spec.origin != InstanceOrigin::Runtime {
-            return;
-        }
-        if let Some(owner) = controller(instance, "ActorApplication") {
-            change(self.owned.entry(owner.uid.clone()).or_default(), name);
-        } else if !instance.owner_references().iter().any(|owner| owner.controller == Some(true)) {
-            let application =
-                ApplicationKey { namespace: name.0.clone(), name: instance.spec.application_name.clone() };
-            change(self.unowned.entry(application).or_default(), name);
-        }
-    }
-
-    /// The names of those that an application controls.
-    pub fn of(&self, application: &ActorApplication) -> impl Iterator<Item = &Name> {
-        uid(application).and_then(|uid| self.owned.get(uid)).into_iter().flatten()
-    }
-
-    /// The names of those that nobody controls and that name the application.
-    pub fn unowned(&self, application: &ApplicationKey) -> impl Iterator<Item = &Name> {
-        self.unowned.get(application).into_iter().flatten()
-    }
-}
-
-impl Index {
-    /// The Instances that the application's own runtime asked for and that the application controls.
-    pub(crate) fn requests_of(&self, application: &ActorApplication) -> impl Iterator<Item = &Instance> {
-        self.requests.of(application).filter_map(|name| self.instances.get(name)).map(AsRef::as_ref)
-    }
-
-    /// The Instances that a runtime asked for, that name the application, and that nobody controls yet.
-    pub fn unowned_requests(&self, application: &ApplicationKey) -> impl Iterator<Item = &Arc<Instance>> {
-        self.requests.unowned(application).filter_map(|name| self.instances.get(name))
-    }
-
-    /// What an application puts on units depends on an Instance that was asked for.
-    pub(crate) fn requested(&mut self, name: &Name, instance: &Instance) {
-        if instance.spec.origin == InstanceOrigin::Runtime {
-            let application = instance.spec.application_name.clone();
-            self.changed(&ApplicationKey { namespace: name.0.clone(), name: application });
-        }
-    }
 }

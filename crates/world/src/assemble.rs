@@ -6,27 +6,23 @@ use std::sync::Arc;
 use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use placement::file::{
-    Actor, Drag, Message, Node, Others, Policy as PolicyName, RunsOn, SnapshotFile, Unit as FileUnit, VERSION,
-};
+use placement::file::{Actor, Drag, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION};
 use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
-use crate::actors::{Actors, MOST_OF_ONE, actors, actors_in};
-use crate::application::{ActorName, Numbers, pairs_of, replicas, template_problem};
+use crate::actors::{Actors, MOST_OF_ONE, actors_in};
+use crate::application::{ActorName, template_problem};
+use crate::asked::actors;
 use crate::constraints::{active_refusals, avoided_pairs, constraints};
-use crate::loads::Sum;
+use crate::demand::{Numbers, pairs_of, replicas};
+use crate::entries::{file_nodes, file_unit, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
-use crate::pods::{Amounts, asks, is_over, resource_unit, unit_of};
+use crate::pods::{Amounts, asks, is_over, unit_of};
 use crate::silence::Outcasts;
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
 use crate::{Index, Policy};
-
-/// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
-const LICENCE_COST: &str = "cairn.dev/licence-cost";
 
 /// A snapshot, and what is worth telling beside it.
 #[derive(Clone, Debug)]
@@ -318,7 +314,7 @@ fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Res
 
 /// Groups whose actors are busier than any unit lets a single actor be.
 fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<Note> {
-    let note = |(group, numbers): (&crds::ActorGroup, &crate::application::GroupNumbers)| {
+    let note = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
         let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
         let mut units = offer.units.iter().filter(of_kinds).peekable();
         units.peek()?;
@@ -428,12 +424,6 @@ fn add_application<'a>(
     }
 }
 
-/// Whether the policy's program could read a fact: labels that nobody reads would only make plans stale.
-fn speaks_of(file: &SnapshotFile, word: &str) -> bool {
-    let program = file.policy.as_ref().and_then(|policy| policy.program.as_deref());
-    program.is_some_and(|program| program.contains(word))
-}
-
 /// The labels that the pods of a group carry, whichever implementation they run.
 fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
     let mut templates = group.implementations.iter().map(|implementation| {
@@ -449,60 +439,4 @@ fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
 
 fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
     RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
-}
-
-/// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
-///
-/// Others that are summed up by unit have what they ask for already.
-fn file_nodes(
-    nodes: &[FreeNode],
-    offer: &Offer,
-    file: &SnapshotFile,
-    others: &BTreeMap<String, Sum>,
-) -> Vec<Node> {
-    let labelled = speaks_of(file, "node_label");
-    let zones: BTreeMap<&str, Option<&String>> =
-        offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
-    let asked =
-        file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
-    let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
-    let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for unit in &offer.units {
-        for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {
-            let total = taken.entry(&unit.node).or_default().entry(resource).or_default();
-            *total = total.saturating_add(*amount);
-        }
-    }
-    let node = |node: &FreeNode| {
-        let provides = node.left.iter().map(|(resource, amount)| {
-            let (name, scale) = resource_unit(resource);
-            let of_others = taken.get(node.name.as_str()).and_then(|taken| taken.get(name.as_str()));
-            let left = floor(*amount * scale).saturating_sub(of_others.copied().unwrap_or(0));
-            (name, left)
-        });
-        Node {
-            id: node.name.clone(),
-            zone: zones[node.name.as_str()].cloned(),
-            labels: if labelled { node.node.labels().clone() } else { BTreeMap::new() },
-            provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
-            licence_cost: node.node.labels().get(LICENCE_COST).and_then(|cost| cost.parse().ok()),
-        }
-    };
-    nodes.iter().filter(|free| zones.contains_key(free.name.as_str())).map(node).collect()
-}
-
-/// A unit, with whoever else is there summed up; what they ask of the node is off what it provides.
-fn file_unit(unit: &Unit, others: Option<&Sum>) -> FileUnit {
-    FileUnit {
-        id: unit.id.clone(),
-        kind: unit.kind.clone(),
-        node: unit.node.clone(),
-        zone: unit.zone.clone(),
-        numa: unit.numa.clone(),
-        pool: Some(unit.pool.clone()),
-        capacity: unit.capacity,
-        slots: unit.slots,
-        others: others.map(|others| Others { work: others.work, count: others.count }),
-        ..FileUnit::default()
-    }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::ApplicationKey;
-use crate::index::{Index, Name};
+use crate::index::Index;
+use crate::objects::Name;
 
 impl Index {
     /// Removes the pods that are not among `names`.

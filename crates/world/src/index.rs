@@ -8,18 +8,16 @@ use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
-use crate::actors::{Requests, actors};
+use crate::actors::Actors;
 use crate::loads::{Loads, Sum};
 use crate::numbers::{Exact, floor};
-use crate::objects::namespace_of;
+use crate::objects::{Name, namespace_of};
 use crate::owner::{controller, is_decision_for, uid};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
+use crate::requests::Requests;
 use crate::room::Room;
 use crate::{ApplicationKey, Objects, Policy};
-
-/// An object by namespace and name.
-pub(crate) type Name = (String, String);
 
 /// So many windows of policies are remembered at the same time.
 const MOST_WINDOWS: usize = 16;
@@ -458,7 +456,11 @@ impl Index {
         let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.placements.keys()));
         let of = |key: &ApplicationKey| {
             let application = self.application(key)?.as_ref();
-            Some((application, actors(self, application), self.placement(key)?.as_ref()))
+            Some((
+                application,
+                Actors::of(application, self.requests_of(application)),
+                self.placement(key)?.as_ref(),
+            ))
         };
         loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
         loads.without(key)

@@ -7,8 +7,11 @@
 
 mod actors;
 mod application;
+mod asked;
 mod assemble;
 mod constraints;
+mod demand;
+mod entries;
 mod gaps;
 mod index;
 mod loads;
@@ -20,14 +23,16 @@ mod ownership;
 mod pods;
 mod policy;
 mod quotas;
+mod requests;
 mod room;
 mod selectors;
 mod silence;
 mod slots;
 mod units;
 
-pub use actors::{Actors, Unfit, actors, actors_in};
+pub use actors::{Actors, Unfit, actors_in};
 pub use application::{ActorName, Which, actors_of, template_problem};
+pub use asked::actors;
 pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at, units_on};
 pub use index::Index;
 pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::{ActorApplication, Placement};
 
 use crate::actors::Actors;
-use crate::application::Numbers;
+use crate::demand::Numbers;
 use crate::pods::asks;
 use crate::{ApplicationKey, Policy};
 

@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::actors::{actors, actors_in};
+use crate::actors::actors_in;
 use crate::application::{ActorName, Which};
+use crate::asked::actors;
 use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;

@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use crate::owner::is_decision_for;
 
+/// An object by namespace and name.
+pub(crate) type Name = (String, String);
+
 /// The objects that a snapshot is made from; the order does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {

@@ -1,0 +1,176 @@
+//! What actors ask for: messages and work (the arithmetic of the API's document).
+
+use std::collections::BTreeMap;
+
+use crds::{ActorApplication, ActorGroup, Pattern};
+use num_rational::Ratio;
+
+use crate::Policy;
+use crate::actors::Actors;
+use crate::numbers::{Exact, ceil, duration, quantity, rate};
+use crate::pods::{Amounts, requests};
+
+/// One group in numbers.
+pub(crate) struct GroupNumbers {
+    /// Price of moving one actor.
+    pub move_cost: u64,
+    /// By kind: work in microseconds per window, and what a pod asks of its node.
+    pub kinds: BTreeMap<String, (u64, Amounts)>,
+}
+
+/// An application in numbers.
+pub(crate) struct Numbers {
+    /// By position of the group.
+    pub groups: Vec<GroupNumbers>,
+    /// By pair of positions among the actors: who sends first, and how many messages in a window. The sum of both
+    /// directions is what is rounded up, once.
+    pub messages: Vec<(usize, usize, u64)>,
+    /// By pair of positions: drag when apart.
+    pub drags: Vec<(usize, usize, u64)>,
+}
+
+/// What flows between two actors, by the pair in ascending order.
+#[derive(Default)]
+struct Flow {
+    /// From the smaller to the larger position.
+    up: Exact,
+    /// From the larger to the smaller.
+    down: Exact,
+    drag: u64,
+}
+
+impl Numbers {
+    /// Works an application out under a policy.
+    ///
+    /// # Errors
+    /// Where the manifest is wrong, as a path in `spec`, and what is wrong.
+    pub fn of(application: &ActorApplication, actors: &Actors, policy: &Policy) -> Result<Self, String> {
+        let groups = &application.spec.actors;
+        let members = actors.by_group(application);
+        let position = |name: &str, at: &str| {
+            let found = groups.iter().position(|group| group.name == name);
+            found.ok_or_else(|| format!("spec.{at}: there is no group `{name}`; correct the name"))
+        };
+        let mut towards = vec![Exact::default(); groups.len()];
+        let mut flows: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
+        for (i, channel) in application.spec.channels.iter().enumerate() {
+            let at = format!("channels[{i}]");
+            let (from, to) = (position(&channel.from, &at)?, position(&channel.to, &at)?);
+            let rate = rate(&channel.rate).map_err(|e| format!("spec.{at}.rate: {e}"))?;
+            let bytes =
+                quantity(&channel.message_bytes.0).map_err(|e| format!("spec.{at}.messageBytes: {e}"))?;
+            // Who was asked for while the application runs has no index that others are paired with.
+            let count = |group: usize| match channel.pattern {
+                Pattern::AllToAll => members[group].len(),
+                Pattern::OneToOne | Pattern::Ring => replicas(&groups[group]),
+            };
+            let (senders, receivers) = (count(from), count(to));
+            match channel.pattern {
+                Pattern::OneToOne if senders != receivers => {
+                    return Err(format!(
+                        "spec.{at}: OneToOne needs equal replicas; make them equal or use AllToAll"
+                    ));
+                }
+                Pattern::Ring if from != to => {
+                    return Err(format!("spec.{at}: a Ring goes from a group to itself; set `to` as `from`"));
+                }
+                _ => {}
+            }
+            let each = receivers_of_one(channel.pattern, senders, receivers, from == to);
+            if each == 0 || senders == 0 {
+                continue;
+            }
+            let pair_rate = rate / whole(each);
+            towards[to] += pair_rate * whole(each * senders) / whole(receivers);
+            // Messages above the quantum count several times on the way; the work of the receiver does not grow.
+            let quanta = (bytes / policy.message_quantum).ceil().max(Exact::from(1));
+            let count = pair_rate * policy.window / Exact::from(1_000_000) * quanta;
+            let drag =
+                u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
+            for_pairs(channel.pattern, senders, receivers, from == to, |sender, receiver| {
+                let (a, b) = (members[from][sender], members[to][receiver]);
+                let flow = flows.entry((a.min(b), a.max(b))).or_default();
+                *(if a < b { &mut flow.up } else { &mut flow.down }) += count;
+                flow.drag += drag;
+            });
+        }
+        let groups = groups.iter().zip(towards).map(|(group, towards)| group_numbers(group, towards, policy));
+        Ok(Self {
+            groups: groups.collect::<Result<_, _>>()?,
+            messages: flows
+                .iter()
+                .flat_map(|(&(a, b), flow)| {
+                    let up = ceil(flow.up);
+                    [(a, b, up), (b, a, ceil(flow.up + flow.down).saturating_sub(up))]
+                })
+                .filter(|(_, _, count)| *count > 0)
+                .collect(),
+            drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
+        })
+    }
+}
+
+/// How many pairs the channels make at most; cheap, to be asked before they are listed.
+pub(crate) fn pairs_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+    let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
+    let of_channel = |channel: &crds::Channel| match channel.pattern {
+        Pattern::AllToAll => size(&channel.from).saturating_mul(size(&channel.to)),
+        Pattern::OneToOne | Pattern::Ring => size(&channel.from),
+    };
+    application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
+}
+
+fn group_numbers(group: &ActorGroup, towards: Exact, policy: &Policy) -> Result<GroupNumbers, String> {
+    let at = |field: &str| format!("spec.actors[{}].{field}", group.name);
+    let arrivals = group.arrivals.as_deref().map_or(Ok(Exact::default()), rate);
+    let arrivals = arrivals.map_err(|e| format!("{}: {e}", at("arrivals")))?;
+    let state = quantity(&group.state_bytes.0).map_err(|e| format!("{}: {e}", at("stateBytes")))?;
+    let seconds = policy.window / Exact::from(1_000_000);
+    let kind = |implementation: &crds::Implementation| {
+        let at = |field: &str| at(&format!("implementations[{}].{field}", implementation.kind));
+        let service =
+            duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
+        let spec = implementation.template.spec.clone().unwrap_or_default();
+        let asked = requests(&spec).map_err(|e| format!("{}: {e}", at("template")))?;
+        Ok((implementation.kind.clone(), (ceil((towards + arrivals) * seconds * service), asked)))
+    };
+    Ok(GroupNumbers {
+        move_cost: policy.move_fixed.saturating_add(ceil(state / policy.bytes_per_point)),
+        kinds: group.implementations.iter().map(kind).collect::<Result<_, String>>()?,
+    })
+}
+
+pub(crate) fn replicas(group: &ActorGroup) -> usize {
+    usize::try_from(group.replicas).unwrap_or(0)
+}
+
+fn whole(number: usize) -> Exact {
+    Ratio::from(i128::try_from(number).expect("counts of actors fit"))
+}
+
+/// How many receivers one sender has.
+fn receivers_of_one(pattern: Pattern, senders: usize, receivers: usize, same_group: bool) -> usize {
+    match pattern {
+        Pattern::AllToAll => receivers - usize::from(same_group && receivers > 0),
+        Pattern::OneToOne => usize::from(!same_group && receivers > 0),
+        Pattern::Ring => usize::from(senders > 1),
+    }
+}
+
+fn for_pairs(
+    pattern: Pattern,
+    senders: usize,
+    receivers: usize,
+    same_group: bool,
+    mut each: impl FnMut(usize, usize),
+) {
+    for sender in 0..senders {
+        match pattern {
+            Pattern::AllToAll => {
+                (0..receivers).filter(|r| !(same_group && *r == sender)).for_each(|r| each(sender, r));
+            }
+            Pattern::OneToOne => each(sender, sender),
+            Pattern::Ring => each(sender, (sender + 1) % senders),
+        }
+    }
+}
