@@ -30,11 +30,11 @@ impl Grant {
         self.verb == "*" || self.target.split('/').any(|part| part == "*")
     }
 
-    /// Whether `event` made use of it and was not forbidden.
+    /// Whether it is the right that `event` needs.
     ///
     /// A server-side apply of something that is not there needs the right to create it as well, and is logged as
     /// the patch that it is, answered with 201.
-    pub fn allowed(&self, event: &AuditEvent) -> bool {
+    pub fn covers(&self, event: &AuditEvent) -> bool {
         let path = event.uri.split('?').next().unwrap_or_default();
         let here = self.namespace.as_ref().is_none_or(|namespace| *namespace == event.namespace);
         let target = if event.resource.is_empty() {
@@ -43,7 +43,12 @@ impl Grant {
             target(&event.group, &joined(&event.resource, &event.subresource))
         };
         let made = self.verb == "create" && event.verb == "patch" && event.code == 201;
-        here && (self.verb == event.verb || made) && self.target == target && !event.is_forbidden
+        here && (self.verb == event.verb || made) && self.target == target
+    }
+
+    /// Whether the request was allowed, and this right is the one for it.
+    pub fn allowed(&self, event: &AuditEvent) -> bool {
+        !event.is_forbidden && self.covers(event)
     }
 }
 

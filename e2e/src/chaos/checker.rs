@@ -182,8 +182,8 @@ impl Book {
                 event.user
             ));
         }
-        // a pod that no node has is gone when it is asked to go
-        if at_once || !is_bound {
+        // a pod that no node has is gone when it is asked to go, and so is one whose node is gone: it counts as failed
+        if at_once || !is_bound || !node_is_there {
             self.lives.remove(pod);
         }
     }
@@ -286,6 +286,9 @@ mod tests {
              stop app-a-1\n ended app-a-1\n want app 2\n start app-a-1 on m\n bind app-a-1 to m",
             // a node goes, and nobody can confirm
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n kill app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+            // the same, but it is asked to go as others are: nobody confirms that, and nobody has to
+            "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n want app 0\n stop app-a-0\n want app 1\n \
+             start app-a-0 on m\n bind app-a-0 to m",
             // the node goes before the pod has come to it
             "want app 1\n lose n\n start app-a-0 on n\n stop app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
             // another one of the same name

@@ -134,6 +134,7 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
     GET /api/v1/namespaces/cairn-system/configmaps
     GET /api/v1/nodes
     GET /api/v1/pods
+    GET /api/v1/resourcequotas
     GET /apis/cairn.dev/v1alpha1/actorapplications
     GET /apis/cairn.dev/v1alpha1/devicepools
     GET /apis/cairn.dev/v1alpha1/instances

@@ -181,7 +181,7 @@ fn radar_correlator() -> Parts {
     let tasks = ["HEAD_NODE", "LFM", "FFT_0", "FFT_1", "MUL", "IFFT", "MAX"];
     let edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)];
     let (plain, transform) = ([(CPU, 60.0)], [(CPU, 60.0), (Kind::Fft, 45.0)]);
-    listed("radar-correlator", &tasks, &edges, |id| if id.contains("FFT") { &transform } else { &plain })
+    listed("radar-correlator", &tasks, &edges, |id| if id.starts_with("FFT") { &transform } else { &plain })
 }
 
 /// Temporal Mitigation: 11 tasks, 15 edges, two matrix products.
