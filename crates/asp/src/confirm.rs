@@ -14,7 +14,7 @@ use crate::process::{Ended, Solver};
 use crate::sandbox::Limits;
 use crate::scale::{Rounding, Scale};
 
-/// Actors and edges above which the criteria are left out: below, it takes half a second at most.
+/// Actors, units and ties above which the criteria are left out. A world of 1,000 actors, which is below, is judged in 0.6 to 0.9 s.
 const MOST_PARTS: usize = 20_000;
 
 /// What is judged.

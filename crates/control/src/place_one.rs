@@ -31,8 +31,8 @@ pub fn only_asked(wanted: &Wanted, decision: &Decision, is_asked: impl Fn(&str) 
 /// A plan in which everybody who has a place keeps it, and `quick` takes for each of the others the cheapest unit that
 /// is feasible, one after the other.
 ///
-/// `None` where that finds no place for somebody but those who `waited` before, by short name, where a limit is broken as things are, and where a policy's rules say
-/// more than a quick look knows: then a search is needed.
+/// `None` where that finds no place for somebody but those who `waited` before, by short name, where a limit is broken as
+/// things are, and where a policy's rules say more than a quick look knows: then a search is needed.
 pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>, quick: Box<dyn Strategy>) -> Option<Plan> {
     let runs = snapshot.incumbent();
     if snapshot.rules().is_some()
