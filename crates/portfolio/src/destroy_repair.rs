@@ -80,6 +80,11 @@ impl<'a> DestroyRepair<'a> {
         }
     }
 
+    /// Does none of them.
+    pub fn leave_out(&mut self) {
+        self.is_unsuited = true;
+    }
+
     /// Begins anew where the best is, or, once nothing more is found there, from a sample of the native search.
     pub fn begin(&mut self, search: &Search, is_new: bool, native: &search::Search) {
         if is_new {

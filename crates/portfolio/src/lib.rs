@@ -10,6 +10,7 @@
 mod clingo;
 mod destroy_repair;
 mod neighbourhood;
+mod part;
 mod partial;
 mod registry;
 mod rounds;
@@ -20,5 +21,6 @@ mod whole;
 
 pub use asp::{ClingoJudge, Limits, run_child_if_asked};
 pub use clingo::Clingo;
+pub use part::Part;
 pub use registry::{Entry, UnknownStrategy, Use, strategies, strategy};
 pub use strategy::Asp;

@@ -9,6 +9,7 @@ use placement::{Answer, FoundBy, SolveError, Stage, StoppedBy};
 
 use crate::destroy_repair::{DestroyRepair, Round, movable};
 use crate::neighbourhood::Neighbourhoods;
+use crate::part::Part;
 use crate::run::Search;
 
 /// Effort units of the native search in the first round, at least, and one for so many actors: looking at what it has found
@@ -41,11 +42,11 @@ const MOST_BOUNDED: usize = 300;
 ///
 /// The order of the effort units depends on nothing but what they find, so a search that is cut short is the beginning of
 /// one that is not.
-pub(crate) fn run(search: Search) -> Result<Answer, SolveError> {
+pub(crate) fn run(search: Search, without: Option<Part>) -> Result<Answer, SolveError> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
-        let searched = alternate(search, &mut |search| {
+        let searched = alternate(search, without, &mut |search| {
             if bounds.is_none() && search.spent() >= LONG && movable(search.snapshot) <= MOST_BOUNDED {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 let over = &over;
@@ -80,14 +81,19 @@ fn yield_to_others() {
 /// Says at the end of every round that it is one.
 fn alternate<'a>(
     mut search: Search<'a>,
+    without: Option<Part>,
     after_each: &mut dyn FnMut(&Search<'a>),
 ) -> Result<(Search<'a>, StoppedBy), SolveError> {
-    let instance = search::Instance::new(search.snapshot);
+    let instance = search::Instance::new(search.snapshot).without(without.and_then(Part::native));
     // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
     let start = search.snapshot.incumbent();
     let mut native = search::Search::new(&instance, &start, search.seed());
     native.offer(&search.best.assignment);
     let (mut neighbourhoods, mut repairs) = (Neighbourhoods::new(&search), DestroyRepair::new(&search));
+    if without == Some(Part::Repairs) {
+        repairs.leave_out();
+    }
+    let has_neighbourhoods = without != Some(Part::Neighbourhoods);
     let (least, actors) = FIRST;
     let mut effort = least.max(movable(search.snapshot) / actors) as u64;
     let busy = SHARE.max(movable(search.snapshot) as u64);
@@ -114,7 +120,7 @@ fn alternate<'a>(
             if let Some(why) = search.over() {
                 return Ok((search, why));
             }
-            if !neighbourhoods.search(&mut search)? {
+            if !(has_neighbourhoods && neighbourhoods.search(&mut search)?) {
                 break;
             }
         }

@@ -8,6 +8,7 @@ use placement::criteria::Scaling;
 use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
 
+use crate::part::Part;
 use crate::rounds;
 use crate::run::Search;
 use crate::whole::{self, Verdict};
@@ -45,6 +46,7 @@ pub struct Asp {
     limits: Limits,
     conflicts: u64,
     effort: u64,
+    without: Option<Part>,
 }
 
 impl Asp {
@@ -56,13 +58,19 @@ impl Asp {
 
     /// Solves in another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits) -> Self {
-        Self { executable: executable.into(), limits, conflicts: CONFLICTS, effort: EFFORT }
+        Self { executable: executable.into(), limits, conflicts: CONFLICTS, effort: EFFORT, without: None }
     }
 
     /// Cuts the search of the whole after so many conflicts instead of 2,000,000.
     #[must_use]
     pub fn with_conflicts(self, conflicts: u64) -> Self {
         Self { conflicts, ..self }
+    }
+
+    /// Does without a part, to see what that earns; the strategy's name says so.
+    #[must_use]
+    pub fn without(self, part: Part) -> Self {
+        Self { without: Some(part), ..self }
     }
 
     /// Ends a search to which no effort is given after so many effort units instead of 1,048,576.
@@ -80,7 +88,7 @@ impl Default for Asp {
 
 impl Strategy for Asp {
     fn name(&self) -> &'static str {
-        "asp"
+        self.without.map_or("asp", Part::absent)
     }
 
     fn summary(&self) -> &'static str {
@@ -106,7 +114,9 @@ impl Asp {
             return Ok(search.answer(StoppedBy::Deadline));
         }
         search.allow(self.effort);
-        let (is_branched, is_small) = (whole::is_branched(snapshot), whole::is_small(snapshot));
+        let proves = self.without != Some(Part::Proofs);
+        let (is_branched, is_small) =
+            (proves && whole::is_branched(snapshot), proves && whole::is_small(snapshot));
         if (is_branched || is_small) && search.over().is_none() {
             search.improve(EFFORT_BEFORE_ALL);
         }
@@ -133,7 +143,7 @@ impl Asp {
         if !has_parts(snapshot) {
             search.do_without_solver();
         }
-        rounds::run(search)
+        rounds::run(search, self.without)
     }
 }
 

@@ -9,6 +9,7 @@ use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::compound::CompoundMove;
 use crate::model::Change;
+use crate::part::Part;
 use crate::refusals::Refusals;
 use crate::solution::Solution;
 use placement::weighted::NOWHERE;
@@ -269,31 +270,54 @@ impl<'m> Chain<'m> {
         let more = after - over(left_from) - over(left_to);
         let delta = self.solution.delta_of_swap(item, other);
         let changes = [(item, from, unit), (other, unit, from)];
+        let is_refused = Cell::new(false);
         if let Some(delta) = self.judge(&changes, delta, more, temperature, |solution| {
-            solution.admits_swap_overloaded(item, other)
+            let admits = solution.admits_swap_overloaded(item, other);
+            is_refused.set(!admits);
+            admits
         }) {
             self.swap(item, other, delta);
+        } else if is_refused.get() && model.dims > 1 && model.without != Some(Part::Trades) {
+            // It would please, and others may make room for it.
+            self.try_compound_move(temperature, |compound, solution, rng| {
+                if !compound.trade(solution, changes, rng) {
+                    compound.changes.clear();
+                }
+            });
         }
     }
 
     fn try_compound_moves(&mut self, temperature: f64) {
         let regions = &self.solution.model.regions;
+        if self.solution.model.without == Some(Part::CompoundMoves) {
+            return;
+        }
         let (of_nodes, of_groups) = COMPOUND_MOVES;
         for _ in 0..if regions.has_zones { of_nodes } else { 0 } {
-            self.try_compound_move(temperature, CompoundMove::between_nodes);
+            self.try_compound_move_of_any(temperature, CompoundMove::between_nodes);
         }
         for _ in 0..if regions.has_nodes { of_groups } else { 0 } {
-            self.try_compound_move(temperature, CompoundMove::between_groups);
+            self.try_compound_move_of_any(temperature, CompoundMove::between_groups);
         }
     }
 
-    fn try_compound_move(
+    fn try_compound_move_of_any(
         &mut self,
         temperature: f64,
         think_of: impl Fn(&mut CompoundMove, &Solution, ItemIx, &mut fastrand::Rng),
     ) {
         let item = self.movable[self.rng.usize(..self.movable.len())];
-        think_of(&mut self.compound, &self.solution, item, &mut self.rng);
+        self.try_compound_move(temperature, |compound, solution, rng| {
+            think_of(compound, solution, item, rng)
+        });
+    }
+
+    fn try_compound_move(
+        &mut self,
+        temperature: f64,
+        think_of: impl Fn(&mut CompoundMove, &Solution, &mut fastrand::Rng),
+    ) {
+        think_of(&mut self.compound, &self.solution, &mut self.rng);
         let changes = std::mem::take(&mut self.compound.changes);
         if let Some((delta, more)) = self.solution.delta_of_all(&changes).filter(|change| *change != (0, 0))
             && let Some(delta) = self.judge(&changes, delta, more, temperature, |_| true)

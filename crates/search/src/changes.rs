@@ -2,6 +2,7 @@
 
 use crate::model::Change;
 use crate::solution::Solution;
+use placement::ix::UnitIx;
 use placement::weighted::NOWHERE;
 
 impl Solution<'_> {
@@ -19,6 +20,20 @@ impl Solution<'_> {
             self.place[*item] = *from;
         }
         Some((delta?, more))
+    }
+
+    /// Which resource of the unit would not suffice after changes, and by how much, the first there is; slots are one.
+    pub fn shortage(&self, changes: &[Change], unit: UnitIx) -> Option<(usize, i64)> {
+        let model = self.model;
+        (1..model.dims).find_map(|dim| {
+            let change = |(item, from, to): &Change| {
+                let comes = if *to == unit { model.needs(*item, unit)[dim] } else { 0 };
+                let leaves = if *from == unit { model.needs(*item, unit)[dim] } else { 0 };
+                comes - leaves
+            };
+            let lacking = changes.iter().map(change).sum::<i64>() - self.left[unit.at() * model.dims + dim];
+            (lacking > 0).then_some((dim, lacking))
+        })
     }
 
     /// Makes changes that have been judged; figures have followed.

@@ -1,4 +1,4 @@
-//! Compound moves: steps of many items at once, from one node to another.
+//! Compound moves: steps of many items at once, from one node or unit to another.
 //!
 //! What hangs together stays together, where moves of one item after the other would first have to tear it apart. Once
 //! nodes have frozen, compound moves are what still brings order into zones.
@@ -11,6 +11,10 @@ use placement::weighted::NOWHERE;
 
 /// The most items of a group.
 const LARGEST: usize = 16;
+
+/// How many more change over in a trade, at most, and of how many one is chosen.
+const MOST_MORE: usize = 4;
+const DRAWN: usize = 4;
 
 /// A compound move that is thought of.
 #[derive(Clone)]
@@ -70,6 +74,36 @@ impl CompoundMove {
             let most = rng.usize(1..=LARGEST).min(self.changes.len() + 1);
             self.gather(solution, back, node, most, rng);
         }
+    }
+
+    /// Two items that change units, and whoever else has to change over so that resources suffice on both; false where nobody helps.
+    pub fn trade(&mut self, solution: &Solution, first: [Change; 2], rng: &mut fastrand::Rng) -> bool {
+        let [(_, from, to), _] = first;
+        self.changes.clear();
+        self.changes.extend(first);
+        for _ in 0..MOST_MORE {
+            let short = |unit| solution.shortage(&self.changes, unit);
+            let (gives, takes, (dim, lacking)) = match (short(from), short(to)) {
+                (None, None) => return true,
+                (Some(lack), None) => (from, to, lack),
+                (None, Some(lack)) => (to, from, lack),
+                (Some(_), Some(_)) => return false,
+            };
+            let there = &solution.on[gives];
+            let model = solution.model;
+            // Whoever frees just enough.
+            let drawn = (0..DRAWN.min(there.len())).map(|_| there[rng.usize(..there.len())]);
+            let suited = drawn.filter(|item| {
+                model.allows(*item, takes) && self.changes.iter().all(|(other, ..)| other != item)
+            });
+            let frees = |item: &ItemIx| {
+                let need = model.needs(*item, gives)[dim];
+                (need < lacking, (need - lacking).abs(), *item)
+            };
+            let Some(item) = suited.min_by_key(frees) else { return false };
+            self.changes.push((item, gives, takes));
+        }
+        [from, to].iter().all(|unit| solution.shortage(&self.changes, *unit).is_none())
     }
 
     /// Has all that can leave a node go to another one; false where somebody may not be there.

@@ -6,6 +6,7 @@ use placement::Snapshot;
 use placement::ix::{ItemIx, UnitIx};
 use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 
+use crate::part::Part;
 use crate::regions::Regions;
 
 /// An item, where it is, and where it goes.
@@ -22,6 +23,8 @@ const SPARSE: usize = 8;
 pub(crate) struct Model<'a> {
     problem: Weighted<'a>,
     pub regions: Regions,
+    /// A part of the search that is left out.
+    pub without: Option<Part>,
 }
 
 impl<'a> Deref for Model<'a> {
@@ -36,7 +39,7 @@ impl<'a> Deref for Model<'a> {
 impl<'a> Model<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let problem = Weighted::new(snapshot);
-        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem }
+        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem, without: None }
     }
 
     /// How many times as long a step takes as on a sparse world: it looks at every tie of an item.

@@ -125,13 +125,15 @@ pub(crate) struct Schedule {
     heat: usize,
     is_greedy: bool,
     is_warm: bool,
+    /// Whether there are greedy runs.
+    has_greedy: bool,
     /// Runs begun.
     runs: u32,
 }
 
 impl Schedule {
     /// For the chain of this number; `is_warm` when it starts from a placement that is worth keeping.
-    pub fn new(items: usize, chain: u32, is_warm: bool) -> Self {
+    pub fn new(items: usize, chain: u32, is_warm: bool, has_greedy: bool) -> Self {
         let thorough = if items > LARGE { HOTTER } else { THOROUGH };
         let style = if is_warm || chain.is_multiple_of(2) { thorough } else { GENTLE };
         let items = (items as u64).max(1);
@@ -147,6 +149,7 @@ impl Schedule {
             heat: 0,
             is_greedy: false,
             is_warm,
+            has_greedy,
             runs: 0,
         }
     }
@@ -173,7 +176,7 @@ impl Schedule {
             self.heat = (self.heat + 1) % WARM.len();
         }
         self.runs = self.runs.saturating_add(1);
-        self.is_greedy = self.greedy_runs >= GREEDY;
+        self.is_greedy = self.has_greedy && self.greedy_runs >= GREEDY;
         let cheap = self.style.cheap;
         if self.is_greedy {
             self.greedy_runs -= GREEDY;

@@ -5,7 +5,9 @@ use std::thread;
 use crate::anneal::Chain;
 use crate::balance::even_out;
 use crate::construct::place_the_rest;
+use crate::ejection::eject;
 use crate::model::Model;
+use crate::part::Part;
 use crate::replica::{Course, Descent, Replica};
 use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
@@ -34,6 +36,13 @@ impl<'a> Instance<'a> {
     /// Lays it out; this takes about a second for 20,000 actors on 4,000 units, and milliseconds for 1,000.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         Self { model: Model::new(snapshot) }
+    }
+
+    /// The same to be searched without a part.
+    #[must_use]
+    pub fn without(mut self, part: Option<Part>) -> Self {
+        self.model.without = part;
+        self
     }
 }
 
@@ -64,9 +73,12 @@ impl<'t> Search<'t> {
         }
         let kept = solution.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
         place_the_rest(&mut solution);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        if solution.unplaced > 0 && model.without != Some(Part::Ejection) {
+            eject(&mut solution, &mut rng.clone());
+        }
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&solution.place));
-        let mut rng = fastrand::Rng::with_seed(seed);
         let before = solution.clone();
         even_out(&mut solution, &mut rng);
         solution.set_slack(if model.has_limit { solution.overloads().0 } else { NO_LIMIT });
@@ -76,7 +88,8 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
-            let descent = Descent::new(Schedule::new(model.free, chain, is_warm));
+            let schedule = Schedule::new(model.free, chain, is_warm, model.without != Some(Part::GreedyRuns));
+            let descent = Descent::new(schedule);
             Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
         });
         let best_rank =
@@ -141,7 +154,9 @@ impl<'t> Search<'t> {
         };
         if self.replicas.iter().all(is_trial) {
             self.compare_styles();
-            if Tempering::suits(&self.replicas[0].chain) {
+            let chain = &self.replicas[0].chain;
+            let may_exchange = chain.solution.model.without != Some(Part::ReplicaExchange);
+            if may_exchange && Tempering::suits(chain) {
                 self.note_best();
                 self.climb();
                 return;

@@ -343,6 +343,15 @@ impl<'m> Solution<'m> {
         self.follow(item, NOWHERE, unit);
     }
 
+    /// Takes an item from where it is.
+    pub fn take_out(&mut self, item: ItemIx) {
+        let from = self.place[item];
+        self.objective += self.delta(item, NOWHERE) + self.try_figures(&[(item, from, NOWHERE)]).0;
+        self.unplaced += self.model.members[item].len();
+        self.vacate(item, from);
+        self.follow(item, from, NOWHERE);
+    }
+
     /// Moves an item to another unit, at a delta that has been worked out; figures have followed.
     pub fn shift(&mut self, item: ItemIx, unit: UnitIx, delta: i64) {
         let from = self.place[item];

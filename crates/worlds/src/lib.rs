@@ -11,4 +11,6 @@ mod shapes;
 
 pub use published::{published, several};
 pub use random::world;
-pub use shapes::{all_to_all, famine, grid};
+pub use shapes::{
+    all_to_all, clusters, famine, grid, heavy_tails, neighbours, shapes, stencil, tight_memory, tree,
+};

@@ -26,7 +26,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         let budgets = spread(from, to);
         let runs = files.iter().cycle().zip(budgets).zip(1..).take(acceptance.runs);
         for ((file, budget), seed) in runs {
-            let record = apart(file, "asp", budget, seed, "")?;
+            let record = apart(file, "asp", (budget, false), seed, "")?;
             if let Some(problem) = record.problem {
                 return Err(format!("{} in {budget:.2} s: {problem}", record.instance).into());
             }

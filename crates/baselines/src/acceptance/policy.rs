@@ -173,7 +173,7 @@ impl Searched {
         let runs = acceptance.runs.min(MOST);
         let mut values = Vec::new();
         for seed in 1..=runs as u64 {
-            let record = apart(&scratch.0, "asp", acceptance.scaled(BUDGET), seed, "")?;
+            let record = apart(&scratch.0, "asp", (acceptance.scaled(BUDGET), false), seed, "")?;
             if let Some(problem) = record.problem {
                 return Err(format!("{}: {problem}", record.instance).into());
             }

@@ -18,8 +18,11 @@ pub struct Run<'a> {
     pub instance: &'a Instance,
     /// By whom.
     pub strategy: &'a dyn Strategy,
-    /// Wall clock that it is given.
+    /// Time that it is given.
     pub budget: Duration,
+    /// Whether that is processor time: as much as two processors have in it. So what else a machine does decides little; what
+    /// runs on one processor alone has twice as long as by the clock.
+    pub by_processor: bool,
     /// The seed that it is given.
     pub seed: u64,
 }
@@ -34,14 +37,15 @@ const JUDGING_MILLISECONDS: u64 = 2_000;
 pub fn apart(
     file: &Path,
     strategy: &str,
-    budget: f64,
+    budget: (f64, bool),
     seed: u64,
     cp_sat: &str,
 ) -> Result<Record, Box<dyn std::error::Error>> {
     let output = Command::new(std::env::current_exe()?)
         .args(["one", "--strategy", strategy, "--cp-sat", cp_sat, "--instance"])
         .arg(file)
-        .args(["--budget", &budget.to_string(), "--seed", &seed.to_string()])
+        .args(["--budget", &budget.0.to_string(), "--seed", &seed.to_string()])
+        .args(budget.1.then_some("--processor"))
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
@@ -54,11 +58,17 @@ pub fn apart(
 ///
 /// The answer is checked and priced here once more, whatever the plan says of itself.
 pub fn measure(run: &Run) -> Record {
-    let Run { instance, strategy, budget, seed } = *run;
+    let Run { instance, strategy, budget, by_processor, seed } = *run;
     let snapshot = &instance.snapshot;
     let before = processor_time();
     let started = Instant::now();
-    let stop = || started.elapsed() >= budget;
+    let stop = || {
+        if by_processor {
+            processor_time() + of_children() >= budget * 2
+        } else {
+            started.elapsed() >= budget
+        }
+    };
     let judge = ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS);
     let planned = placement::plan(snapshot, strategy, &judge, &Budget { effort: None, seed, stop: &stop });
     let wall = started.elapsed();
@@ -106,6 +116,22 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
         (stays + usize::from(plan.assignment[actor] == snapshot.current(actor)), runs + 1)
     });
     record.stay = (runs > 0).then(|| super::summary::quotient(stays, runs));
+}
+
+/// Processor time of children that have not ended, as Linux tells it, in its hundredths of a second.
+fn of_children() -> Duration {
+    const TICK: Duration = Duration::from_millis(10);
+    let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
+    let mut ticks = 0;
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        for child in read(format!("{}/children", task.path().display())).split_whitespace() {
+            let stat = read(format!("/proc/{child}/stat"));
+            // After the name, which is in brackets: the twelfth is the user's time, the next the system's.
+            let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+            ticks += times.filter_map(|ticks| ticks.parse::<u32>().ok()).sum::<u32>();
+        }
+    }
+    TICK * ticks
 }
 
 /// Processor time of this process and of its children that have ended.

@@ -14,7 +14,7 @@ use baselines::bench::{
 use baselines::strategies::{External, Metis};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
-use portfolio::{Limits, Use};
+use portfolio::{Asp, Limits, Use};
 use serde::de::DeserializeOwned;
 
 /// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
@@ -102,6 +102,9 @@ struct RunArguments {
     /// Seeds
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,3,4,5")]
     seeds: Vec<u64>,
+    /// Budgets are processor time, as much as two processors have in so many seconds
+    #[arg(long)]
+    processor: bool,
     /// Go on where it ended: leave out what is among the results of this commit
     #[arg(long)]
     resume: bool,
@@ -156,6 +159,9 @@ struct OneArguments {
     /// Wall clock in seconds
     #[arg(long, value_name = "SECONDS")]
     budget: f64,
+    /// The budget is processor time, as much as two processors have in so many seconds
+    #[arg(long)]
+    processor: bool,
     /// The seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -208,6 +214,8 @@ fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
     let mut all: Vec<Box<dyn Strategy>> =
         portfolio::strategies(Use::Desk).map(|entry| entry.make(limits)).collect();
+    let ablated = portfolio::Part::all().map(|part| Asp::new(limits).without(part));
+    all.extend(ablated.map(|strategy| Box::new(strategy) as Box<dyn Strategy>));
     all.push(Box::new(Metis));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all
@@ -229,7 +237,13 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
         format!("there is no strategy `{}`; use one of {}", arguments.strategy, names.join(", "))
     })?;
     let instance = Instance::read(&arguments.instance)?;
-    let record = measure(&Run { instance: &instance, strategy: &**strategy, budget, seed: arguments.seed });
+    let record = measure(&Run {
+        instance: &instance,
+        strategy: &**strategy,
+        budget,
+        by_processor: arguments.processor,
+        seed: arguments.seed,
+    });
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&record)?)?;
     Ok(())
 }
@@ -251,7 +265,13 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
                     if done.iter().any(|record| record.is(&Instance::name(&file), strategy, budget, seed)) {
                         continue;
                     }
-                    let record = apart(&file, strategy, budget, seed, &arguments.cp_sat.cp_sat)?;
+                    let record = apart(
+                        &file,
+                        strategy,
+                        (budget, arguments.processor),
+                        seed,
+                        &arguments.cp_sat.cp_sat,
+                    )?;
                     let record = Record { commit: commit.clone(), ..record };
                     writeln!(lines, "{}", serde_json::to_string(&record)?)?;
                     let told = record.problem.unwrap_or_else(|| format!("{:?}", record.vector));

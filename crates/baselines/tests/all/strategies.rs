@@ -26,7 +26,13 @@ fn program(folder: &tempfile::TempDir, text: &str) -> External {
 
 fn ask(strategy: &dyn Strategy) -> baselines::bench::Record {
     let instance = read("P-8x4-s1.json");
-    measure(&Run { instance: &instance, strategy, budget: Duration::from_mins(1), seed: 1 })
+    measure(&Run {
+        instance: &instance,
+        strategy,
+        budget: Duration::from_mins(1),
+        by_processor: false,
+        seed: 1,
+    })
 }
 
 fn all() -> [Box<dyn Strategy>; 7] {

@@ -1,5 +1,8 @@
 //! What every strategy keeps to, and what each is for.
 
+use std::io::Read;
+
+use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy, Strategy};
 use proptest::prelude::*;
@@ -202,5 +205,31 @@ fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
             assert!(vector <= least, "seed {seed}, effort {effort}: {vector:?} after {least:?}");
             least = vector;
         }
+    }
+}
+
+/// Memory is bought for a placement that is forgotten, with 3 % more.
+#[test]
+fn where_memory_is_tight_everybody_has_a_place() {
+    for (actors, units, seed) in [(40, 5, 1), (80, 10, 2), (160, 20, 3), (160, 20, 4)] {
+        let snapshot = worlds::tight_memory(actors, units, seed);
+        let found = solve(&Local, &snapshot, Some(1), seed).assignment;
+        assert_eq!(snapshot.violations(&found), []);
+        assert_eq!(snapshot.cost(&found).unplaced, 0, "{actors} actors, {units} units, seed {seed}");
+    }
+}
+
+/// What is published is what the generators make, and each shape is placed within its limits.
+#[test]
+fn worlds_of_every_shape_are_placed() {
+    for (name, snapshot) in worlds::shapes(1) {
+        let file = format!("{}/../../examples/instances/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
+        let published = SnapshotFile { name: None, ..Snapshot::read(&text).unwrap().file().clone() };
+        assert_eq!(published, *snapshot.file(), "{name}: cargo run -p worlds --example shapes -- FOLDER");
+        let found = solve(&Local, &snapshot, Some(1), 1).assignment;
+        assert_eq!(snapshot.violations(&found), [], "{name}");
+        assert_eq!(snapshot.cost(&found).unplaced, 0, "{name}");
     }
 }

@@ -1,0 +1,22 @@
+//! What the search is made of, so that each can be left out to see what it earns.
+
+/// A part of the native search that can be left out: the rest finds feasible answers all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Who has no place takes that of others, who look for another.
+    Ejection,
+    /// Replicas at steady temperatures that change places, in small worlds.
+    ReplicaExchange,
+    /// Steps of groups and of whole nodes.
+    CompoundMoves,
+    /// Exchanges of two items for which others have to make room.
+    Trades,
+    /// Short runs from the best between two long ones.
+    GreedyRuns,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Self; 5] =
+        [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades, Self::GreedyRuns];
+}

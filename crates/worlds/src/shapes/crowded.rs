@@ -1,0 +1,115 @@
+//! Worlds of which the lack of room is the shape.
+
+use placement::Snapshot;
+use placement::file::{Actor, Unit};
+
+use super::{actor, message, world};
+
+/// Exclusive devices in clusters: nodes of so many gpus with one slot each, as many actors as gpus, in communities that fit on a
+/// node; one message in five goes to another community.
+pub fn clusters(nodes: usize, each: usize, seed: u64) -> Snapshot {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let count = nodes * each;
+    let unit = |at: usize| Unit {
+        id: format!("node-{}/gpu-{}", at / each, at % each),
+        kind: "gpu".into(),
+        node: format!("node-{}", at / each),
+        zone: Some(format!("zone-{}", at / each / 4)),
+        numa: Some(format!("{}", at % each * 2 / each)),
+        capacity: 100,
+        slots: Some(1),
+        ..Unit::default()
+    };
+    let mut names: Vec<usize> = (0..count).collect();
+    rng.shuffle(&mut names);
+    let mut messages = Vec::new();
+    for at in 0..count {
+        for _ in 0..3 {
+            let near = at / each * each + rng.usize(..each);
+            let to = if rng.u8(..5) == 0 { rng.usize(..count) } else { near };
+            if to != at {
+                messages.push(message(names[at], names[to], rng.u64(1..=100)));
+            }
+        }
+    }
+    let actors = (0..count).map(|at| actor(at, &["gpu"], 50)).collect();
+    let mut file = world((0..count).map(unit).collect(), actors, messages);
+    file.exchange_cost.other_numa = 2;
+    Snapshot::new(file).unwrap()
+}
+
+/// Tight memory: units have 3 % more than what they would need if actors were where they were when memory was bought,
+/// which is forgotten. Actors are large and small, one in eight takes a third of a unit.
+pub fn tight_memory(actors: usize, units: usize, seed: u64) -> Snapshot {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut bought = vec![0; units];
+    let mut worked = vec![0; units];
+    let listed = (0..actors).map(|at| {
+        let memory = if rng.u8(..8) == 0 { rng.u64(200..=400) } else { rng.u64(5..=60) };
+        let work = rng.u64(10..=100);
+        // Where there is most left.
+        let (a, b) = (rng.usize(..units), rng.usize(..units));
+        let home = if bought[a] < bought[b] { a } else { b };
+        bought[home] += memory;
+        worked[home] += work;
+        Actor { requires: [("memory".to_owned(), memory)].into(), ..actor(at, &["cpu"], work) }
+    });
+    let listed: Vec<Actor> = listed.collect();
+    let unit = |at: usize| Unit {
+        id: format!("node-{}/cpu-{at}", at / 2),
+        kind: "cpu".into(),
+        node: format!("node-{}", at / 2),
+        zone: Some(format!("zone-{}", at / 8)),
+        capacity: worked.iter().max().map_or(1, |most| most + 1),
+        provides: [("memory".to_owned(), bought[at] * 103 / 100)].into(),
+        ..Unit::default()
+    };
+    let messages = (0..actors * 2).filter_map(|_| {
+        let (from, near) = (rng.usize(..actors), rng.usize(..10));
+        let to = if rng.bool() { (from / 10 * 10 + near).min(actors - 1) } else { rng.usize(..actors) };
+        (from != to).then(|| message(from, to, rng.u64(1..=100)))
+    });
+    let messages = messages.collect();
+    Snapshot::new(world((0..units).map(unit).collect(), listed, messages)).unwrap()
+}
+
+/// Many small applications that stay where they are around one, of four times their size, that is to be placed.
+pub fn neighbours(applications: usize, each: usize, units: usize, seed: u64) -> Snapshot {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let id = |at: usize| format!("node-{}/cpu-{at}", at / 4);
+    let fixed = applications * each;
+    let count = fixed + 4 * each;
+    let mut work = 0;
+    let listed = (0..count).map(|at| {
+        let weight = rng.u64(10..=100);
+        work += weight;
+        // Each application is around a node of its own.
+        let (near, far) = (at / each * 4 + rng.usize(..4), rng.usize(..units));
+        let current = (at < fixed).then(|| id(if rng.u8(..4) == 0 { far } else { near % units }));
+        Actor { fixed: at < fixed, current, ..actor(at, &["cpu"], weight) }
+    });
+    let listed: Vec<Actor> = listed.collect();
+    let unit = |at: usize| Unit {
+        id: id(at),
+        kind: "cpu".into(),
+        node: format!("node-{}", at / 4),
+        zone: Some(format!("zone-{}", at / 16)),
+        capacity: (work * 100).div_ceil(units as u64 * 60),
+        ..Unit::default()
+    };
+    let mut messages = Vec::new();
+    for at in 0..count {
+        let (first, size) = if at < fixed { (at / each * each, each) } else { (fixed, 4 * each) };
+        for _ in 0..2 {
+            let to = first + rng.usize(..size);
+            if to != at {
+                messages.push(message(at, to, rng.u64(1..=100)));
+            }
+        }
+        // Who is to be placed speaks with those who are there.
+        if at >= fixed {
+            messages.push(message(at, rng.usize(..fixed), rng.u64(1..=100)));
+        }
+    }
+    Snapshot::new(world((0..units).map(unit).collect(), listed, messages)).unwrap()
+}
