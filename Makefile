@@ -20,6 +20,7 @@ ORTOOLS_VERSION := 9.15.6755
 CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
 MPI := /usr/bin/mpicc
+VALGRIND := /usr/bin/valgrind
 export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/cp-sat/cpsat.py
 
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
@@ -36,7 +37,7 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-programs reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
+.PHONY: help demo test bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,13 +77,13 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 
 # Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
 # where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.
-ifneq ($(filter bench reproduce $(CACHE)/bench/%,$(MAKECMDGOALS)),)
+ifneq ($(filter bench bench-runtime reproduce $(CACHE)/bench/%,$(MAKECMDGOALS)),)
 COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!docs/results'; git ls-files -z -o --exclude-standard -- . ':!docs/results' | xargs -0 -r cat; } \
 	| sha1sum | awk '$$1 != "da39a3ee5e6b4b0d3255bfef95601890afd80709" { print "-" substr($$1, 1, 8) }')
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos planning place-one kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime
+PARTS := operator scale beside chaos planning place-one kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime soundness
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -186,25 +187,30 @@ $(DONE)/trouble: | bench-programs
 	@$(BIN)/cairn-e2e footprint --trouble
 	$(done)
 
-# One line of the list after the other; what is there for this commit is not measured again.
-$(DONE)/runtime: | bench-programs runtime-tools $(MPI)
+$(DONE)/runtime: | bench-programs
+	@$(MAKE) --no-print-directory bench-runtime
+	$(done)
+
+# What is measured for this commit is not measured again; ROWS="jacobi-2 waits*" measures some. The tables say of each row
+# at which commit it was measured.
+bench-runtime: tree runtime-tools $(if $(ROWS),,runtime-baselines)
 	$(call say,the runtime beside raw limits)
-	@cargo build --locked --workspace --examples -p runtime -p opencl
-	@CAIRN_WIRE_INPUTS=1000000 cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
+	@cargo build --locked --workspace --bin cairn-run --examples
+	@$(BIN)/examples/measure --commit $(COMMIT) $(foreach row,$(ROWS),'$(row)')
+
+runtime-baselines: tree runtime-tools $(MPI)
+	@mkdir -p $(BIN)/examples
 	@mpicc -O2 -o $(BIN)/examples/ping_pong_mpi crates/runtime/examples/opponents/ping_pong.c
 	@# Its bindgen loads libclang, which comes with the driver that runtime-tools installs.
 	@cargo build --quiet --locked --release --target-dir $(CARGO_TARGET_DIR)/iceoryx2 --manifest-path crates/runtime/examples/opponents/iceoryx2/Cargo.toml
 	@cp $(CARGO_TARGET_DIR)/iceoryx2/release/ping_pong_iceoryx2 $(BIN)/examples/
-	@sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
-		if [ -e $(DONE)/runtime-$$name ]; then echo "$$name: done at $(COMMIT)"; continue; fi; \
-		printf '\n== %s\n' "$$name"; \
-		(cd $(BIN)/examples && PATH="$(BIN):$$PATH" sh -c "$$command" </dev/null) > $(DONE)/runtime-$$name.part || exit 1; \
-		mv $(DONE)/runtime-$$name.part $(DONE)/runtime-$$name; \
-	done
-	@{ printf '# The runtime: what `make bench` measured last\n\nMade at %s, on %s cores, by the commands of `crates/runtime/examples/bench.list`.\n' $(COMMIT) $(shell nproc); \
-		sed '/^#/d;/^$$/d' crates/runtime/examples/bench.list | while read -r name command; do \
-			printf '\n## %s\n\n    %s\n\n```\n' "$$name" "$$command"; cat $(DONE)/runtime-$$name; printf '```\n'; \
-		done; } > $(RESULTS)/runtime/bench.md
+
+# Processes that tests start run without it.
+$(DONE)/soundness: | bench-programs $(VALGRIND)
+	$(call say,the runtime: a million inputs of its readers; its tests under valgrind)
+	@CAIRN_WIRE_INPUTS=1000000 cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
+	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
+		cargo test --locked -p raw -p runtime --tests -- --test-threads=1
 	$(done)
 
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
@@ -300,6 +306,12 @@ $(MPI): | tools
 	$(call say,installing Open MPI, to compare with)
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with Open MPI, please install: openmpi-bin libopenmpi-dev" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin libopenmpi-dev >/dev/null
+
+# What runs the runtime's tests once more; `make test` has no need of it.
+$(VALGRIND): | tools
+	$(call say,installing valgrind)
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to run the tests under it, please install: valgrind" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends valgrind >/dev/null
 
 $(CP_SAT): | tools
 	$(call say,installing OR-Tools $(ORTOOLS_VERSION), to compare with)

@@ -1,49 +1,80 @@
-//! Jacobi's method: `jacobi [EDGE] [ITERATIONS] [REACH] [TRACE]` inside a process, `cairn-run -n N [--tcp] jacobi …` between
-//! several.
+//! Jacobi's method: `jacobi [EDGE [ITERATIONS [REACH]]] [--split PXxPYxPZ] [--best RUNS] [--trace FILE]` inside
+//! a process, `cairn-run -n N [--tcp] jacobi …` between several.
 //!
-//! A worker for each processing unit that the Instance has. Beside it, inside a process, the same threads copying a grid
-//! as often, and what a program without the runtime takes. With TRACE, twenty times, by turns with a trace and without,
-//! and the last trace is written there.
+//! A worker for each processing unit that the Instance has. Without `--split` each has a slab. Beside it, inside a process,
+//! the same threads copying a grid as often, and what a program without the runtime takes. With `--best`, so many runs,
+//! and the best of them. With `--trace`, twenty more, by turns with a trace and without, and the last trace is written
+//! there.
 
 #![allow(clippy::cast_precision_loss, reason = "points and seconds are small")]
 
-#[path = "programs/jacobi.rs"]
+#[path = "programs/jacobi/mod.rs"]
 mod jacobi;
 
 use std::{sync::Arc, time::Instant};
 
-use jacobi::{Managers, Problem, solve};
+use jacobi::{Managers, Problem, Split, solve};
 use runtime::{
     Error, InstanceManager, MemoryManager, SeveralMemories, TopologyManager,
     backends::{Threads, host, processes, tcp},
     hicr::Topology,
 };
 
+/// What is asked for.
+#[derive(Clone)]
+struct Asked {
+    problem: Problem,
+    split: Option<Split>,
+    runs: u64,
+    trace: Option<String>,
+}
+
+impl Asked {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self, Error> {
+        let mut problem = Problem { edge: 128, iterations: 20, reach: 1 };
+        let (mut split, mut runs, mut trace) = (None, 1, None);
+        let Problem { edge, iterations, reach } = &mut problem;
+        let mut numbers = vec![reach, iterations, edge];
+        while let Some(argument) = arguments.next() {
+            let refuse = |why: &str| Error::misuse("read the arguments", format!("{argument:?} {why}"));
+            let mut value = || arguments.next().ok_or_else(|| refuse("wants a value after it"));
+            match argument.as_str() {
+                "--split" => split = Some(value()?.parse()?),
+                "--best" => runs = value()?.parse().map_err(|_| refuse("wants a number after it"))?,
+                "--trace" => trace = Some(value()?),
+                number => {
+                    let place = numbers.pop().ok_or_else(|| refuse("is one too many"))?;
+                    *place = number.parse().map_err(|_| refuse("is not a number"))?;
+                }
+            }
+        }
+        Ok(Self { problem, split, runs, trace })
+    }
+}
+
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
-    let edge = arguments.next().unwrap_or(128);
-    let iterations = arguments.next().unwrap_or(20);
-    let problem = Problem { edge, iterations, reach: arguments.next().unwrap_or(1) };
-    let trace = std::env::args().nth(4);
+    let asked = Asked::read(std::env::args().skip(1))?;
     if tcp::launched() {
         let it = tcp::join()?;
         let topology = it.topology.query()?;
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, asked)
     } else if processes::launched() {
         let it = processes::join()?;
         let topology = it.topology.query()?;
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, asked)
     } else {
         let it = host::alone()?;
         let topology = it.topology.query()?;
+        let (problem, workers) = (asked.problem, units(&topology).len());
+        asked.split.unwrap_or(Split::slabs(workers)).check(problem, workers)?;
         // Of large grids less often: what is beside it should not take longer.
-        let some = Problem { iterations: iterations.min(SOME / edge.pow(3)).max(5), ..problem };
-        copies(some, units(&topology).len());
-        let cube = problem.slab(0, edge);
+        let some =
+            Problem { iterations: problem.iterations.min(SOME / problem.edge.pow(3)).max(5), ..problem };
+        copies(some, workers);
         let begin = Instant::now();
-        std::hint::black_box(some.sequential(cube));
+        std::hint::black_box(some.sequential());
         report("sequential, without the runtime", some, begin.elapsed().as_secs_f64());
-        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, problem, trace)
+        run(&it.instances, Arc::new(it.memory), Arc::new(it.communication), &topology, asked)
     }
 }
 
@@ -59,8 +90,7 @@ fn run(
     memory: Arc<dyn MemoryManager>,
     communication: Arc<dyn runtime::CommunicationManager>,
     topology: &Topology,
-    problem: Problem,
-    trace: Option<String>,
+    Asked { problem, split, runs, trace }: Asked,
 ) -> Result<(), Error> {
     let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
     let space = spaces.clone().find(|space| SeveralMemories(vec![&*memory]).claims(space));
@@ -70,10 +100,19 @@ fn run(
     group.sort_unstable();
     let resources = units(topology);
     let managers = Managers { memory, communication, compute: Arc::new(Threads::new()), space, me };
-    let solved = solve(&managers, problem, &group, &resources, 1, false)?;
+    let split = split.unwrap_or(Split::slabs(group.len() * resources.len()));
+    let mut solved = solve(&managers, problem, split, &group, &resources, 1, false)?;
+    for run in 1..runs {
+        let again = solve(&managers, problem, split, &group, &resources, 1000 + 2 * run, false)?;
+        solved.seconds = solved.seconds.min(again.seconds);
+    }
     if me == group[0] {
-        let sum: f64 = solved.planes.iter().sum();
-        let what = format!("{} Instances of {} workers (sum here {sum:e})", group.len(), resources.len());
+        let sum: f64 = solved.blocks.iter().flatten().sum();
+        let what = format!(
+            "{} Instances of {} workers, split {split} (sum here {sum:e})",
+            group.len(),
+            resources.len()
+        );
         report(&what, problem, solved.seconds);
     }
     let Some(path) = trace else { return Ok(()) };
@@ -81,7 +120,7 @@ fn run(
     let mut json = String::new();
     for round in 0..20 {
         let with = round % 2;
-        let solved = solve(&managers, problem, &group, &resources, 10 * round + 11, with == 1)?;
+        let solved = solve(&managers, problem, split, &group, &resources, 10 * round + 11, with == 1)?;
         times[with as usize].push(solved.seconds);
         json = solved.trace.unwrap_or_default();
     }
@@ -105,7 +144,7 @@ fn run(
 fn report(what: &str, problem: Problem, seconds: f64) {
     let inner = problem.edge - 2 * problem.reach;
     let updates = (inner.pow(3) * problem.iterations) as f64;
-    let operations = problem.points() as f64;
+    let operations = problem.stencil().points() as f64;
     println!(
         "{what}: {seconds:.3} s, {:.3} G points/s, {:.2} GFlop/s ({operations} a point)",
         updates / seconds / 1e9,

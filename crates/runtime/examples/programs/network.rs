@@ -124,7 +124,7 @@ pub fn infer(
     batch: usize,
 ) -> Result<Vec<f32>, Error> {
     let network = Arc::new(network.clone());
-    let unit = ExecutionUnit::function(|_, (network, layer, inputs, other): Layer| {
+    let unit = ExecutionUnit::uninterrupted(|(network, layer, inputs, other): Layer| {
         if other.is_empty() {
             network.layer(layer, &inputs)
         } else {

@@ -24,6 +24,8 @@ pub trait Context {
 
 /// A function in the form that a compute manager takes.
 pub type Function = Arc<dyn Fn(&mut dyn Context, Value) -> Value + Send + Sync>;
+/// A function that asks nothing of what runs it.
+pub type UninterruptedFunction = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 /// A future that a compute manager polls.
 pub type Pending = Pin<Box<dyn Future<Output = Value> + Send>>;
 /// A function that makes a future.
@@ -45,6 +47,8 @@ pub struct Kernel {
 pub enum Format {
     /// An ordinary function.
     Function(Function),
+    /// One that is never suspended.
+    Uninterrupted(UninterruptedFunction),
     /// An asynchronous one.
     Async(AsyncFunction),
     /// One for a device.
@@ -69,6 +73,20 @@ impl ExecutionUnit {
             Box::new(function(context, *argument))
         };
         Self::of::<A>(Format::Function(Arc::new(function)))
+    }
+
+    /// Of a function that is never suspended: it has no [`Context`] to ask for it, so that every compute manager of
+    /// functions runs it on the thread that called [`ComputeManager::run`], without a thread or a stack of its own.
+    ///
+    /// [`ComputeManager::run`]: crate::ComputeManager::run
+    pub fn uninterrupted<A: Send + 'static, R: Send + 'static>(
+        function: impl Fn(A) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let function = move |argument: Value| -> Value {
+            let argument = argument.downcast().expect("checked when the execution state was made");
+            Box::new(function(*argument))
+        };
+        Self::of::<A>(Format::Uninterrupted(Arc::new(function)))
     }
 
     /// Of an asynchronous function.

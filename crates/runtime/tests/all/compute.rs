@@ -210,3 +210,29 @@ fn functions_are_sent_by_name() {
     insta::assert_snapshot!(registry.register(named).unwrap_err(), @r#"cannot register a function: "double" is registered already; name it anew"#);
     insta::assert_snapshot!(registry.from_bytes(b"triple").unwrap_err(), @r#"cannot receive a function: "triple" is not registered here; register it before"#);
 }
+
+#[test]
+fn a_function_that_is_never_suspended_is_called_where_it_is_run() {
+    let here = std::thread::current().id();
+    for manager in those(Capability::Functions) {
+        let where_it_is = ExecutionUnit::uninterrupted(|number: u32| (number, std::thread::current().id()));
+        assert!(manager.takes(&where_it_is));
+        let state = manager.create_execution_state(&where_it_is, Box::new(7_u32)).unwrap();
+        assert_eq!(manager.run(&state).unwrap(), Status::Finished);
+        assert_eq!(state.take::<(u32, std::thread::ThreadId)>().unwrap(), (7, here), "{}", manager.name());
+        // On a unit it is the unit's thread.
+        let unit = ready(&*manager);
+        let state = manager.create_execution_state(&where_it_is, Box::new(8_u32)).unwrap();
+        manager.start(&unit, &state).unwrap();
+        soon(manager.wait(&state)).unwrap();
+        let (number, there) = state.take::<(u32, std::thread::ThreadId)>().unwrap();
+        assert!(number == 8 && there != here, "{}", manager.name());
+        let panics = ExecutionUnit::uninterrupted(|(): ()| panic!("on purpose"));
+        let state = manager.create_execution_state(&panics, Box::new(())).unwrap();
+        manager.run(&state).unwrap();
+        let error = state.take::<()>().unwrap_err().to_string();
+        assert!(error.contains("on purpose"), "{}: {error}", manager.name());
+    }
+    let number = ExecutionUnit::uninterrupted(|number: u32| number);
+    assert!(!Futures::new().takes(&number));
+}

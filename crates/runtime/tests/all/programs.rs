@@ -4,16 +4,17 @@
 mod fibonacci;
 #[path = "../../examples/programs/figures.rs"]
 mod figures;
-#[path = "../../examples/programs/jacobi.rs"]
+#[path = "../../examples/programs/jacobi/mod.rs"]
 mod jacobi;
 #[path = "../../examples/programs/network.rs"]
 mod network;
 #[path = "../../examples/programs/ping_pong.rs"]
 mod ping_pong;
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
-use jacobi::{Managers, Problem, solve};
+use jacobi::{Managers, Problem, Split, solve};
+use proptest::prelude::*;
 use runtime::{
     ComputeManager, ExecutionUnit, TopologyManager,
     backends::{Coroutines, Futures, Threads, host::HostTopology, processes},
@@ -23,7 +24,7 @@ use runtime::{
 
 use crate::{
     instances::{host, on_hosts},
-    ranks::{Rank, everywhere, member},
+    ranks::{Rank, everywhere, member, one},
 };
 
 fn workers(count: usize) -> Vec<ComputeResource> {
@@ -127,40 +128,124 @@ fn fibonacci_is_right_and_its_tasks_are_counted_on_every_manager() {
     assert_eq!(fibonacci::by_futures(&new(Arc::new(Futures::new())), 20).unwrap(), (6_765, 21_891));
 }
 
-/// Each Instance's part of the grid, on so many workers each, is bit-equal to the sequential program's.
-fn heat(rank: &Rank) {
-    for (round, (edge, reach, count)) in [(17, 1, 1), (18, 2, 3), (23, 1, 2)].into_iter().enumerate() {
-        let problem = Problem { edge, reach, iterations: 7 };
-        let managers = Managers {
-            memory: Arc::clone(&rank.memory),
-            communication: Arc::clone(&rank.communication),
-            compute: if count == 2 { Arc::new(Coroutines::new()) } else { Arc::new(Threads::new()) },
-            space: rank.space(),
-            me: rank.me(),
-        };
-        let group = rank.group();
-        let record = round == 1;
-        let solved =
-            solve(&managers, problem, &group, &workers(count), 10 * round as u64 + 1, record).unwrap();
-        let (planes, traced) = (solved.planes, solved.trace.unwrap_or_default().contains("\"exchange\""));
-        assert!(traced == record && solved.seconds.is_finite());
-        let all = group.len() * count;
-        let own = group.iter().position(|id| *id == rank.me()).unwrap();
-        let (first, last) = (problem.share(own * count, all).0, problem.share((own + 1) * count - 1, all).1);
-        let cube = problem.sequential(problem.slab(0, edge));
-        let expected = &cube[first * edge * edge..last * edge * edge];
-        assert!(planes.iter().map(|x| x.to_bits()).eq(expected.iter().map(|x| x.to_bits())), "{problem:?}");
+/// This Instance's part of the grid, on so many workers, is bit-equal to the sequential program's.
+fn heat(rank: &Rank, problem: Problem, split: Split, count: usize, tag: u64) {
+    let managers = Managers {
+        memory: Arc::clone(&rank.memory),
+        communication: Arc::clone(&rank.communication),
+        compute: if count == 2 { Arc::new(Coroutines::new()) } else { Arc::new(Threads::new()) },
+        space: rank.space(),
+        me: rank.me(),
+    };
+    let group = rank.group();
+    let record = problem.reach == 2;
+    let solved = solve(&managers, problem, split, &group, &workers(count), tag, record).unwrap();
+    let traced = solved.trace.unwrap_or_default().contains("\"exchange\"");
+    assert!(traced == (record && problem.iterations > 0) && solved.seconds.is_finite());
+    let own = group.iter().position(|id| *id == rank.me()).unwrap() * count;
+    assert_eq!(solved.blocks.len(), count);
+    let cube = problem.sequential();
+    for (part, block) in (own..).zip(solved.blocks) {
+        let region = split.region(problem, part);
+        let rows = problem.stencil().rows_of(&region);
+        let expected: Vec<u64> = rows.flat_map(|row| &cube[row]).map(|x| x.to_bits()).collect();
+        let values: Vec<u64> = block.iter().map(|x| x.to_bits()).collect();
+        assert!(values == expected, "{problem:?} {split}, part {part}");
     }
 }
 
 #[test]
 fn heat_spreads_alike_for_every_split() {
-    everywhere(2, "programs::heat_spreads_alike_for_every_split", heat);
+    everywhere(2, "programs::heat_spreads_alike_for_every_split", |rank| {
+        // Edge, reach, workers of each of the two, split: uneven ones too, and parts as thin as the stencil reaches.
+        let cases = [
+            (17, 1, 1, Split::slabs(2)),
+            (23, 1, 2, Split::slabs(4)),
+            (18, 2, 3, Split::slabs(6)),
+            (18, 2, 1, Split([1, 2, 1])),
+            (17, 1, 2, Split([1, 2, 2])),
+            (12, 2, 2, Split([1, 1, 4])),
+            (19, 2, 4, Split([2, 2, 2])),
+            (15, 1, 3, Split([3, 1, 2])),
+        ];
+        for (tag, (edge, reach, count, split)) in (1..).step_by(2).zip(cases) {
+            heat(rank, Problem { edge, reach, iterations: 7 }, split, count, tag);
+        }
+    });
 }
 
 #[test]
 fn heat_spreads_alike_in_one_instance() {
-    everywhere(1, "programs::heat_spreads_alike_in_one_instance", heat);
+    let tag = Cell::new(1);
+    let splits = (1_usize..4, 1_usize..4, 1_usize..4).prop_map(|(x, y, z)| [x, y, z]);
+    let cases = (1_usize..3, 0_usize..9, splits, 0_usize..6);
+    let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |((reach, more, split, iterations) in cases)| {
+        // As small as the split allows, and a bit larger.
+        let edge = reach * (2 + split.iter().max().unwrap()) + more;
+        let problem = Problem { edge, reach, iterations };
+        tag.set(tag.get() + 2);
+        let managers = one();
+        heat(&managers, problem, Split(split), split.iter().product(), tag.get());
+    });
+}
+
+/// Bit-equal to the sequential program; and that is the average of what a stencil reads.
+#[test]
+fn the_sequential_program_averages() {
+    for (edge, reach) in [(7, 1), (8, 2)] {
+        let problem = Problem { edge, reach, iterations: 1 };
+        let at = |x, y, z| problem.begin(x, y, z);
+        let after = problem.sequential();
+        let inside = |at: usize| (reach..edge - reach).contains(&at);
+        for (index, value) in after.into_iter().enumerate() {
+            let (x, y, z) = (index / edge / edge, index / edge % edge, index % edge);
+            let expected = if [x, y, z].into_iter().all(inside) {
+                let far = |d| [at(x - d, y, z), at(x + d, y, z), at(x, y - d, z), at(x, y + d, z)];
+                let along = |d| [at(x, y, z - d), at(x, y, z + d)];
+                let read = (1..=reach).flat_map(|d| far(d).into_iter().chain(along(d)));
+                (at(x, y, z) + read.sum::<f64>()) / [7.0, 13.0][reach - 1]
+            } else {
+                at(x, y, z)
+            };
+            assert!((value - expected).abs() < 1e-12, "{edge} {reach}: {x} {y} {z}");
+        }
+    }
+}
+
+#[test]
+fn a_cube_that_cannot_be_split_says_why() {
+    let check = |edge, reach, split: &str, workers| {
+        let problem = Problem { edge, reach, iterations: 1 };
+        let split = split.parse::<Split>().and_then(|split| split.check(problem, workers));
+        split.err().map_or_else(|| "as asked".into(), |error| error.to_string())
+    };
+    let said = [
+        check(18, 2, "1x2x2", 4),
+        check(18, 2, "7x1x1", 7),
+        check(18, 2, "1x8x1", 8),
+        check(18, 2, "1x1x0", 0),
+        check(18, 1, "2x2x2", 4),
+        check(18, 3, "1x1x1", 1),
+        check(4, 2, "1x1x1", 1),
+        check(5, 2, "1x1x1", 1),
+        check(18, 2, "2x2", 4),
+        check(18, 2, "2x2xall", 4),
+        check(18, 1, "18446744073709551615x2x1", 4),
+    ];
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    as asked
+    as asked
+    cannot split the cube: 1x8x1 cuts the 14 points inside along y into 8, and each part needs 2 or more; cut it into 1 to 7
+    cannot split the cube: 1x1x0 cuts the 14 points inside along z into 0, and each part needs 2 or more; cut it into 1 to 7
+    cannot split the cube: 2x2x2 makes 8 parts, and there are 4 workers; make one for each
+    cannot split the cube: a stencil reaches 1 point (7 in all) or 2 (13), not 3
+    cannot split the cube: of 4 points on an edge none is inside the boundary of 2; give it at least 5
+    as asked
+    cannot split the cube: "2x2" is not of the form PXxPYxPZ, as 1x2x2 is
+    cannot split the cube: "2x2xall" is not of the form PXxPYxPZ, as 1x2x2 is
+    cannot split the cube: 18446744073709551615x2x1 cuts the 16 points inside along x into 18446744073709551615, and each part needs 1 or more; cut it into 1 to 16
+    "#);
 }
 
 #[test]

@@ -82,18 +82,24 @@ pub fn everywhere(count: usize, name: &str, body: fn(&Rank)) {
 /// The back-ends between processes.
 pub const BY: [&str; 2] = ["processes", "tcp"];
 
+/// The only Instance, of this process.
+pub fn one() -> Rank {
+    rank(host::alone().unwrap())
+}
+
+fn rank(managers: host::Managers) -> Rank {
+    Rank {
+        instances: Arc::new(managers.instances),
+        topology: Arc::new(managers.topology),
+        memory: Arc::new(managers.memory),
+        communication: Arc::new(managers.communication),
+    }
+}
+
 pub fn inside(count: usize, body: fn(&Rank)) {
     std::thread::scope(|threads| {
         for managers in host::inside(count).unwrap() {
-            threads.spawn(move || {
-                let instances = Arc::new(managers.instances);
-                body(&Rank {
-                    instances,
-                    topology: Arc::new(managers.topology),
-                    memory: Arc::new(managers.memory),
-                    communication: Arc::new(managers.communication),
-                });
-            });
+            threads.spawn(move || body(&rank(managers)));
         }
     });
 }

@@ -6,7 +6,7 @@ mod futures;
 mod threads;
 mod unit;
 
-use std::{any::Any, marker::PhantomData, panic::AssertUnwindSafe};
+use std::{any::Any, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
 
 use unit::ThreadUnit;
 
@@ -15,7 +15,7 @@ use crate::{
     model::{
         Capability, ComputeManager, Context, Error, ExecutionState, ExecutionUnit, Format, ProcessingUnit,
         Status, Value,
-        compute::{Body, Execution},
+        compute::{Body, Execution, StateCore, Step},
         function::Function,
     },
 };
@@ -59,6 +59,24 @@ fn body(function: &Function, arguments: Value) -> Body {
     Box::new(move |context: &mut dyn Context| caught(|| function(context, arguments)))
 }
 
+/// A function that is never suspended: whoever runs it calls it.
+struct Called(Option<Box<dyn FnOnce() -> Result<Value, Error> + Send>>);
+
+impl Execution for Called {
+    fn step(&mut self, state: &Arc<StateCore>) -> Step {
+        let call = self.0.take();
+        Step::Finished(call.map_or_else(
+            || Err(Error::state(state, "run it", "taken by its unit", "its own")),
+            |call| call(),
+        ))
+    }
+
+    fn take_function(&mut self) -> Option<Body> {
+        let call = self.0.take()?;
+        Some(Box::new(|_: &mut dyn Context| call()))
+    }
+}
+
 /// What a call returns, or what it said when it panicked.
 pub(crate) fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Error> {
     std::panic::catch_unwind(AssertUnwindSafe(call))
@@ -75,6 +93,11 @@ impl<E: Engine> Compute<E> {
     fn own(unit: &ProcessingUnit) -> Result<&ThreadUnit, Error> {
         let own = (unit.origin() == E::NAME).then(|| unit.body().as_any().downcast_ref()).flatten();
         own.ok_or_else(|| Self::foreign("the unit", unit.origin()))
+    }
+
+    /// Whether it calls such a function where it is run.
+    fn calls(format: &Format) -> bool {
+        matches!(format, Format::Uninterrupted(_)) && E::supports(Capability::Functions)
     }
 
     fn owns(state: &ExecutionState) -> Result<(), Error> {
@@ -103,7 +126,7 @@ impl<E: Engine> ComputeManager for Compute<E> {
     }
 
     fn takes(&self, unit: &ExecutionUnit) -> bool {
-        E::takes(unit.format())
+        E::takes(unit.format()) || Self::calls(unit.format())
     }
 
     fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error> {
@@ -122,9 +145,16 @@ impl<E: Engine> ComputeManager for Compute<E> {
         arguments: Value,
     ) -> Result<ExecutionState, Error> {
         unit.check(&arguments)?;
+        if let Format::Uninterrupted(function) = unit.format()
+            && Self::calls(unit.format())
+        {
+            let function = Arc::clone(function);
+            let call = Box::new(move || caught(|| function(arguments)));
+            return Ok(ExecutionState::new(E::NAME, Box::new(Called(Some(call)))));
+        }
         let execution = E::prepare(unit.format(), arguments).ok_or_else(|| {
             let form = match unit.format() {
-                Format::Function(_) => "run ordinary functions",
+                Format::Function(_) | Format::Uninterrupted(_) => "run ordinary functions",
                 Format::Async(_) => "run asynchronous functions",
                 Format::Kernel(_) => "run kernels",
             };

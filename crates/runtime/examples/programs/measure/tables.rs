@@ -1,0 +1,316 @@
+//! Tables of what was measured: ratios first, each with its commit.
+
+use std::fmt::Write as _;
+
+use crate::{All, Measured, chart::Bar};
+
+/// Where a number is in what a program said.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// Before the last such unit of the first line that has these words.
+    Before { row: &'static str, line: &'static str, unit: &'static str },
+    /// In the table of ping-pong: by bytes, and column.
+    Column { row: &'static str, bytes: usize, column: usize },
+}
+use Reading::{Before, Column};
+
+impl Reading {
+    fn row(self) -> &'static str {
+        let (Before { row, .. } | Column { row, .. }) = self;
+        row
+    }
+
+    fn of(self, all: &All) -> Option<f64> {
+        let said = &all.get(self.row())?.said;
+        match self {
+            Before { line, unit, .. } => {
+                let line = said.iter().find(|said| said.contains(line))?;
+                line[..line.rfind(unit)?].rsplit([' ', '(']).next()?.parse().ok()
+            }
+            Column { bytes, column, .. } => {
+                let mut lines = said.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
+                let bytes = bytes.to_string();
+                lines.find(|line| line.first() == Some(&bytes.as_str()))?.get(column)?.parse().ok()
+            }
+        }
+    }
+}
+
+/// A ratio that is wanted: what is divided by what.
+struct Ratio {
+    what: &'static str,
+    wanted: &'static str,
+    ours: Reading,
+    beside: Reading,
+}
+
+const fn median(row: &'static str, line: &'static str) -> Reading {
+    Before { row, line, unit: " us" }
+}
+
+const fn one_byte(row: &'static str) -> Reading {
+    Column { row, bytes: 1, column: 2 }
+}
+
+const fn points(row: &'static str) -> Reading {
+    Before { row, line: "Instances of", unit: " G points/s" }
+}
+
+const fn seconds(row: &'static str) -> Reading {
+    Before { row, line: "Instances of", unit: " s, " }
+}
+
+const fn copying(row: &'static str) -> Reading {
+    Before { row, line: "copying the grid", unit: " G points/s" }
+}
+
+const fn task(line: &'static str) -> Reading {
+    Before { row: "fibonacci", line, unit: " ms" }
+}
+
+const fn images(line: &'static str) -> Reading {
+    Before { row: "inference", line, unit: " images a second" }
+}
+
+const fn ratio(what: &'static str, wanted: &'static str, ours: Reading, beside: Reading) -> Ratio {
+    Ratio { what, wanted, ours, beside }
+}
+
+const RATIOS: [Ratio; 17] = [
+    ratio(
+        "1 byte inside a process, µs, beside `rtrb`",
+        "≤ 2",
+        one_byte("ping-pong-inside"),
+        median("ping-pong-inside", "rtrb"),
+    ),
+    ratio(
+        "1 byte inside a process, µs, beside `crossbeam`",
+        "",
+        one_byte("ping-pong-inside"),
+        median("ping-pong-inside", "crossbeam"),
+    ),
+    ratio(
+        "1 byte between processes, µs, beside Open MPI two-sided",
+        "≤ 1",
+        one_byte("ping-pong-processes"),
+        median("ping-pong-mpi", "two-sided 1 bytes"),
+    ),
+    ratio(
+        "1 byte between processes, µs, beside Open MPI one-sided",
+        "≤ 0.2",
+        one_byte("ping-pong-processes"),
+        median("ping-pong-mpi", "one-sided 1 bytes"),
+    ),
+    ratio(
+        "1 byte between processes, µs, beside `iceoryx2`",
+        "",
+        one_byte("ping-pong-processes"),
+        median("ping-pong-iceoryx2", ", 1 bytes"),
+    ),
+    ratio(
+        "1 byte over tcp, µs, beside blocking TCP",
+        "≤ 1.5",
+        one_byte("ping-pong-tcp"),
+        median("ping-pong-tcp", "blocking TCP"),
+    ),
+    ratio(
+        "Jacobi, 7 points, G points/s, beside copying the grid",
+        "≥ 0.7",
+        points("jacobi"),
+        copying("jacobi"),
+    ),
+    ratio(
+        "Jacobi, 13 points, G points/s, beside copying the grid",
+        "≥ 0.7",
+        points("jacobi-far"),
+        copying("jacobi-far"),
+    ),
+    ratio("Jacobi, 7 points, s, 2 processes beside 1", "≤ 1.15", seconds("jacobi-2"), seconds("jacobi-1")),
+    ratio(
+        "Jacobi, 13 points, s, 2 processes beside 1",
+        "≤ 1.15",
+        seconds("jacobi-far-2"),
+        seconds("jacobi-far-1"),
+    ),
+    ratio("Fibonacci, ms, coroutines beside threads", "≤ 0.167", task("coroutines "), task("threads ")),
+    ratio("Fibonacci, ms, coroutines beside `tokio::spawn`", "", task("coroutines "), task("tokio ")),
+    ratio(
+        "Fibonacci, ms, with a trace beside without",
+        "≤ 1.15",
+        Before { row: "fibonacci-trace", line: "with one", unit: " ms, " },
+        Before { row: "fibonacci-trace", line: "without a trace", unit: " ms, with" },
+    ),
+    ratio(
+        "Jacobi, 7 points, s, with a trace beside without",
+        "≤ 1.01",
+        Before { row: "jacobi-trace", line: "with a trace", unit: " and " },
+        Before { row: "jacobi-trace", line: "with a trace", unit: " s)" },
+    ),
+    ratio(
+        "Jacobi, 13 points, s, with a trace beside without",
+        "≤ 1.01",
+        Before { row: "jacobi-far-trace", line: "with a trace", unit: " and " },
+        Before { row: "jacobi-far-trace", line: "with a trace", unit: " s)" },
+    ),
+    ratio(
+        "Inference, images/s, threads beside plain code",
+        "≥ 0.95",
+        images("threads "),
+        images("plain code "),
+    ),
+    ratio(
+        "Inference, images/s, coroutines beside plain code",
+        "≥ 0.95",
+        images("coroutines "),
+        images("plain code "),
+    ),
+];
+
+/// A run of Jacobi's method: what it is, its row, and how much more points than the first of its kind it has on how many
+/// times as many processors.
+type Scaled = (&'static str, &'static str, f64);
+
+/// The same cube on more workers; the first is what the others are beside.
+const STRONG: [Scaled; 6] = [
+    ("1 process of 1", "jacobi-1-1", 1.0),
+    ("1 of 2", "jacobi-1", 2.0),
+    ("2 of 1", "jacobi-2", 2.0),
+    ("2 of 1, tcp", "jacobi-tcp-2", 2.0),
+    ("4 of 1 *", "jacobi-4", 2.0),
+    ("8 of 1 *", "jacobi-8", 2.0),
+];
+const STRONG_FAR: [Scaled; 6] = [
+    ("1 process of 1", "jacobi-far-1-1", 1.0),
+    ("1 of 2", "jacobi-far-1", 2.0),
+    ("2 of 1", "jacobi-far-2", 2.0),
+    ("2 of 1, tcp", "jacobi-far-tcp-2", 2.0),
+    ("4 of 1 *", "jacobi-far-4", 2.0),
+    ("8 of 1 *", "jacobi-far-8", 2.0),
+];
+const SPLITS: [Scaled; 5] = [
+    ("2x1x1", "jacobi-2", 1.0),
+    ("1x2x1", "jacobi-2-y", 1.0),
+    ("1x1x2", "jacobi-2-z", 1.0),
+    ("1x2x2 *", "jacobi-4-yz", 1.0),
+    ("2x2x2 *", "jacobi-8-xyz", 1.0),
+];
+const SPLITS_FAR: [Scaled; 5] = [
+    ("2x1x1", "jacobi-far-2", 1.0),
+    ("1x2x1", "jacobi-far-2-y", 1.0),
+    ("1x1x2", "jacobi-far-2-z", 1.0),
+    ("1x2x2 *", "jacobi-far-4-yz", 1.0),
+    ("2x2x2 *", "jacobi-far-8-xyz", 1.0),
+];
+/// As many points for each worker.
+const WEAK: [Scaled; 3] = [
+    ("256³, 1 process of 1", "jacobi-1-1", 1.0),
+    ("322³, 2 of 1", "jacobi-weak-2", 2.0),
+    ("406³, 4 of 1 *", "jacobi-weak-4", 2.0),
+];
+const WEAK_FAR: [Scaled; 3] = [
+    ("256³, 1 process of 1", "jacobi-far-1-1", 1.0),
+    ("322³, 2 of 1", "jacobi-far-weak-2", 2.0),
+    ("406³, 4 of 1 *", "jacobi-far-weak-4", 2.0),
+];
+
+/// What the bars show: points a second beside those of the first, for each processor.
+const SCALING: [(&str, &[Scaled]); 6] = [
+    ("strong, 256³, 7 points", &STRONG),
+    ("strong, 256³, 13 points", &STRONG_FAR),
+    ("weak, 7 points", &WEAK),
+    ("weak, 13 points", &WEAK_FAR),
+    ("splits, 7 points", &SPLITS),
+    ("splits, 13 points", &SPLITS_FAR),
+];
+
+/// Efficiencies, by group: what was measured of it.
+pub fn scaling(all: &All) -> Vec<(&'static str, Vec<Bar>)> {
+    let group = |scaled: &[Scaled]| {
+        let first = points(scaled.first()?.1).of(all)?;
+        let bars = scaled.iter().filter_map(|(name, row, processors)| {
+            Some(Bar { name, value: points(row).of(all)? / first / processors })
+        });
+        Some(bars.collect())
+    };
+    SCALING.iter().filter_map(|(title, scaled)| Some((*title, group(scaled)?))).collect()
+}
+
+/// All tables, and what each program said. What was not measured is not in it.
+pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    let mut page = "# The runtime: what was measured last\n\nWritten by `make bench-runtime`, which runs the commands of \
+                    `crates/runtime/examples/bench.list`; [the results](README.md) say what it means, and have the runs with a \
+                    priority of their own. The machine was shared where the load is above what a program has threads.\n"
+        .to_owned();
+    page += "\n## Ratios\n\n| | ratio | wanted | ours | beside it | commit |\n|---|---|---|---|---|---|\n";
+    for Ratio { what, wanted, ours, beside } in &RATIOS {
+        let (Some(one), Some(other)) = (ours.of(all), beside.of(all)) else { continue };
+        let commits = commits(all, &[ours.row(), beside.row()]);
+        let _ = writeln!(page, "| {what} | {:.3} | {wanted} | {one} | {other} | {commits} |", one / other);
+    }
+    page += &sizes(all);
+    page += "\n## Jacobi: strong and weak scaling, and splits\n\n![efficiencies](scaling.svg)\n\nEfficiency: points a second \
+             for each processor, of the first row's of its kind. With * workers share two processors, so that they count as two.\n\n\
+             | | efficiency | G points/s | s | split | commit |\n|---|---|---|---|---|---|\n";
+    for (title, scaled) in SCALING {
+        let first = scaled.first().and_then(|first| points(first.1).of(all));
+        for (name, row, processors) in scaled {
+            let (Some(first), Some(rate), Some(seconds)) = (first, points(row).of(all), seconds(row).of(all))
+            else {
+                continue;
+            };
+            let split = all[*row].said.iter().find_map(|line| line.split("split ").nth(1)?.split(' ').next());
+            let _ = writeln!(
+                page,
+                "| {title}: {name} | {:.2} | {rate} | {seconds} | {} | {} |",
+                rate / first / processors,
+                split.unwrap_or_default(),
+                commits(all, &[row])
+            );
+        }
+    }
+    page += "\n## What each program said\n";
+    for (name, command) in list {
+        let Some(Measured { commit, processors, load, said, .. }) = all.get(name) else { continue };
+        let _ = write!(
+            page,
+            "\n### {name}\n\n    {command}\n\nAt {commit}, {processors} processors, load {} before and {} after.\n\n```\n{}\n```\n",
+            load[0],
+            load[1],
+            said.join("\n")
+        );
+    }
+    page
+}
+
+/// Ping-pong by size, of what is beside it.
+fn sizes(all: &All) -> String {
+    let mut table = "\n## Ping-pong by size: of the same copies by hand, best of both\n\n| bytes | inside, one thread | two | \
+                     processes, one | two | tcp beside blocking TCP |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    let columns = [
+        (["ping-pong-inside", "ping-pong-inside-large"], 7),
+        (["ping-pong-inside", "ping-pong-inside-large"], 9),
+        (["ping-pong-processes", "ping-pong-processes-large"], 7),
+        (["ping-pong-processes", "ping-pong-processes-large"], 9),
+        (["ping-pong-tcp", "ping-pong-tcp-large"], 7),
+    ];
+    for power in 19..=30 {
+        let cells = columns.map(|(rows, column)| {
+            rows.into_iter().find_map(|row| Column { row, bytes: 1 << power, column }.of(all))
+        });
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.map(|cell| cell.map_or_else(String::new, |cell| format!("{cell:.2}")));
+            let size = if power < 20 { "512 KiB".to_owned() } else { format!("{} MiB", 1 << (power - 20)) };
+            let _ = writeln!(table, "| {size} | {} |", cells.join(" | "));
+        }
+    }
+    let _ = writeln!(table, "\nAt {}.", commits(all, &columns.map(|(rows, _)| rows).concat()));
+    table
+}
+
+/// The commits at which these were measured, each once.
+fn commits(all: &All, rows: &[&str]) -> String {
+    let mut commits: Vec<&str> = rows.iter().filter_map(|row| Some(all.get(*row)?.commit.as_str())).collect();
+    commits.dedup();
+    commits.join(", ")
+}
