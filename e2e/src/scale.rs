@@ -94,14 +94,30 @@ pub struct Churn {
     pub pods: usize,
     /// How many actors have another pod than before.
     pub moves: usize,
-    /// How many searches the operator began.
+    /// How many searches the operator ended.
     pub searches: f64,
+    /// Of those, by what made them due.
+    #[serde(default)]
+    pub searches_by: BTreeMap<String, f64>,
+    /// Actors that were decided to be elsewhere, by what made the search due.
+    #[serde(default)]
+    pub moves_by: BTreeMap<String, f64>,
     /// Cores that the operator and its solvers used.
     pub cores: f64,
     /// Memory that the operator held at its beginning.
     pub mib_before: u64,
     /// And at its end.
     pub mib_after: u64,
+}
+
+/// What could merely be better is looked at in the background, in its turn: these are no answers to anything that happens.
+const BACKGROUND: [&str; 2] = ["chance", "second-look"];
+
+impl Churn {
+    /// Searches, or moves, that answered something: not those of looks in the background.
+    fn caused(of: &BTreeMap<String, f64>) -> f64 {
+        of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| count).sum()
+    }
 }
 
 /// An application gets one actor more.
@@ -261,6 +277,7 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
 async fn churn(client: &Client, operator: &Process, nodes: &[String], limit: Duration) -> Result<Churn> {
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let before = actors(client).await?;
+    let (searched_by, moved_by) = (by_cause(operator, SEARCHES).await?, by_cause(operator, MOVES).await?);
     let (searched, used, mib_before) =
         (searches(operator).await?, core_seconds(operator)?, resident_mib(operator)?);
     let started = Instant::now();
@@ -285,6 +302,8 @@ async fn churn(client: &Client, operator: &Process, nodes: &[String], limit: Dur
         pods: made,
         moves: before.difference(&after).count(),
         searches: searches(operator).await? - searched,
+        searches_by: since(&searched_by, by_cause(operator, SEARCHES).await?),
+        moves_by: since(&moved_by, by_cause(operator, MOVES).await?),
         cores,
         mib_before,
         mib_after: resident_mib(operator)?,
@@ -304,6 +323,30 @@ async fn searches(operator: &Process) -> Result<f64> {
     let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
     let numbers = of_plans.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     Ok(numbers.sum())
+}
+
+/// Searches, by what made them due.
+const SEARCHES: &str = "cairn_operator_searches_total{why=\"";
+/// Actors that were put elsewhere, by what made the search due.
+const MOVES: &str = "cairn_operator_moves_total{why=\"";
+
+/// A counter of the operator by what made searches due.
+async fn by_cause(operator: &Process, counter: &str) -> Result<BTreeMap<String, f64>> {
+    let text = http(operator.port(8080)?, "/metrics").await?.body;
+    let one = |line: &str| {
+        let (why, number) = line.strip_prefix(counter)?.split_once("\"} ")?;
+        Some((why.to_owned(), number.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(one).collect())
+}
+
+/// What was added since, where anything was.
+fn since(before: &BTreeMap<String, f64>, now: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let added = |(why, count): (String, f64)| {
+        let count = count - before.get(&why).copied().unwrap_or_default();
+        (why, count)
+    };
+    now.into_iter().map(added).filter(|(_, count)| *count > 0.0).collect()
 }
 
 /// What the operator and those of its children that ended have used of a core.
@@ -353,20 +396,24 @@ fn page(all: &[Measured], commit: &str) -> String {
             ratio(peak, 300.0)
         );
     }
-    text += "\nThen foreign pods come and go, five each second on one node after the other.\n\n| applications × nodes | seconds | \
-             foreign pods | moves (aim 0) | searches | cores | cores ÷ aim (0.2) | memory before and after |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|\n";
+    text += "\nThen foreign pods come and go, five each second on one node after the other. What could merely be better is looked at \
+             in the\nbackground in its turn, whatever happens; what answered something is told apart.\n\n\
+             | applications × nodes | seconds | foreign pods | moves that answered something (aim 0) | searches that did | \
+             moves of looks in the background | such searches | cores | cores ÷ aim (0.2) | memory before and after |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     for row in all {
         let churn = &row.churn;
         let _ = writeln!(
             text,
-            "| {} × {} | {:.0} | {} | {} | {} | {:.3} | {:.2} | {} and {} MiB |",
+            "| {} × {} | {:.0} | {} | {} | {} | {} | {} | {:.3} | {:.2} | {} and {} MiB |",
             row.size.applications,
             row.size.nodes,
             churn.seconds,
             churn.pods,
-            churn.moves,
-            churn.searches,
+            Churn::caused(&churn.moves_by),
+            Churn::caused(&churn.searches_by),
+            churn.moves_by.values().sum::<f64>() - Churn::caused(&churn.moves_by),
+            churn.searches_by.values().sum::<f64>() - Churn::caused(&churn.searches_by),
             churn.cores,
             ratio(churn.cores, 0.2),
             churn.mib_before,

@@ -233,6 +233,19 @@ impl Caches {
         }
     }
 
+    /// Lets time pass: units that were not offered for long are gone, and of silent agents not everything is believed.
+    pub fn pass(&self, now: jiff::Timestamp, silent: &BTreeSet<String>) {
+        for node in self.change(|index| index.pass(now)) {
+            self.at_node(&node, true, |index| index.let_go(&node));
+        }
+        let before: BTreeSet<String> = self.index().silent_agents().cloned().collect();
+        for node in before.symmetric_difference(silent) {
+            let is_silent = silent.contains(node);
+            tracing::info!(node, is_silent, "the agent of a node fell silent, or is heard again");
+            self.at_node(node, true, |index| index.set_agent_silent(node, is_silent));
+        }
+    }
+
     /// What a decision gives back is room for others.
     fn gave_back(&self, key: &ApplicationKey, before: Option<&Placement>, now: Option<&Placement>) {
         let units = |placement: Option<&Placement>| -> BTreeMap<String, (usize, String)> {

@@ -38,9 +38,21 @@ pub struct Planning {
     /// How long a refusal of scheduler or kubelet keeps an actor off that node, in seconds; the scheduler's counts after 30
     #[arg(long, env = "CAIRN_REFUSAL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub refusal_seconds: u32,
+
+    /// How long a unit that somebody is on must not have been offered before it is gone, in seconds
+    #[arg(long, env = "CAIRN_UNIT_GRACE_SECONDS", default_value_t = 30)]
+    pub unit_grace_seconds: u32,
+
+    /// The namespace of the node agents' Leases; without it no agent is taken for silent
+    #[arg(long, env = "CAIRN_AGENT_NAMESPACE", value_name = "NAMESPACE")]
+    pub agent_namespace: Option<String>,
 }
 
 impl Planning {
+    pub fn unit_grace(&self) -> Duration {
+        Duration::from_secs(self.unit_grace_seconds.into())
+    }
+
     /// How many plans may be searched at the same time.
     pub fn slots(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);

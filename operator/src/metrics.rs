@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use control::Due;
 use metric_names::{Name, operator as names};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use strum::VariantNames;
@@ -24,6 +25,10 @@ pub struct Metrics {
     pub plan_seconds: Histogram,
     /// Plans by strategy and what ended them.
     pub plans: IntCounterVec,
+    /// Searches by what made them due.
+    pub searches: IntCounterVec,
+    /// Actors that were put elsewhere, by what made the search due.
+    pub moves: IntCounterVec,
     /// Plans made again because the world had changed.
     pub replans: IntCounterVec,
     /// Plans by what clingo judged of them.
@@ -57,6 +62,12 @@ impl Metrics {
         };
         let reconciles = counter(&names::RECONCILES)?;
         let plans = counter(&names::PLANS)?;
+        let (searches, moves) = (counter(&names::SEARCHES)?, counter(&names::MOVES)?);
+        // From 0 on, or the first one would be no increase.
+        for why in Due::VARIANTS {
+            searches.with_label_values(&[why]);
+            moves.with_label_values(&[why]);
+        }
         let replans = counter(&names::REPLANS)?;
         // From 0 on, or the first one would be no increase.
         replans.with_label_values(&[OVERTAKEN]);
@@ -82,6 +93,8 @@ impl Metrics {
             reconciles,
             plan_seconds,
             plans,
+            searches,
+            moves,
             replans,
             judged,
             writes,

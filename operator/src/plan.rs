@@ -146,7 +146,7 @@ async fn decide_under(
         && let Some(decision) = &decision
         && let Some(plan) = asked::placed(&world, policy, decision, why, ctx).await?
     {
-        commit(application, key, policy, &world, &plan, ctx, outcome).await?;
+        commit(application, (key, why), policy, &world, &plan, ctx, outcome).await?;
         // What was placed in a hurry is looked at again when there is time.
         now.facts.chances = u64::MAX;
         now.facts.second_look = None;
@@ -184,7 +184,8 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
         let Begun { policy, world, look, again, round } = begun;
         let number = again.map_or(0, |look| look.number);
         let plan = search((&key, &world), &policy, number, why, stop, &ctx).await;
-        ctx.searches.put(&key, Search::Done(Box::new(Found { policy, world, look, again, round, plan })));
+        ctx.searches
+            .put(&key, Search::Done(Box::new(Found { why, policy, world, look, again, round, plan })));
         ctx.caches.ring(&key);
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
@@ -199,7 +200,7 @@ async fn settle(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Found { world, look: mut now, again, round, plan, .. } = found;
+    let Found { why, world, look: mut now, again, round, plan, .. } = found;
     let plan = plan?;
     now.facts.second_look =
         (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
@@ -222,12 +223,12 @@ async fn settle(
             plan
         }
         Verdict::Partly(plan) => {
-            commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
+            commit(application, (key, why), policy, &newest, &plan, ctx, outcome).await?;
             return Ok(false);
         }
         Verdict::Overtaken => return Ok(false),
     };
-    commit(application, key, policy, &newest, &plan, ctx, outcome).await?;
+    commit(application, (key, why), policy, &newest, &plan, ctx, outcome).await?;
     // What was searched is the world that was planned from; room that came meanwhile is looked at next.
     settled((key, ctx), policy, &newest, &plan, now, outcome);
     Ok(true)
@@ -314,6 +315,7 @@ async fn search(
     let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics)?;
     ctx.policies.prove(policy);
     timer.observe_duration();
+    ctx.metrics.searches.with_label_values(&[why.into()]).inc();
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
@@ -350,7 +352,7 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
 /// Writes the decision, if it says anything new, and tells people.
 async fn commit(
     application: &ActorApplication,
-    key: &ApplicationKey,
+    (key, why): (&ApplicationKey, Due),
     policy: &Policy,
     world: &World,
     plan: &Plan,
@@ -370,6 +372,8 @@ async fn commit(
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
     let written = ctx.writer.write_placement(&placement).await?;
     ctx.caches.wrote(written.clone());
+    let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
+    ctx.metrics.moves.with_label_values(&[why.into()]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
     for event in decision_events(&written.spec) {
         ctx.tell(application, &event).await;

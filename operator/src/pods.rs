@@ -111,7 +111,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         memory_mib: None,
         slots: None,
         resource: None,
-        held_only: false,
+        held_only: None,
     };
     let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false)?;
     pod.metadata.name = Some(format!("{}-trial", object_name(actor)));
@@ -185,7 +185,7 @@ mod tests {
             memory_mib: None,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
-            held_only: false,
+            held_only: None,
         };
         serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true).unwrap()).unwrap()
     }

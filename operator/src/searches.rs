@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use control::SecondLook;
+use control::{Due, SecondLook};
 use placement::Plan;
 use world::{ApplicationKey, Note, Policy, World};
 
@@ -23,6 +23,7 @@ pub struct Considered {
 
 /// What a search found.
 pub struct Found {
+    pub why: Due,
     pub policy: Policy,
     pub world: Arc<World>,
     pub look: Considered,
@@ -36,7 +37,7 @@ impl Found {
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
         let (policy, world, look) = (self.policy.clone(), self.world.clone(), self.look.clone());
-        Some(Self { policy, world, look, again: self.again, round: self.round, plan })
+        Some(Self { why: self.why, policy, world, look, again: self.again, round: self.round, plan })
     }
 }
 

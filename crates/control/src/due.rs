@@ -135,7 +135,7 @@ impl SecondLook {
 }
 
 /// Why an application has to be planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Due {
     /// Nothing is decided for it.

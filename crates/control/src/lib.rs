@@ -3,8 +3,8 @@
 //! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
 //! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
 //! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, where somebody who was asked for gets a place at once ([`place_one`]), which decided places are [`infeasible`] now, the
-//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), and when to
-//! look again ([`look_again`]).
+//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), who is
+//! silent ([`Heartbeats`]), and when to look again ([`look_again`]).
 //!
 //! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
 //! calls the same functions.
@@ -13,6 +13,7 @@ mod back_off;
 mod commit;
 mod due;
 mod gain;
+mod heartbeats;
 mod mend;
 mod nouns;
 mod observed;
@@ -31,6 +32,7 @@ pub use due::{
     strain, turns,
 };
 pub use gain::{Gain, gain, go_or_stay};
+pub use heartbeats::Heartbeats;
 pub use mend::mend;
 pub use nouns::{
     Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Loss, Moment, Pod, Refusal, Seen, State, Taken,

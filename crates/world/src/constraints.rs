@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
+use crate::grace::HeldOnly;
 use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};
@@ -128,19 +129,20 @@ fn objections(
     kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
 }
 
-/// Units whose holders stay, and to which nobody comes.
-fn holders_only(actors: &Actors, offer: &Offer) -> Option<Constraint> {
-    let units: Vec<String> =
-        offer.units.iter().filter(|unit| unit.held_only).map(|unit| unit.id.clone()).collect();
-    let actors: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
-    let reason = Some("more is held there than is offered: who is there stays, and nobody comes".to_owned());
-    let rule = Constraint::Never { actors, places: Places::Units(units), except_current: true, reason };
-    Some(rule).filter(|rule| match rule {
-        Constraint::Never { actors, places: Places::Units(units), .. } => {
-            !actors.is_empty() && !units.is_empty()
-        }
-        _ => false,
-    })
+/// Units whose holders stay, and to which nobody comes: one rule for each reason.
+fn holders_only(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+    let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
+    let mut units: BTreeMap<HeldOnly, Vec<String>> = BTreeMap::new();
+    for (why, unit) in offer.units.iter().filter_map(|unit| Some((unit.held_only?, unit))) {
+        units.entry(why).or_default().push(unit.id.clone());
+    }
+    let rule = |(why, units): (HeldOnly, Vec<String>)| Constraint::Never {
+        actors: all.clone(),
+        places: Places::Units(units),
+        except_current: true,
+        reason: Some(why.to_string()),
+    };
+    units.into_iter().filter(|_| !all.is_empty()).map(rule).collect()
 }
 
 /// Units with less memory than an actor needs: one rule for all that need as much.

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::actors::Actors;
+use crate::grace::Grace;
 use crate::loads::{Loads, Sum};
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
@@ -49,6 +50,10 @@ pub struct Index {
     decided: BTreeMap<String, BTreeMap<String, u64>>,
     /// By node that exists.
     rooms: BTreeMap<String, Room>,
+    /// Units that somebody is on and that are offered no more.
+    pub(crate) grace: Grace,
+    /// Nodes whose agent is silent.
+    pub(crate) silent_agents: BTreeSet<String>,
     /// What applications put on units, by the window that it is counted over.
     loads: Mutex<BTreeMap<Exact, Loads>>,
 }
@@ -95,35 +100,39 @@ impl Index {
     /// A node that came or changed.
     pub fn put_node(&mut self, node: Arc<Node>) {
         let name = node.name_any();
-        self.nodes.insert(name.clone(), node);
-        self.refresh(&name);
+        self.with_grace(Some(&name), |index| {
+            index.nodes.insert(name.clone(), node);
+            index.refresh(&name);
+        });
     }
 
     /// A node that is gone.
     pub fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
+        self.grace.forget(name);
         self.refresh(name);
     }
 
     /// What an agent found.
     pub fn put_topology(&mut self, topology: Arc<NodeTopology>) {
-        self.topologies.insert(topology.name_any(), topology);
+        let name = topology.name_any();
+        self.with_grace(Some(&name), |index| drop(index.topologies.insert(name.clone(), topology)));
     }
 
     /// What an agent found is gone.
     pub fn remove_topology(&mut self, name: &str) {
-        self.topologies.remove(name);
+        self.with_grace(Some(name), |index| drop(index.topologies.remove(name)));
     }
 
     /// A pool that came or changed.
     pub fn put_pool(&mut self, pool: Arc<DevicePool>) {
-        self.pools.insert(pool.name_any(), pool);
+        self.with_grace(None, |index| drop(index.pools.insert(pool.name_any(), pool)));
         self.forget_loads();
     }
 
     /// A pool that is gone.
     pub fn remove_pool(&mut self, name: &str) {
-        self.pools.remove(name);
+        self.with_grace(None, |index| drop(index.pools.remove(name)));
         self.forget_loads();
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Claims {
     pub held: BTreeSet<usize>,
     /// Of those, the ones whose own device is known to be lost.
     pub lost: BTreeSet<usize>,
+    /// Those that are offered no more, and that somebody is on still: no other takes their room.
+    pub leaving: BTreeSet<usize>,
     /// Those that were decided for somebody.
     pub decided: BTreeSet<usize>,
 }
@@ -30,6 +32,8 @@ pub(crate) fn slots(claims: &Claims, room: usize) -> BTreeMap<usize, State> {
     let kept = || claims.held.difference(&claims.lost).copied();
     let state = if kept().count() > room { State::HeldOnly } else { State::Offered };
     let mut slots: BTreeMap<usize, State> = kept().map(|slot| (slot, state)).collect();
+    let leaving = claims.leaving.iter().filter(|slot| !slots.contains_key(slot)).count();
+    let room = room.saturating_sub(leaving);
     let free = |slot: &usize| !claims.held.contains(slot);
     for slot in claims.decided.iter().copied().chain(0..).filter(free) {
         if slots.len() >= room {
@@ -53,6 +57,7 @@ mod tests {
                 "room" => room = numbers[0],
                 "held" => claims.held.extend(numbers),
                 "lost" => claims.lost.extend(numbers),
+                "leaving" => claims.leaving.extend(numbers),
                 "decided" => claims.decided.extend(numbers),
                 other => panic!("{other}"),
             }
@@ -84,6 +89,10 @@ mod tests {
             ("room=1 held=0,1 lost=0", "1"),
             ("room=1 held=0 lost=0", "1"),
             ("room=0 held=0 lost=0", ""),
+            // and until the lost one is left, nobody comes in its stead
+            ("room=1 held=0 lost=0 leaving=0", ""),
+            ("room=2 held=0 lost=0 leaving=0", "1"),
+            ("room=1 held=0 leaving=0", "0"),
             // decided ones keep their numbers while there is room, and come after those that are held
             ("room=2 decided=3", "0 3"),
             ("room=1 decided=3,4", "3"),
@@ -122,7 +131,7 @@ mod tests {
             for (decided, room) in
                 subsets().flat_map(|decided| (0..5).map(move |room| (decided.clone(), room)))
             {
-                let claims = Claims { held: held.clone(), lost: lost.clone(), decided };
+                let claims = Claims { held: held.clone(), lost: lost.clone(), decided, ..Claims::default() };
                 let (now, less) = (slots(&claims, room), slots(&claims, room.saturating_sub(1)));
                 let kept: BTreeSet<usize> = held.difference(&lost).copied().collect();
                 assert!(kept.iter().all(|slot| now.contains_key(slot)), "{claims:?} {room}");

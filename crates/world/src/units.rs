@@ -7,6 +7,7 @@ use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::{Node, Toleration};
 use kube::ResourceExt;
 
+use crate::grace::HeldOnly;
 use crate::numbers::{Exact, floor, rational};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, allocatable, resource_unit, unit_of};
@@ -42,8 +43,8 @@ pub struct Unit {
     pub slots: Option<u64>,
     /// The resource of which a pod asks one.
     pub resource: Option<String>,
-    /// Who is there stays, and nobody comes.
-    pub held_only: bool,
+    /// Who is there stays, and nobody comes: why.
+    pub held_only: Option<HeldOnly>,
 }
 
 /// How a pool is.
@@ -98,6 +99,10 @@ pub(crate) struct FreeNode<'a> {
     decided: BTreeMap<&'a str, u64>,
     /// Units whose pods hold a device that is lost.
     lost: BTreeSet<&'a str>,
+    /// Units that are offered no more, and that somebody is on still.
+    leaving: BTreeSet<&'a str>,
+    /// Whether the agent that speaks of its devices is silent.
+    is_silent: bool,
 }
 
 impl FreeNode<'_> {
@@ -108,6 +113,7 @@ impl FreeNode<'_> {
         Slots {
             held: self.held.keys().filter_map(|unit| slot(unit)).collect(),
             lost: self.lost.iter().filter_map(|unit| slot(unit)).collect(),
+            leaving: self.leaving.iter().filter_map(|unit| slot(unit)).collect(),
             decided: self.decided.keys().filter_map(|unit| slot(unit)).collect(),
         }
     }
@@ -137,6 +143,8 @@ pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>
         held: &room.held,
         decided: index.decided_at(name).map(|(unit, count)| (unit.as_str(), *count)).collect(),
         lost: topology.map(|topology| lost(index, topology)).unwrap_or_default(),
+        leaving: index.kept_at(name).filter(|unit| room.held.contains_key(*unit)).collect(),
+        is_silent: index.is_agent_silent(name),
     })
 }
 
@@ -180,6 +188,20 @@ struct Claims {
 ///
 /// What one node offers depends on no other node.
 pub(crate) fn offer(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer {
+    let mut offer = offered(index, nodes, policy);
+    for node in nodes {
+        let is_offered = |id: &str| offer.units.iter().any(|unit| unit.id == id);
+        let leaving = node.leaving.iter().filter(|unit| !is_offered(unit));
+        let leaving: Vec<Unit> =
+            leaving.filter_map(|unit| index.kept_unit(&node.name, unit, policy)).collect();
+        offer.units.extend(leaving);
+    }
+    offer.units.sort_by(|a, b| a.id.cmp(&b.id));
+    offer
+}
+
+/// What the pools make of the nodes now, without what was offered a moment ago.
+pub(crate) fn offered(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer {
     let mut offer = Offer { units: Vec::new(), reports: BTreeMap::new(), tolerations: BTreeMap::new() };
     let mut claims = Claims::default();
     for (name, pool) in &index.pools {
@@ -200,7 +222,6 @@ pub(crate) fn offer(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer
         offer.tolerations.insert(name.clone(), defaults.map(|d| d.tolerations.clone()).unwrap_or_default());
         offer.reports.insert(name, report);
     }
-    offer.units.sort_by(|a, b| a.id.cmp(&b.id));
     offer
 }
 
@@ -252,6 +273,13 @@ impl Source<'_> {
             UnitKind::NumaDomain => self.offer_domains(claims, report, units),
             UnitKind::Device => self.offer_devices(claims, report, units),
         }
+        if self.node.is_silent && self.pool.spec.unit() != UnitKind::Node {
+            let problem = format!(
+                "{}: its agent is silent; who is there stays, and nobody comes until it is heard again",
+                self.node.name
+            );
+            report.tell("Stale", problem);
+        }
     }
 
     fn unit(
@@ -263,6 +291,8 @@ impl Source<'_> {
         resource: Option<String>,
     ) -> Unit {
         let zone = self.node.node.labels().get(ZONE).cloned();
+        // Whole nodes need no agent.
+        let is_hearsay = self.node.is_silent && resource.is_some();
         Unit {
             id: format!("{}/{}-{index}", self.node.name, self.name),
             kind: self.pool.spec.kind.clone(),
@@ -275,7 +305,7 @@ impl Source<'_> {
             memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
-            held_only: false,
+            held_only: Some(HeldOnly::Silent).filter(|_| is_hearsay),
         }
     }
 
@@ -333,7 +363,7 @@ impl Source<'_> {
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
                     let decided = held(self.node.decided.get(unit.id.as_str()));
                     unit.slots = Some(held(self.node.held.get(&unit.id)).max(decided));
-                    unit.held_only = true;
+                    unit.held_only = unit.held_only.or(Some(HeldOnly::Crowded));
                     units.push(unit);
                 }
                 let problem = format!(
@@ -343,7 +373,7 @@ impl Source<'_> {
                 report.tell("Degraded", problem);
                 continue;
             }
-            report.healthy += 1;
+            report.healthy += usize::from(!self.node.is_silent);
             let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
             let memory_mib = memory(&[device]);
             units.push(Unit { memory_mib, ..self.unit(position, lanes, slots, Some(index), Some(resource)) });
@@ -386,7 +416,7 @@ impl Source<'_> {
             );
             report.tell("Degraded", problem);
         }
-        report.healthy += usable;
+        report.healthy += if self.node.is_silent { 0 } else { usable };
         let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
         if classes.len() > 1 {
             let problem = format!(
@@ -409,10 +439,10 @@ impl Source<'_> {
         resource: &str,
     ) -> Vec<Unit> {
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let unit = |(index, state): (usize, State)| Unit {
-            held_only: state == State::HeldOnly,
-            memory_mib,
-            ..self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()))
+        let unit = |(index, state): (usize, State)| {
+            let unit = self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()));
+            let crowded = Some(HeldOnly::Crowded).filter(|_| state == State::HeldOnly);
+            Unit { held_only: unit.held_only.or(crowded), memory_mib, ..unit }
         };
         slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
     }

@@ -225,8 +225,9 @@ fn an_actor_that_holds_a_unit_keeps_it_whatever_is_offered() {
         let mut objects = Objects::default();
         objects.read("test", &text).unwrap();
         let units = units(&Index::of(&objects), &Policy::builtin("p"));
-        let found =
-            units.values().map(|unit| format!("{}{}", unit.id, if unit.held_only { "!" } else { "" }));
+        let found = units
+            .values()
+            .map(|unit| format!("{}{}", unit.id, if unit.held_only.is_some() { "!" } else { "" }));
         assert_eq!(found.collect::<Vec<_>>().join(" "), expected, "{what}");
     }
 }

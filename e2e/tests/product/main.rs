@@ -19,6 +19,7 @@ mod requests;
 mod rest;
 mod rights;
 mod room;
+mod silent;
 mod stage;
 mod strangers;
 mod teams;

@@ -38,7 +38,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The installed product.
 pub struct Product {
     pub operator: Process,
-    _agent: Process,
+    /// Publishes the described machines, and keeps the Leases of their nodes.
+    pub agent: Process,
     /// The folder of the described machines.
     topologies: PathBuf,
 }
@@ -55,7 +56,7 @@ async fn product() -> MutexGuard<'static, Product> {
             .unwrap();
         let agent = cluster.start_agent().await.unwrap();
         let operator = cluster.start_operator().await.unwrap();
-        Mutex::new(Product { operator, _agent: agent, topologies })
+        Mutex::new(Product { operator, agent, topologies })
     };
     PRODUCT.get_or_init(install).await.lock().await
 }
@@ -118,6 +119,7 @@ impl Stage {
         if product.operator.exit().is_some() {
             product.operator = cluster.start_operator().await.unwrap(); // a test that failed left it so
         }
+        product.agent.thaw().unwrap(); // and this one
         let client = cluster.client().await.unwrap();
         wait_for("the stage is empty", SOON, async || {
             let applications = names::<ActorApplication>(&client).await?;

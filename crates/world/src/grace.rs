@@ -1,0 +1,151 @@
+//! What is offered no more while somebody is there goes after a while, and what a silent agent said is believed in part.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::numbers::{Exact, floor};
+use crate::units::{FreeNode, Unit, free_node, offered};
+use crate::{Index, Policy};
+
+/// Why who is on a unit stays, and nobody comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
+pub enum HeldOnly {
+    /// More are held than there is room for.
+    #[strum(to_string = "more is held there than is offered: who is there stays, and nobody comes")]
+    Crowded,
+    /// What is known of the devices there may be over.
+    #[strum(to_string = "the agent of its node is silent: who is there stays, and nobody comes")]
+    Silent,
+    /// It is offered no more, since a moment ago.
+    #[strum(to_string = "it is offered no more: who is there stays for a while, and nobody comes")]
+    Withdrawn,
+}
+
+/// Units that pods of ours are on and that are offered no more, since when.
+#[derive(Debug, Default)]
+pub(crate) struct Grace {
+    lasts: Duration,
+    now: Timestamp,
+    /// By node, and by the unit's name.
+    kept: BTreeMap<String, BTreeMap<String, Kept>>,
+}
+
+/// A unit as it was, its capacity over the window of [`plain`], and since when it is not offered.
+#[derive(Debug)]
+struct Kept {
+    unit: Unit,
+    since: Timestamp,
+}
+
+/// Whichever policy: what is offered is the same under all.
+fn plain() -> Policy {
+    Policy::builtin("units")
+}
+
+impl Index {
+    /// Units that somebody is on are gone only when they were not offered for so long; by default they are at once.
+    pub fn keep_units_for(&mut self, grace: Duration) {
+        self.grace.lasts = grace;
+    }
+
+    /// Lets time pass; the nodes at which units are gone by now, which [`Index::let_go`] lets go.
+    pub fn pass(&mut self, now: Timestamp) -> Vec<String> {
+        self.grace.now = now;
+        let over =
+            self.grace.kept.iter().filter(|(_, units)| units.values().any(|it| self.grace.is_over(it)));
+        over.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Units at a node that were not offered for long enough are gone.
+    pub fn let_go(&mut self, node: &str) {
+        let Some(mut units) = self.grace.kept.remove(node) else { return };
+        units.retain(|_, kept| !self.grace.is_over(kept));
+        if !units.is_empty() {
+            self.grace.kept.insert(node.to_owned(), units);
+        }
+    }
+
+    /// The agent of a node fell silent, or is heard again. While it is silent who is on a device stays, and nobody comes.
+    pub fn set_agent_silent(&mut self, node: &str, is_silent: bool) {
+        if is_silent {
+            self.silent_agents.insert(node.to_owned());
+        } else {
+            self.silent_agents.remove(node);
+        }
+    }
+
+    /// Whether the agent of a node is silent; one of which nothing is known is not.
+    pub fn is_agent_silent(&self, node: &str) -> bool {
+        self.silent_agents.contains(node)
+    }
+
+    /// The nodes whose agent is silent.
+    pub fn silent_agents(&self) -> impl Iterator<Item = &String> {
+        self.silent_agents.iter()
+    }
+
+    /// Changes what is offered, at a node or anywhere; what somebody is on and is offered no more is kept for a while.
+    pub(crate) fn with_grace(&mut self, node: Option<&str>, change: impl FnOnce(&mut Self)) {
+        if self.grace.lasts.is_zero() {
+            return change(self);
+        }
+        let all = self.rooms().iter().filter(|(name, _)| node.is_none_or(|node| node == *name));
+        let all: Vec<String> =
+            all.filter(|(_, room)| !room.held.is_empty()).map(|(name, _)| name.clone()).collect();
+        let before: Vec<BTreeMap<String, Unit>> = all.iter().map(|node| self.held_units(node)).collect();
+        change(self);
+        for (node, before) in all.into_iter().zip(before) {
+            let after = self.held_units(&node);
+            let since = self.grace.now;
+            let kept = self.grace.kept.entry(node.clone()).or_default();
+            kept.retain(|unit, _| !after.contains_key(unit));
+            for (id, unit) in before.into_iter().filter(|(id, _)| !after.contains_key(id)) {
+                kept.entry(id).or_insert(Kept { unit, since });
+            }
+            if kept.is_empty() {
+                self.grace.kept.remove(&node);
+            }
+        }
+    }
+
+    /// The units of a node that are offered and that somebody is on.
+    fn held_units(&self, node: &str) -> BTreeMap<String, Unit> {
+        let Some(free) = free_node(self, node) else { return BTreeMap::new() };
+        let all: [FreeNode; 1] = [free];
+        let units = offered(self, &all, &plain()).units.into_iter();
+        let is_held = |unit: &Unit| self.room(node).is_some_and(|room| room.held(&unit.id) > 0);
+        units.filter(is_held).map(|unit| (unit.id.clone(), unit)).collect()
+    }
+
+    /// The units of a node that were offered a moment ago, when somebody was on them.
+    pub(crate) fn kept_at(&self, node: &str) -> impl Iterator<Item = &str> {
+        self.grace.kept.get(node).into_iter().flat_map(BTreeMap::keys).map(String::as_str)
+    }
+
+    /// One of them, in the numbers of a policy.
+    pub(crate) fn kept_unit(&self, node: &str, unit: &str, policy: &Policy) -> Option<Unit> {
+        let kept = &self.grace.kept.get(node)?.get(unit)?.unit;
+        let part = policy.window / plain().window;
+        let scaled = |of: u64| floor(Exact::from(i128::from(of)) * part).max(1);
+        Some(Unit {
+            capacity: scaled(kept.capacity),
+            capacity_per_actor: scaled(kept.capacity_per_actor),
+            held_only: Some(HeldOnly::Withdrawn),
+            ..kept.clone()
+        })
+    }
+}
+
+impl Grace {
+    /// A node that is gone takes its units along at once.
+    pub fn forget(&mut self, node: &str) {
+        self.kept.remove(node);
+    }
+
+    fn is_over(&self, kept: &Kept) -> bool {
+        let lasted = self.now.duration_since(kept.since);
+        lasted.try_into().is_ok_and(|lasted: Duration| lasted >= self.lasts)
+    }
+}

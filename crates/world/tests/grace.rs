@@ -1,0 +1,192 @@
+//! What time alone tells: agents that fall silent, and units that are offered no more.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::{DevicePool, Health, NodeTopology};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use placement::{Budget, NoPolicy, plan};
+use world::{ApplicationKey, HeldOnly, Index, Objects, Policy, snapshot, units};
+
+mod scene;
+
+use scene::everything;
+
+/// A cluster in which nobody is gone before thirty seconds.
+struct Scene {
+    all: Objects,
+    index: Index,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let all = everything();
+        let mut index = Index::of(&all);
+        index.keep_units_for(Duration::from_secs(30));
+        let mut scene = Self { all, index };
+        scene.at(0);
+        scene
+    }
+
+    /// It is so many seconds after the beginning.
+    fn at(&mut self, second: i64) {
+        let now = Timestamp::from_second(1_000_000 + second).unwrap();
+        for node in self.index.pass(now) {
+            self.index.let_go(&node);
+        }
+    }
+
+    /// The units of GPUs by name, marked where who is there stays and nobody comes.
+    fn gpus(&self) -> String {
+        let units = units(&self.index, &Policy::builtin("p"));
+        let told = units.values().filter(|unit| unit.kind == "gpu").map(|unit| {
+            let mark = match unit.held_only {
+                None => "",
+                Some(HeldOnly::Crowded) => "!",
+                Some(HeldOnly::Silent) => "?",
+                Some(HeldOnly::Withdrawn) => "~",
+            };
+            format!("{}{mark}", unit.id)
+        });
+        told.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Where the actors of `web` are planned to be.
+    fn planned(&self) -> String {
+        let key = ApplicationKey { namespace: "ns".to_owned(), name: "web".to_owned() };
+        let world =
+            snapshot(&self.index, &key, &Policy::builtin("p"), Timestamp::from_second(0).unwrap()).unwrap();
+        let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        let places = plan.assignment.enumerate().filter(|(actor, _)| !world.snapshot.is_fixed(*actor));
+        let unit = |unit: Option<_>| unit.map_or("nowhere", |unit| world.snapshot.unit_id(unit)).to_owned();
+        places.map(|(_, place)| unit(*place)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The first GPU of the first node is as told, and its agent says that the pod of `web-s-0` holds it.
+    fn first_gpu(&mut self, health: Health) {
+        let mut topology: NodeTopology = self.all.topologies[0].as_ref().clone();
+        topology.spec.devices[0].health = health;
+        let status = serde_json::json!({"allocations": [{"namespace": "ns", "pod": "web-s-0", "podUid": "web-s-0-pod",
+            "container": "c", "resource": "nvidia.com/gpu", "deviceIds": ["gpu-0"]}]});
+        topology.status = Some(serde_json::from_value(status).unwrap());
+        self.index.put_topology(Arc::new(topology));
+    }
+
+    fn gpu_pool(&self, change: impl FnOnce(&mut DevicePool)) -> Arc<DevicePool> {
+        let mut pool = self.all.pools.iter().find(|pool| pool.name_any() == "gpus").unwrap().as_ref().clone();
+        change(&mut pool);
+        Arc::new(pool)
+    }
+}
+
+#[test]
+fn of_a_silent_agent_holders_stay_and_nobody_comes() {
+    let mut scene = Scene::set();
+    let before = scene.planned();
+    assert_eq!(before, "n0/gpus-0 n0/cpus-0");
+    assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0");
+    scene.index.set_agent_silent("n0", true);
+    assert_eq!(scene.gpus(), "n0/gpus-0? n1/gpus-0");
+    assert_eq!(scene.planned(), before, "nobody moves");
+    let reports = world::pools(&scene.index, &Policy::builtin("p"));
+    let (gpus, cpus) = (&reports["gpus"].0, &reports["cpus"].0);
+    assert_eq!((gpus.healthy, cpus.healthy), (1, 2), "whole nodes need no agent");
+    insta::assert_snapshot!(gpus.problems["Stale"], @"n0: its agent is silent; who is there stays, and nobody comes until it is heard again");
+    // for as long as it may be
+    scene.at(1000);
+    assert_eq!(scene.planned(), before);
+    // Its holder is elsewhere now: nobody comes.
+    scene.index.remove_pod("ns", "web-s-0");
+    let mut placement = scene.all.placements[0].as_ref().clone();
+    placement.spec.assignments.clear();
+    scene.index.put_placement(Arc::new(placement));
+    assert!(!scene.planned().contains("n0/gpus"), "{}", scene.planned());
+    scene.index.set_agent_silent("n0", false);
+    assert!(scene.planned().contains("n0/gpus-0"), "{}", scene.planned());
+}
+
+#[test]
+fn a_unit_is_gone_when_it_was_not_offered_for_a_while() {
+    let mut scene = Scene::set();
+    let before = scene.planned();
+    scene.first_gpu(Health::Lost);
+    assert_eq!((scene.gpus(), scene.planned()), ("n0/gpus-0~ n1/gpus-0".to_owned(), before.clone()));
+    scene.at(20);
+    // said once more: it does not begin anew
+    scene.first_gpu(Health::Lost);
+    scene.at(29);
+    assert_eq!(scene.planned(), before);
+    scene.at(30);
+    assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "there is room for one on the other device");
+    assert!(!scene.planned().contains("n0/gpus-0"), "{}", scene.planned());
+}
+
+#[test]
+fn a_unit_that_comes_back_in_time_was_never_gone() {
+    let mut scene = Scene::set();
+    let before = scene.planned();
+    for round in 0..5 {
+        scene.first_gpu(Health::Lost);
+        scene.at(40 * round + 20);
+        assert_eq!(scene.planned(), before);
+        scene.first_gpu(Health::Ok);
+        assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0");
+        scene.at(40 * round + 40);
+    }
+    scene.first_gpu(Health::Lost);
+    assert_eq!(scene.planned(), before, "the time is counted from the last loss");
+}
+
+#[test]
+fn a_pool_that_is_withdrawn_or_narrowed_leaves_its_actors_a_while() {
+    type Change = fn(&mut Scene);
+    let table: [(&str, Change); 3] = [
+        ("deleted", |scene| scene.index.remove_pool("gpus")),
+        ("narrowed", |scene| {
+            let pool = scene.gpu_pool(|pool| {
+                let selector = serde_json::json!({"matchLabels": {"none": "such"}});
+                pool.spec.node_selector = Some(serde_json::from_value(selector).unwrap());
+            });
+            scene.index.put_pool(pool);
+        }),
+        ("other devices", |scene| {
+            let pool = scene.gpu_pool(|pool| {
+                pool.spec.devices =
+                    Some(serde_json::from_value(serde_json::json!({"model": "none"})).unwrap());
+                pool.spec.resource.as_mut().unwrap().device_plugin = "none.example/gpu".to_owned();
+            });
+            scene.index.put_pool(pool);
+        }),
+    ];
+    for (what, change) in table {
+        let mut scene = Scene::set();
+        let before = scene.planned();
+        change(&mut scene);
+        assert_eq!(scene.planned(), before, "{what}");
+        scene.at(29);
+        assert_eq!(scene.planned(), before, "{what}");
+        // A pool that is back in time was never away.
+        let pool = scene.gpu_pool(|_| ());
+        scene.index.put_pool(pool);
+        assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0", "{what}");
+        change(&mut scene);
+        scene.at(59);
+        if what != "other devices" {
+            assert!(!scene.planned().contains("gpus"), "{what}: {}", scene.planned());
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_deleted_takes_its_units_along_at_once() {
+    let mut scene = Scene::set();
+    scene.first_gpu(Health::Lost);
+    scene.index.remove_node("n0");
+    assert_eq!(scene.gpus(), "n1/gpus-0");
+    let node: &Arc<Node> = &scene.all.nodes[0];
+    scene.index.put_node(node.clone());
+    assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "its GPU is lost, and nobody remembers another time");
+}
