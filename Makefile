@@ -83,7 +83,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos planning place-one kernels strategies large baselines brute-force programs acceptance bounds footprint trouble runtime soundness
+PARTS := operator scale beside chaos planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -144,6 +144,13 @@ $(DONE)/strategies: | bench-programs
 $(DONE)/large: | bench-programs
 	$(call say,placement: strategies on large instances)
 	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+	$(done)
+
+# By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
+$(DONE)/ablation: | bench-programs
+	$(call say,placement: the search without each of its parts)
+	@$(BENCH) run --resume --processor --out $(RESULTS)/placement/ablation --budgets 5 --seeds 1,2,3 --only X-,F-,A-,H-,T-,S-,M-,N-,Q- \
+		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
 	$(done)
 
 $(DONE)/baselines: | bench-programs $(CP_SAT)

@@ -308,7 +308,7 @@ impl<'m> Chain<'m> {
     ) {
         let item = self.movable[self.rng.usize(..self.movable.len())];
         self.try_compound_move(temperature, |compound, solution, rng| {
-            think_of(compound, solution, item, rng)
+            think_of(compound, solution, item, rng);
         });
     }
 
