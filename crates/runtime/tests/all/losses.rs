@@ -59,6 +59,47 @@ fn one_killed_at_any_step_is_lost_and_never_waited_for() {
     }
 }
 
+/// Who learns first of a loss lets go of what it brought, before another one has opened that: the loss is why.
+#[test]
+fn what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all() {
+    const NAME: &str = "losses::what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all";
+    if processes::launched() {
+        member(|rank| {
+            let (ids, group, index) = (rank.ids(), rank.group(), rank.index());
+            let mine = rank.slot(8);
+            let mut wait = rank.communication.exchange(&group, Tag(1), &[(key(index), &mine)]).unwrap();
+            if index == 2 {
+                wait.block(later()).unwrap();
+                die();
+            }
+            while rank.instances.instances().len() > 2 {
+                std::thread::yield_now();
+            }
+            let mut others = vec![ids[0], ids[1]];
+            others.sort_unstable();
+            if index == 1 {
+                soon(rank.communication.exchange(&others, Tag(2), &[]).unwrap()).unwrap();
+            }
+            let result = soon(wait);
+            assert!(matches!(&result, Ok(_) | Err(Error::PeerLost(_))), "{index}: {:?}", result.err());
+            if index == 0 {
+                drop((result, mine));
+                soon(rank.communication.exchange(&others, Tag(2), &[]).unwrap()).unwrap();
+            }
+            // Both are through; the exit code would say that one was killed.
+            soon(rank.communication.exchange(&others, Tag(3), &[]).unwrap()).unwrap();
+            if index == 0 {
+                rank.instances.abort(0, "the test is over").unwrap();
+            }
+            std::thread::park();
+        });
+    }
+    for by in BY {
+        let output = launched_by(by, &["-n", "3", "--oversubscribe"], NAME);
+        assert!(output.status.success(), "{by}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 struct Story<'a> {
     rank: &'a Rank,
     /// At which step who is killed; each of the three in its turn, the root and the smallest id among them.

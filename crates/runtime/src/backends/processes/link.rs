@@ -300,12 +300,11 @@ impl Control for Link {
         let path = format!("{files}/{}", place.file);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|_| {
             // A process without files is ending, or has ended: one that lives has its connection to the launcher.
-            // The launcher says so before it answers.
+            // The launcher says so before it answers; of one that lives it answers at once, and has said before whom
+            // else that one knows to be lost.
             let lives = std::fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some());
-            if !lives {
-                let process = place.process;
-                let _ = self.request(|request| ToLauncher::Outlive { request, id: owner, process });
-            }
+            let process = if lives { NO_PROCESS } else { place.process };
+            let _ = self.request(|request| ToLauncher::Outlive { request, id: owner, process });
             if self.losses.is_lost(owner) { Error::PeerLost(owner) } else { Error::Gone("the slot".into()) }
         })?;
         let memory = Memory::open(OwnedFd::from(file)).map_err(gone)?;
@@ -317,6 +316,9 @@ impl Control for Link {
         Ok(Arc::new(SlotCore::new("processes", space, Bytes::Host(memory), None, size)))
     }
 }
+
+/// A number that no process has.
+const NO_PROCESS: u32 = u32::MAX;
 
 fn host_ram() -> String {
     crate::backends::host::RAM.to_owned()

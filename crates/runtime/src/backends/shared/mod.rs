@@ -9,6 +9,7 @@ pub(crate) mod hub;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    iter,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -217,8 +218,11 @@ impl Inner {
         for (key, owner, place) in agreed {
             let target = match ours.get(&key) {
                 Some(core) if owner == me => Arc::clone(core),
+                // An owner that learned first of another member's loss may have let go of what it brought.
                 _ => self.control.open(owner, &place).map_err(|error| {
-                    if self.control.losses().is_lost(owner) { Error::PeerLost(owner) } else { error }
+                    let mut lost = iter::once(&owner).chain(&group.members);
+                    let lost = lost.find(|id| self.control.losses().is_lost(**id));
+                    lost.map_or(error, |id| Error::PeerLost(*id))
                 })?,
             };
             if owner == me {
