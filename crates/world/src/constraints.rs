@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
+use crate::namespaces::barred;
 use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};
@@ -28,6 +29,7 @@ pub(crate) fn constraints(
     rules.extend(objections((application, actors), nodes, offer));
     rules.extend(holders_only(actors, offer));
     rules.extend(memory(actors, offer));
+    rules.extend(barred(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
     rules.extend(refusals(index, &ApplicationKey::of(application), actors, offer, now));
     rules

@@ -15,6 +15,7 @@ mod entries;
 mod gaps;
 mod index;
 mod loads;
+mod namespaces;
 mod nouns;
 mod numbers;
 mod objects;
