@@ -48,6 +48,19 @@ pub struct ActorApplicationSpec {
     #[x_kube(validation = object_name())]
     pub policy: Option<String>,
 
+    /// Who is served first when room is short: the higher one, and of equal ones the older; default 0.
+    ///
+    /// It orders the queue and nothing else: what runs is never stopped for others.
+    #[serde(default)]
+    #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
+    pub priority: i32,
+
+    /// `BestEffort`: each actor starts as soon as it has a place; `AllOrNothing`: none before all have one; default `BestEffort`.
+    ///
+    /// With `AllOrNothing`, as long as no pod of the application is there and one actor has no place, nobody has: what it does not use is free for others.
+    #[serde(default)]
+    pub start: Start,
+
     /// The groups of identical actors, at most 256, each with a name of its own.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -83,6 +96,16 @@ impl ActorApplicationSpec {
         let forced = self.failover.as_ref().filter(|failover| failover.mode == FailoverMode::Force);
         forced.map(|failover| failover.after.as_str())
     }
+}
+
+/// When the first actors of an application start: `BestEffort` or `AllOrNothing`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Deserialize, Serialize)]
+pub enum Start {
+    /// Each as soon as it has a place.
+    #[default]
+    BestEffort,
+    /// None before all have one.
+    AllOrNothing,
 }
 
 /// What happens to actors whose node does not answer.
@@ -371,7 +394,7 @@ pub struct ActorApplicationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ApplicationPhase>,
 
-    /// The value of each objective for the placement in force, by the name of its criterion.
+    /// The application's own part of each objective for the placement in force, by the name of its criterion.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objective: BTreeMap<String, i64>,
 

@@ -14,5 +14,15 @@ pub const TEMPLATE_HASH: &str = "cairn.dev/template-hash";
 pub const UNIT: &str = "cairn.dev/unit";
 /// Annotation of the ConfigMaps that hold a policy: the namespaces whose applications may name it, separated by commas.
 pub const NAMESPACES: &str = "cairn.dev/namespaces";
-/// Label of the ConfigMaps that hold a policy; its value is `"true"`.
+/// Label of the ConfigMaps that hold a policy; its value is one of [`POLICY_VALUES`].
 pub const POLICY: &str = "cairn.dev/policy";
+/// The values of that label: a policy that applications may name, and one whose program holds for all of them beside.
+pub const POLICY_VALUES: [&str; 2] = ["true", ENFORCED];
+
+/// The selector of ConfigMaps that hold a policy.
+pub fn of_policies() -> String {
+    format!("{POLICY} in ({})", POLICY_VALUES.join(","))
+}
+
+/// The value of that label by which a policy's program holds for every application.
+pub const ENFORCED: &str = "enforced";

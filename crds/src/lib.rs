@@ -20,7 +20,7 @@ mod topology;
 
 pub use application::{
     ActorApplication, ActorApplicationSpec, ActorApplicationStatus, ActorCounts, ActorGroup,
-    ApplicationPhase, Channel, Implementation, Pattern, Pin, Revisions, SpreadLevel, UpdateStrategy,
+    ApplicationPhase, Channel, Implementation, Pattern, Pin, Revisions, SpreadLevel, Start, UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
 pub use instance::{

@@ -83,10 +83,15 @@ pub struct PlacementSpec {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub levels: Vec<String>,
 
-    /// The value of each objective, by the name of its criterion.
+    /// The value of each objective, by the name of its criterion, of everything that was compared: all that is on the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub objective: BTreeMap<String, i64>,
+
+    /// The application's own part of each objective: its edges, its moves, the units that host its actors; latency and the policy's penalties whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub own_objective: BTreeMap<String, i64>,
 
     /// The values by level in one word for tables, highest priority first, as in `[0, 59040, 21]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -102,6 +102,12 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceLimit>,
 
+    /// The namespaces whose applications may use the pool, by their labels; absent: all.
+    ///
+    /// Who is there when this changes stays, and nobody comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
+
     /// Bounds on what one namespace has of the pool; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<PoolQuota>,
@@ -171,6 +177,7 @@ impl DevicePoolSpec {
             utilization_target: default_utilization(),
             sharing: None,
             instances: None,
+            namespace_selector: None,
             quota: None,
             pod_defaults: None,
         }

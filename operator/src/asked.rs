@@ -6,13 +6,11 @@ use std::sync::Arc;
 use control::{Decision, Due, Wanted};
 use crds::{ActorApplication, Placement};
 use placement::Plan;
-use portfolio::Use;
 use world::{Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::look::{judge, limits};
-use crate::standing::QUICK;
+use crate::look::judge;
 
 /// The names of actors that were asked for begin so; no group has such a name.
 const ASKED: &str = "inst-";
@@ -26,7 +24,7 @@ pub fn is_all(
 ) -> bool {
     let is_asked = |name: &str| name.starts_with(ASKED);
     let all = |decision: &Placement| control::only_asked(wanted, &world::decision(decision), is_asked);
-    policy.program.is_none() && !application.spec.paused && decision.is_some_and(all)
+    policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
 /// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs
@@ -44,11 +42,9 @@ pub async fn placed(
     if !matches!(why, Due::Incomplete | Due::Demand) {
         return Ok(None);
     }
-    let Ok(quick) = portfolio::strategy(QUICK, Use::Production) else { return Ok(None) };
-    let quick = quick.make(limits(policy));
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
-        let mut plan = control::place_one(&world.snapshot, &waited, quick)?;
+        let mut plan = control::place_one(&world.snapshot, &waited)?;
         if plan.cost.unplaced > 0 {
             explain::tell(&mut plan, &world.snapshot, &judge, explain::REASONS_EFFORT);
         }

@@ -56,6 +56,7 @@ pub fn spec(
         }),
         window_microseconds: snapshot.file().window_microseconds.map(whole),
         objective: plan.cost.by_name(snapshot),
+        own_objective: snapshot.own_part(&plan.assignment, &plan.cost).by_name(snapshot),
         objective_summary: Some(format!("{:?}", &vector[1..])),
         gap_percent: plan.gap_percent(snapshot),
         bound: plan.bound.clone(),

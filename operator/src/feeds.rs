@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
-use world::ApplicationKey;
+use world::{ApplicationKey, Policy};
 
 use crate::caches::{Caches, Indexed, Later, Requests, object_ref};
 use crate::neighbours::Neighbours;
@@ -34,6 +34,8 @@ pub fn watch(
     add::<Placement>(&mut watches, slim::metadata, &later);
     add::<Pod>(&mut watches, slim::pod, &later);
     add::<ResourceQuota>(&mut watches, slim::quota, &later);
+    add::<LimitRange>(&mut watches, slim::metadata, &later);
+    add::<Namespace>(&mut watches, slim::namespace, &later);
     let applications = add::<ActorApplication>(&mut watches, slim::metadata, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let neighbours = Neighbours::watch(&mut watches, &later);
@@ -80,11 +82,12 @@ fn add_policies(
     caches: &Later,
 ) {
     let (caches, mut seen) = (caches.clone(), Seen::default());
-    let of_policies = watcher::Config::default().labels(&format!("{}=true", labels::POLICY));
+    let of_policies = watcher::Config::default().labels(&labels::of_policies());
     let api = Api::namespaced(watches.client(), namespace);
     watches.store(api, of_policies, slim::metadata, move |event, store| {
         let mut take = |config_map: &ConfigMap| {
-            let facts = (&config_map.data, config_map.annotations().get(labels::NAMESPACES));
+            let limits = (config_map.annotations().get(labels::NAMESPACES), Policy::is_enforced(config_map));
+            let facts = (&config_map.data, limits);
             if !seen.changed(config_map, &facts) {
                 return false;
             }

@@ -21,10 +21,12 @@ mod identity;
 mod instances;
 mod judged;
 mod leader;
+mod line;
 mod look;
 mod metrics;
 mod neighbours;
 mod ownership;
+mod phase;
 mod plan;
 mod pods;
 mod policies;
@@ -57,12 +59,13 @@ use kube::Client;
 use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Notify};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, LogFormat};
 use crate::context::Context;
 use crate::leader::Campaign;
+use crate::line::Line;
 use crate::reconcile::{after_error, reconcile};
 
 /// A burst of changes around one application is looked at once.
@@ -158,7 +161,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         writer,
         metrics,
         mismatches,
-        solver_slots: Semaphore::new(config.planning.slots()),
+        solver_slots: Line::new(config.planning.slots()),
         commit: Mutex::new(()),
         searches: searches::Searches::default(),
         considered: std::sync::Mutex::new(HashMap::new()),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use control::{Due, Observed, SecondLook, Verdict};
-use crds::{ActorApplication, Placement};
+use crds::{ActorApplication, Placement, Start};
 use explain::REASONS_EFFORT;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -19,6 +19,7 @@ use crate::asked;
 use crate::context::{Context, moment};
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
+use crate::line::Rank;
 use crate::look::{judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
 use crate::ownership::owner;
@@ -28,6 +29,8 @@ use crate::standing::Standing;
 
 /// After so many plans that others overtook, what still holds of the next one is kept.
 const PLANS_SIDE_BY_SIDE: u32 = 3;
+/// After this time it is asked again whether it is an application's turn to take room that came.
+const GIVES_WAY: Duration = Duration::from_millis(300);
 /// What a search gets at least where many wait.
 const SMALLEST_SHARE: Duration = Duration::from_millis(10);
 
@@ -124,6 +127,7 @@ async fn decide_under(
     let considered = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
     let why = control::due(considered, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
+    let why = why.or_else(|| room_for_all(application, considered, &look.facts, outcome));
     let mut now = Considered {
         generation,
         facts: look.facts,
@@ -158,16 +162,37 @@ async fn decide_under(
     if outcome.searching {
         return Ok(());
     }
+    if why == Due::Opening && ctx.gives_way(application, key) {
+        outcome.next = Some(moment() + GIVES_WAY);
+        return Ok(());
+    }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     unfinished.is_over = true;
     outcome.searching = true;
-    begin_search(ctx, key, why, Begun { policy: policy.clone(), world, look: now, again, round });
+    let rank = Rank::of(application);
+    let begun = Begun { policy: policy.clone(), rank, world, look: now, again, round };
+    begin_search(ctx, key, why, begun);
     Ok(())
+}
+
+/// Who starts all at once, and waits for that, may need more than one opening: any room that came is worth a look.
+fn room_for_all(
+    application: &ActorApplication,
+    before: Option<&control::Considered>,
+    now: &control::Considered,
+    outcome: &Outcome,
+) -> Option<Due> {
+    let has_none =
+        |decision: &Placement| decision.spec.assignments.is_empty() && !decision.spec.unplaced.is_empty();
+    let waits =
+        application.spec.start == Start::AllOrNothing && outcome.decision.as_ref().is_some_and(has_none);
+    (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
 }
 
 /// What a search was begun with.
 struct Begun {
     policy: Policy,
+    rank: Rank,
     world: Arc<World>,
     look: Considered,
     again: Option<SecondLook>,
@@ -181,9 +206,9 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
     ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
-        let Begun { policy, world, look, again, round } = begun;
+        let Begun { policy, rank, world, look, again, round } = begun;
         let number = again.map_or(0, |look| look.number);
-        let plan = search((&key, &world), &policy, number, why, stop, &ctx).await;
+        let plan = search((&key, rank, &world), &policy, number, why, stop, &ctx).await;
         ctx.searches
             .put(&key, Search::Done(Box::new(Found { why, policy, world, look, again, round, plan })));
         ctx.caches.ring(&key);
@@ -262,6 +287,7 @@ impl Drop for Unfinished<'_> {
         if !self.is_over {
             self.ctx.caches.touch(self.key);
         }
+        self.ctx.caches.touched().looked(self.key);
     }
 }
 
@@ -269,7 +295,7 @@ impl Drop for Unfinished<'_> {
 ///
 /// A second look at the same world has the number `look`, from 1, and a seed of its own.
 async fn search(
-    (key, world): (&ApplicationKey, &Arc<World>),
+    (key, rank, world): (&ApplicationKey, Rank, &Arc<World>),
     policy: &Policy,
     look: u32,
     why: Due,
@@ -278,7 +304,7 @@ async fn search(
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let others = Queued::in_line(&ctx.searches.under_way);
-    let _slot = ctx.solver_slots.acquire().await.expect("the semaphore is never closed");
+    let _slot = ctx.solver_slots.turn(rank).await;
     let timer = ctx.metrics.plan_seconds.start_timer();
     // Those who wait share the time of one: a queue is answered in about the time of a single search.
     let wall = Duration::from_millis(policy.wall_milliseconds);
@@ -360,6 +386,9 @@ async fn commit(
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let before = ctx.caches.decision(key)?;
+    let together = application.spec.start == Start::AllOrNothing && !has_pods(application, ctx);
+    let whole = together.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
+    let plan = whole.as_deref().unwrap_or(plan);
     let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());
     if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
         return Ok(());
@@ -380,6 +409,11 @@ async fn commit(
     }
     outcome.decision = Some(written);
     Ok(())
+}
+
+/// Whether a pod of the application is there.
+fn has_pods(application: &ActorApplication, ctx: &Context) -> bool {
+    world::own(&ctx.caches.index(), application).values().any(|(_, pod)| pod.is_some())
 }
 
 /// What a paused application would do.

@@ -20,8 +20,16 @@ struct Known {
     proven: Option<Policy>,
     /// What is wrong with the newest one.
     problem: Option<PolicyError>,
-    /// The namespaces whose applications may name it; absent: all.
+    /// The namespaces whose applications it is for; absent: all.
     namespaces: Option<BTreeSet<String>>,
+    /// Whether its program holds for all of those, whichever policy they name.
+    enforced: bool,
+}
+
+impl Known {
+    fn is_for(&self, namespace: &str) -> bool {
+        self.namespaces.as_ref().is_none_or(|list| list.contains(namespace))
+    }
 }
 
 /// Every policy by name.
@@ -34,7 +42,8 @@ impl Policies {
         let read = Policy::read(config_map).and_then(check_program);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(config_map.name_any()).or_default();
-        known.namespaces = config_map.annotations().get(labels::NAMESPACES).map(|list| namespaces(list));
+        known.namespaces = Policy::namespaces(config_map);
+        known.enforced = Policy::is_enforced(config_map);
         match read {
             Ok(policy) => {
                 *known = Known { good: Some(policy), problem: None, ..std::mem::take(known) };
@@ -49,6 +58,7 @@ impl Policies {
 
     /// Notes that a plan was made with a version.
     pub fn prove(&self, policy: &Policy) {
+        let policy = &policy.clone().under([]);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get_mut(&policy.name)
             && known.proven.as_ref() != Some(policy)
@@ -61,6 +71,7 @@ impl Policies {
     /// one is in force instead. A version that plans were made with is not taken back: the world is too large for it, and
     /// only that application goes without a plan.
     pub fn withdraw(&self, policy: &Policy, problem: &str) -> Option<PolicyError> {
+        let policy = &policy.clone().under([]);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get_mut(&policy.name)?;
         let earlier = known.proven.clone().filter(|proven| proven != policy)?;
@@ -85,15 +96,34 @@ impl Policies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The policy in force under a name for the applications of a namespace, and what is wrong with its newest version.
+    /// The policy in force under a name for the applications of a namespace, with what is enforced on them, and what is
+    /// wrong with its newest version.
     ///
     /// # Errors
-    /// When there is none for that namespace, or never was a sound one.
+    /// When there is none for that namespace, or never was a sound one, of it or of one that is enforced: what an
+    /// administrator enforces is not left out because it cannot be read.
     pub fn in_force(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
+        let (policy, problem) = self.named(name, namespace)?;
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let may_name = |known: &Known| known.namespaces.as_ref().is_none_or(|list| list.contains(namespace));
+        let mut enforced = Vec::new();
+        for known in all.values().filter(|known| known.enforced && known.is_for(namespace)) {
+            match (&known.good, &known.problem) {
+                (Some(policy), _) => enforced.push(policy),
+                (None, Some(problem)) => {
+                    let why =
+                        "it is enforced, no earlier version is known, and nothing is planned without it";
+                    return Err(Error::Policy(format!("{problem}; {why}")));
+                }
+                (None, None) => {}
+            }
+        }
+        Ok((policy.under(enforced), problem))
+    }
+
+    fn named(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(name) {
-            Some(known) if !may_name(known) => Err(Error::Policy(format!(
+            Some(known) if !known.is_for(namespace) => Err(Error::Policy(format!(
                 "policy {name} is not for namespace {namespace}; name another one, or ask an administrator to add the \
                  namespace to its annotation {}",
                 labels::NAMESPACES
@@ -103,7 +133,7 @@ impl Policies {
                 Err(Error::Policy(format!("{problem}; no earlier version is known")))
             }
             _ => {
-                let known = all.iter().filter(|(_, known)| may_name(known));
+                let known = all.iter().filter(|(_, known)| known.is_for(namespace));
                 let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
                 Err(Error::Policy(format!(
                     "there is no policy {name}; name one of: {}",
@@ -112,11 +142,6 @@ impl Policies {
             }
         }
     }
-}
-
-/// The names in a list that is separated by commas.
-fn namespaces(list: &str) -> BTreeSet<String> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Refuses a program that no world could make right.
@@ -190,6 +215,49 @@ mod tests {
         limited.metadata.annotations = None;
         policies.learn(&limited).unwrap();
         policies.in_force("fast", "vision").unwrap();
+    }
+
+    #[test]
+    fn what_is_enforced_holds_whichever_policy_is_named() {
+        let policies = Policies::default();
+        policies.learn(&policy("window: 10s")).unwrap();
+        let enforced = |program: &str, namespaces: Option<&str>| {
+            let mut enforced = with_program(program);
+            enforced.metadata.name = Some("rules".to_owned());
+            enforced.metadata.labels =
+                Some([(labels::POLICY.to_owned(), labels::ENFORCED.to_owned())].into());
+            let list = |list: &str| [(labels::NAMESPACES.to_owned(), list.to_owned())].into();
+            enforced.metadata.annotations = namespaces.map(list);
+            enforced
+        };
+        let rules = |namespace: &str| {
+            let in_force = policies.in_force("fast", namespace);
+            in_force.map(|(policy, _)| policy.rules()).map_err(|e| e.to_string())
+        };
+        assert_eq!(rules("vision"), Ok(None));
+        policies.learn(&enforced("p(1).", Some("vision"))).unwrap();
+        let rule = "% enforced: rules\np(1).".to_owned();
+        assert_eq!(rules("vision"), Ok(Some(rule.clone())));
+        assert_eq!(rules("audio"), Ok(None), "it is for another namespace");
+        // The last good version stays in force, and what is named keeps its own program above it.
+        policies.learn(&enforced("p(", None)).unwrap_err();
+        assert_eq!(rules("audio"), Ok(Some(rule.clone())));
+        policies.learn(&with_program("q(1).")).unwrap();
+        assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
+        // Proving and withdrawing are about the policy that is named.
+        let (proven, _) = policies.in_force("fast", "vision").unwrap();
+        policies.prove(&proven);
+        policies.learn(&with_program("n(0). n(X+1) :- n(X).")).unwrap();
+        let (endless, _) = policies.in_force("fast", "vision").unwrap();
+        assert!(policies.withdraw(&endless, "it takes too many steps").is_some());
+        assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
+        // Who names it has it once.
+        assert_eq!(policies.in_force("rules", "vision").unwrap().0.rules(), Some("p(1).".to_owned()));
+        policies.forget("rules");
+        assert_eq!(rules("vision"), Ok(Some("q(1).".to_owned())));
+        // One that never was sound lets nobody plan without it.
+        policies.learn(&enforced("p(", None)).unwrap_err();
+        assert!(rules("vision").unwrap_err().ends_with("nothing is planned without it"));
     }
 
     fn with_program(text: &str) -> ConfigMap {

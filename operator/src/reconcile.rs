@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use control::{End, Refusal, Refused, Step, Wait, active, look_again};
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Time};
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Start, Time};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -21,9 +21,10 @@ use crate::eviction::{NotNow, evict};
 use crate::instances::{About, instance_status, root_of};
 use crate::look::{infeasible, kinds};
 use crate::ownership::owner;
+use crate::phase::placement_status;
 use crate::plan::decide;
 use crate::pods;
-use crate::report::{Outcome, application_status, event, placement_status};
+use crate::report::{Outcome, application_status, event};
 use crate::rollout::Rollout;
 
 /// How many writes of one application are under way at the same time.
@@ -270,7 +271,11 @@ async fn carry_out(
     let Sight { units, seen, instances, pools, infeasible } =
         look(application, ctx, (&wanted, &decided), &rollout, known);
     let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
-    (outcome.waiting, outcome.next) = (todo.waiting, todo.next);
+    if application.spec.start == Start::AllOrNothing {
+        control::hold_start(&mut todo, &seen, &infeasible);
+    }
+    outcome.waiting = todo.waiting;
+    outcome.next = todo.next.into_iter().chain(outcome.next).min();
     if application.spec.paused {
         // What was begun is finished: who was stopped to be started again is.
         todo.steps.retain(|step| matches!(step, Step::Start { .. }));
@@ -388,8 +393,6 @@ async fn report(
     report_instances(&actors, ctx, &own, outcome).await?;
     let plain = Policy::builtin("units");
     let now = Timestamp::now();
-    // Begun is what has an Instance.
-    let begun = !own.is_empty();
     let rollout = Rollout::of(application, ctx);
     let progress = {
         let index = ctx.caches.index();
@@ -400,7 +403,7 @@ async fn report(
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
     let status = application_status(application, &actors.names, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
-        let placement = placement_status(decision, &status, begun, as_told(refusals), now);
+        let placement = placement_status(decision, (&instances, &outcome.waiting), as_told(refusals), now);
         if decision.status.as_ref() != Some(&placement) {
             ctx.caches.wrote(ctx.writer.apply_status(decision, &placement).await?);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use control::Wait;
 use crds::{
     ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, Instance,
-    InstancePhase, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Time,
+    InstancePhase, Placement, PlacementSpec, Time,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -127,7 +127,7 @@ pub fn application_status(
         }),
         revision: Some(outcome.progress.revisions.clone())
             .filter(|revision| *revision != crds::Revisions::default()),
-        objective: spec.map(|spec| spec.objective.clone()).unwrap_or_default(),
+        objective: spec.map(|spec| own_objective(spec).clone()).unwrap_or_default(),
         optimal: spec.map(|spec| spec.optimal),
         gap_percent: spec.and_then(|spec| spec.gap_percent),
         last_moved: if outcome.moved { Some(Time(now)) } else { before.last_moved },
@@ -230,37 +230,15 @@ fn findings(
     findings
 }
 
-/// The status of a decision.
-pub fn placement_status(
-    decision: &Placement,
-    application: &ActorApplicationStatus,
-    begun: bool,
-    refusals: Vec<crds::Refusal>,
-    now: Timestamp,
-) -> PlacementStatus {
-    let before = decision.status.clone().unwrap_or_default();
-    let actors = application.actors.clone().unwrap_or_default();
-    let applied = actors.running == actors.placed;
-    let (phase, reason) = match () {
-        () if applied => (PlacementPhase::Applied, "Applied"),
-        () if !begun => (PlacementPhase::Planned, "Planned"),
-        () => (PlacementPhase::Applying, "Applying"),
-    };
-    let message = format!("{} of {} placed actors run", actors.running, actors.placed);
-    let finding = Finding { type_: "Ready", holds: applied, reason, message };
-    PlacementStatus {
-        observed_generation: decision.metadata.generation,
-        phase: Some(phase),
-        refusals,
-        conditions: conditions(&before.conditions, vec![finding], decision.metadata.generation, now),
-    }
+/// The application's own part of what is compared; of a decision that says nothing of it, all.
+fn own_objective(spec: &PlacementSpec) -> &BTreeMap<String, i64> {
+    if spec.own_objective.is_empty() { &spec.objective } else { &spec.own_objective }
 }
 
-/// The value of every level in words.
+/// The application's own part of every level in words.
 pub fn in_words(spec: &PlacementSpec) -> String {
-    let value = |level: &String| -> i64 {
-        level.split('+').map(|c| spec.objective.get(c).copied().unwrap_or(0)).sum()
-    };
+    let own = own_objective(spec);
+    let value = |level: &String| -> i64 { level.split('+').map(|c| own.get(c).copied().unwrap_or(0)).sum() };
     let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
     let proof = match (spec.optimal, spec.gap_percent) {
         (true, _) => ", proven to be the best".to_owned(),

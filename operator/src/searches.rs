@@ -75,6 +75,12 @@ impl Searches {
         }
     }
 
+    /// Whether one is under way, or through and not looked at.
+    pub fn has(&self, key: &ApplicationKey) -> bool {
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(of.get(key), Some(Search::Running { .. } | Search::Done(_)))
+    }
+
     pub fn put(&self, key: &ApplicationKey, search: Search) {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
     }

@@ -1,7 +1,7 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
 use k8s_openapi::api::core::v1::{
-    Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
+    Container, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -22,6 +22,12 @@ pub fn service(service: &mut Service) {
 pub fn quota(quota: &mut ResourceQuota) {
     metadata(quota);
     quota.status = None;
+}
+
+/// Keeps labels.
+pub fn namespace(namespace: &mut Namespace) {
+    metadata(namespace);
+    (namespace.spec, namespace.status, namespace.metadata.annotations) = (None, None, None);
 }
 
 /// Keeps labels, taints and what is allocatable.

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::look::{judge, limits, observe};
 
 /// The strategy that places again what collided.
-pub const QUICK: &str = "greedy";
+const QUICK: &str = "greedy";
 /// So often it is worked out anew what a program derives of a world that changed meanwhile.
 const LOOKS: u32 = 5;
 
@@ -63,7 +63,7 @@ impl<'a> Standing<'a> {
 
     /// What the policy's program derives of the world as it is now, before anybody has to wait for it.
     async fn look_ahead(&self) -> Result<Option<Ahead>, Error> {
-        if self.policy.program.is_none() {
+        if self.policy.rules().is_none() {
             return Ok(None);
         }
         let world = self.world().await?;
@@ -88,13 +88,13 @@ impl<'a> Standing<'a> {
         if digest == self.planned.digest() {
             return Ok(Some((world, Verdict::Stands(Box::new(self.plan.clone())))));
         }
-        let derived = match (self.policy.program.is_some(), ahead) {
+        let derived = match (self.policy.rules().is_some(), ahead) {
             (false, _) => Derived::default(),
             (true, Some(ahead)) if ahead.digest == digest => ahead.derived,
             (true, _) => return Ok(None),
         };
         // Where a program has a say, the plan is made again.
-        let is_ruled = self.policy.program.is_some();
+        let is_ruled = self.policy.rules().is_some();
         let quick = if is_ruled { None } else { portfolio::strategy(QUICK, Use::Production).ok() };
         let quick = quick.map(|entry| entry.make(limits(self.policy)));
         let (before, newest) = (self.planned.clone(), world.clone());

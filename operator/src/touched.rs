@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{Amounts, Moment};
 use world::{ApplicationKey, Index, Policy, Room, Unit};
+
+/// So long an application gives way at most: whoever is ahead may fail again and again.
+const LONGEST_WAY: Duration = Duration::from_secs(10);
 
 /// A node as plans depend on it.
 #[derive(PartialEq)]
@@ -17,6 +21,10 @@ pub struct Offer {
 #[derive(Default)]
 pub struct Touched {
     marked: BTreeSet<ApplicationKey>,
+    /// Those whose mark was taken and that are being looked at.
+    looked_at: BTreeSet<ApplicationKey>,
+    /// Since when those give way that wait for room that others may take first.
+    give_way: BTreeMap<ApplicationKey, Moment>,
     /// Those of which actors wait for something that a pod or an Instance may give back.
     waiting: BTreeSet<ApplicationKey>,
     /// What actors without a place ask for, by kind.
@@ -50,12 +58,45 @@ impl Touched {
 
     /// Whether it was touched since this was last asked.
     pub fn take(&mut self, key: &ApplicationKey) -> bool {
+        self.looked_at.insert(key.clone());
         self.marked.remove(key)
+    }
+
+    /// A look is over.
+    pub fn looked(&mut self, key: &ApplicationKey) {
+        self.looked_at.remove(key);
+    }
+
+    /// Whether an application leaves room that came to one of `ahead`, which wait for room as it does and are served first: as
+    /// long as one of them may be about to take it, but no longer than a while.
+    pub fn gives_way(
+        &mut self,
+        key: &ApplicationKey,
+        ahead: impl Iterator<Item = ApplicationKey>,
+        is_searched: impl Fn(&ApplicationKey) -> bool,
+        now: Moment,
+    ) -> bool {
+        let is_about = |key: &ApplicationKey| {
+            self.marked.contains(key) || self.looked_at.contains(key) || is_searched(key)
+        };
+        let mut ahead = ahead.filter(|key| self.unplaced.contains_key(key));
+        if !ahead.any(|key| is_about(&key)) {
+            self.give_way.remove(key);
+            return false;
+        }
+        let since = *self.give_way.entry(key.clone()).or_insert(now);
+        let gives_way = now < since + LONGEST_WAY;
+        if !gives_way {
+            self.give_way.remove(key);
+        }
+        gives_way
     }
 
     /// Forgets an application that is gone.
     pub fn forget(&mut self, key: &ApplicationKey) {
         self.marked.remove(key);
+        self.looked_at.remove(key);
+        self.give_way.remove(key);
         self.may_look.remove(key);
         self.own_chances.remove(key);
         self.turns.remove(key);

@@ -37,7 +37,7 @@ Examples:
   kubectl cairn plan --application vision/surveillance
       What the operator would change now: a dry run on the cluster of your kubeconfig.
 
-  kubectl get nodes,pods,resourcequotas,actorapplications,devicepools,nodetopologies,placements,instances,configmaps -A -o yaml \\
+  kubectl get nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps -A -o yaml \\
     | kubectl cairn plan -f - -f new-application.yaml
       The same on a dump of the cluster, with an application that is not there yet.
 

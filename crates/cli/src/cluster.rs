@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
@@ -18,19 +18,46 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
     wait_for(async {
         let client = client(arguments).await?;
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &arguments.operator_namespace);
-        let of_policies = ListParams::default().labels(&format!("{}=true", labels::POLICY));
-        let (nodes, pods, quotas, topologies, pools, applications, placements, instances, policies) = futures::try_join!(
-            list(Api::<Node>::all(client.clone()), ListParams::default()),
-            list(Api::<Pod>::all(client.clone()), ListParams::default()),
-            list(Api::<ResourceQuota>::all(client.clone()), ListParams::default()),
-            list(Api::<NodeTopology>::all(client.clone()), ListParams::default()),
-            list(Api::<DevicePool>::all(client.clone()), ListParams::default()),
-            list(Api::<ActorApplication>::all(client.clone()), ListParams::default()),
-            list(Api::<Placement>::all(client.clone()), ListParams::default()),
-            list(Api::<Instance>::all(client.clone()), ListParams::default()),
+        let of_policies = ListParams::default().labels(&labels::of_policies());
+        let client = &client;
+        let (
+            (nodes, pods, quotas, limits, namespaces),
+            (topologies, pools, applications, placements, instances),
+            policies,
+        ) = futures::try_join!(
+            async {
+                futures::try_join!(
+                    all::<Node>(client),
+                    all::<Pod>(client),
+                    all::<ResourceQuota>(client),
+                    all::<LimitRange>(client),
+                    all::<Namespace>(client)
+                )
+            },
+            async {
+                futures::try_join!(
+                    all::<NodeTopology>(client),
+                    all::<DevicePool>(client),
+                    all::<ActorApplication>(client),
+                    all::<Placement>(client),
+                    all::<Instance>(client)
+                )
+            },
             list(policies, of_policies),
         )?;
-        Ok(Objects { nodes, pods, quotas, topologies, pools, applications, placements, instances, policies })
+        Ok(Objects {
+            nodes,
+            pods,
+            quotas,
+            limits,
+            namespaces,
+            topologies,
+            pools,
+            applications,
+            placements,
+            instances,
+            policies,
+        })
     })
 }
 
@@ -82,6 +109,14 @@ pub async fn client(arguments: &ClusterArguments) -> Result<Client, CliError> {
         None => Config::infer().await.map_err(|e| failed(reading, e.into()))?,
     };
     Client::try_from(config).map_err(|e| failed("set up the connection to the cluster", e.into()))
+}
+
+/// All of a kind, of every namespace.
+async fn all<K>(client: &Client) -> Result<Vec<Arc<K>>, CliError>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    list(Api::all(client.clone()), ListParams::default()).await
 }
 
 async fn list<K>(api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, CliError>

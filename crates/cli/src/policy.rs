@@ -100,6 +100,19 @@ impl PolicyFile {
     }
 }
 
+/// The policy with the programs of those that are enforced on the application.
+fn enforced(objects: &Objects, application: &ActorApplication, policy: Policy) -> Result<Policy, CliError> {
+    let namespace = world::ApplicationKey::of(application).namespace;
+    let holds = |config_map: &&std::sync::Arc<ConfigMap>| {
+        let namespaces = Policy::namespaces(config_map);
+        Policy::is_enforced(config_map) && namespaces.is_none_or(|list| list.contains(&namespace))
+    };
+    let mut all: Vec<Policy> =
+        objects.policies.iter().filter(holds).map(|it| Policy::read(it)).collect::<Result<_, _>>()?;
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(policy.under(&all))
+}
+
 /// The policy of an application, and what is worth telling about it.
 pub fn of_application(
     objects: &Objects,
@@ -111,7 +124,7 @@ pub fn of_application(
     let mut known: Vec<String> = objects.policies.iter().map(|policy| policy.name_any()).collect();
     known.sort_unstable();
     match objects.policies.iter().find(|policy| policy.name_any() == name) {
-        Some(found) => Ok((Policy::read(found)?, None)),
+        Some(found) => Ok((enforced(objects, application, Policy::read(found)?)?, None)),
         // A dump of an application and some nodes is enough to plan with.
         None if on_files && known.is_empty() => {
             let note = format!("policy {name} is not among the files: the built-in values are used");

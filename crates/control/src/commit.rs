@@ -89,7 +89,7 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTre
 }
 
 /// The name of an actor within its application.
-fn short(id: &str) -> &str {
+pub(crate) fn short(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or(id)
 }
 

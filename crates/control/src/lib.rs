@@ -21,6 +21,7 @@ mod place_one;
 mod quota;
 mod refusals;
 mod room;
+mod start;
 mod steps;
 mod update;
 mod wait;
@@ -41,5 +42,6 @@ pub use nouns::{
 pub use observed::Observed;
 pub use place_one::{only_asked, place_one};
 pub use refusals::{Refused, active, remember};
+pub use start::{all_or_nothing, has_started, hold_start};
 pub use steps::{End, Step, Todo, steps};
 pub use wait::Wait;

@@ -1,14 +1,16 @@
 //! A place for an actor that was asked for while its application runs: the cheapest that is feasible, at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ix::ActorIx;
-use placement::{Answer, Budget, NoPolicy, Plan, Snapshot, SolveError, Strategy, plan};
+use placement::{Derived, FoundBy, Judged, Plan, Snapshot, Stage, State, StoppedBy, Unplaced};
 
+use crate::commit::{price, short};
 use crate::nouns::{Decision, Wanted};
-use crate::observed::Observed;
 
-/// What is asked of the strategy that places one after the other.
+/// The name by which people know it.
+const NAME: &str = "place-one";
+/// What it spends.
 const ONCE: u64 = 1;
 
 /// Whether all that an application wants otherwise than was decided are actors that it asked for, or took back, while it
@@ -28,12 +30,12 @@ pub fn only_asked(wanted: &Wanted, decision: &Decision, is_asked: impl Fn(&str) 
     changed.peek().is_some() && changed.all(is_asked)
 }
 
-/// A plan in which everybody who has a place keeps it, and `quick` takes for each of the others the cheapest unit that
-/// is feasible, one after the other.
+/// A plan in which everybody who has a place keeps it, and each of the others takes the cheapest unit that is feasible, one
+/// after the other: of equally cheap ones the one that is least full, then the first.
 ///
 /// `None` where that finds no place for somebody but those who `waited` before, by short name, where a limit is broken as
 /// things are, and where a policy's rules say more than a quick look knows: then a search is needed.
-pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>, quick: Box<dyn Strategy>) -> Option<Plan> {
+pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan> {
     let runs = snapshot.incumbent();
     if snapshot.rules().is_some()
         || snapshot.file().policy.as_ref().is_some_and(|policy| policy.program.is_some())
@@ -41,28 +43,42 @@ pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>, quick: Box<dyn 
     {
         return None;
     }
-    let budget = Budget { effort: Some(ONCE), seed: 0, stop: &|| false };
-    let plan = plan(snapshot, &PlaceOne(Observed(quick)), &NoPolicy, &budget).ok()?;
-    let is_served = |actor: ActorIx| {
-        let name = snapshot.actor_id(actor);
-        plan.assignment[actor].is_some() || waited.contains(name.rsplit('/').next().unwrap_or(name))
-    };
-    ActorIx::first(snapshot.actors()).all(is_served).then_some(plan)
-}
-
-/// What was observed, under the name by which people know it.
-struct PlaceOne(Observed);
-
-impl Strategy for PlaceOne {
-    fn name(&self) -> &'static str {
-        "place-one"
+    // One state of the world as it is: nothing is made again for whoever comes.
+    let mut state = State::of(snapshot, &runs);
+    let mut unplaced = Vec::new();
+    for actor in ActorIx::first(snapshot.actors()).filter(|&actor| runs[actor].is_none()) {
+        let units = snapshot.candidates(actor).iter().copied().filter(|&unit| state.admits(actor, unit));
+        let cheapest =
+            units.min_by_key(|&unit| (state.price(actor, unit), state.fullness_with(actor, unit), unit));
+        match cheapest {
+            Some(unit) => state.put(actor, unit),
+            None if waited.contains(short(snapshot.actor_id(actor))) => {
+                unplaced.push(Unplaced { actor, reasons: Vec::new(), holds: None });
+            }
+            None => return None,
+        }
     }
-
-    fn summary(&self) -> &'static str {
-        "who has a place keeps it, and the others get the cheapest that is feasible"
+    let assignment = state.assignment;
+    // What is followed step by step is never believed unchecked.
+    if !snapshot.violations(&assignment).is_empty() {
+        return None;
     }
-
-    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        self.0.solve(snapshot, budget)
-    }
+    Some(Plan {
+        cost: price(snapshot, &assignment),
+        unplaced,
+        excused: snapshot.excused(&assignment),
+        moves: Vec::new(),
+        bound: BTreeMap::new(),
+        optimal: false,
+        strategy: NAME,
+        seed: 0,
+        effort: ONCE,
+        stage: Stage::Construction,
+        found_by: FoundBy::Construction,
+        proven_by: None,
+        judged: Judged::default(),
+        stopped_by: StoppedBy::Effort,
+        derived: Derived::default(),
+        assignment,
+    })
 }

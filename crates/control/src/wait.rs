@@ -35,6 +35,8 @@ pub enum Wait {
         /// Whether it is waited for only a while.
         forced: bool,
     },
+    /// The others of its application have to have places first: they start all at once.
+    Others,
     /// It is to move, and may not be evicted now, in these words.
     Eviction(String),
     /// It went wrong, in these words, and is tried again after a while.
@@ -60,6 +62,9 @@ impl fmt::Display for Wait {
             ),
             Self::Lost { node, forced: true } => {
                 write!(f, "{node} does not answer; it starts elsewhere after spec.failover.after")
+            }
+            Self::Others => {
+                f.write_str("spec.start is AllOrNothing, and a place of another actor may not be taken now")
             }
             Self::Eviction(why) => write!(f, "it is to move, and is not evicted yet: {why}"),
             Self::BackOff(why) => write!(f, "{why}; it is tried again, each time after a longer wait"),

@@ -10,14 +10,13 @@ use control::{Actor, Decision, Wanted, only_asked, place_one};
 use placement::ix::ActorIx;
 use placement::{Assignment, Snapshot};
 use proptest::prelude::*;
-use search::Greedy;
 use worlds::snapshot;
 
 /// Where each actor of the application gets its place, or that a search is needed.
 fn placed(world: &str, waited: &str) -> String {
     let snapshot = snapshot(world);
     let waited = waited.split_whitespace().map(str::to_owned).collect();
-    let Some(plan) = place_one(&snapshot, &waited, Box::new(Greedy)) else { return "search".to_owned() };
+    let Some(plan) = place_one(&snapshot, &waited) else { return "search".to_owned() };
     let place = |actor: ActorIx| {
         let name = snapshot.actor_id(actor).rsplit('/').next().unwrap();
         let unit = plan.assignment[actor].map_or("-", |unit| snapshot.unit_id(unit));
@@ -115,7 +114,7 @@ proptest! {
         let talk: Vec<_> = talks.iter().map(|(with, count)| format!("talk=a-{with}+inst-x:{count}")).collect();
         let slots: Vec<_> = units.iter().map(|unit| format!("{unit}:1")).collect();
         let world = snapshot(&format!("units={} own={},inst-x {}", slots.join(","), own.join(","), talk.join(" ")));
-        let plan = place_one(&world, &BTreeSet::new(), Box::new(Greedy));
+        let plan = place_one(&world, &BTreeSet::new());
         let cost = plan.map(|plan| world.cost(&plan.assignment).vector(&world));
         prop_assert_eq!(cost, cheapest(&world));
     }

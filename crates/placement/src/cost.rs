@@ -6,7 +6,7 @@ use strum::{EnumCount as _, IntoEnumIterator as _};
 
 use crate::criteria::{PairSums, Placed, SUMS_FIT, add};
 use crate::file::Constraint;
-use crate::ix::{IxVec, UnitIx};
+use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::{Assignment, Criterion, Objectives, Snapshot};
 
 /// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
@@ -77,7 +77,7 @@ impl Snapshot {
     /// An actor on a kind that it cannot run on loads nothing there. Sums are checked: a world in which one could
     /// pass 2^53 is refused on input.
     pub fn cost(&self, assignment: &Assignment) -> Cost {
-        let placed = Placed::new(self, assignment);
+        let placed = Placed::new(self, assignment, false);
         let unplaced = assignment.iter().filter(|place| place.is_none()).count();
         let mut cost = Cost {
             unplaced: i64::try_from(unplaced).expect("there are no more than actors"),
@@ -89,6 +89,20 @@ impl Snapshot {
             }
         }
         cost
+    }
+
+    /// An application's own part of what its placement costs, `whole`: edges with an end of its own, its own moves and groups,
+    /// and of figures of units those that host its actors, whoever else is there. Latency, penalties of the policy and what
+    /// is excused stay whole: they are no sums over anybody's part.
+    #[must_use]
+    pub fn own_part(&self, assignment: &Assignment, whole: &Cost) -> Cost {
+        let placed = Placed::new(self, assignment, true);
+        let is_part = |criterion: &Criterion| {
+            !matches!(criterion, Criterion::Latency | Criterion::Policy | Criterion::Excused)
+                && (criterion.is_always_told() || self.objectives().names(*criterion))
+        };
+        let parts = Criterion::iter().filter(is_part);
+        parts.fold(whole.clone(), |own, criterion| own.with(criterion, criterion.measure().value(&placed)))
     }
 
     /// A load in thousandths of the unit's capacity, rounded up.
@@ -111,9 +125,12 @@ impl Snapshot {
 }
 
 impl<'a> Placed<'a> {
-    fn new(snapshot: &'a Snapshot, assignment: &'a Assignment) -> Self {
+    /// With `own_only`, what is not of the actors that can move is left out.
+    fn new(snapshot: &'a Snapshot, assignment: &'a Assignment, own_only: bool) -> Self {
         let problem = snapshot.problem();
+        let counts = |actor: ActorIx| !own_only || !snapshot.is_fixed(actor);
         let mut placed = Self {
+            part: None,
             snapshot,
             assignment,
             load: IxVec::of(0, snapshot.units()),
@@ -125,8 +142,9 @@ impl<'a> Placed<'a> {
             let Some(unit) = *place else { continue };
             let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
             placed.load[unit] = add(placed.load[unit], work);
-            placed.in_use[unit] = true;
-            for edge in problem.edges[actor].iter().filter(|edge| edge.peer > actor) {
+            placed.in_use[unit] |= counts(actor);
+            let edges = problem.edges[actor].iter().filter(|edge| edge.peer > actor);
+            for edge in edges.filter(|edge| counts(actor) || counts(edge.peer)) {
                 let Some(other) = assignment[edge.peer] else { continue };
                 if unit == other {
                     pairs.together = add(pairs.together, edge.interference);
@@ -137,6 +155,7 @@ impl<'a> Placed<'a> {
                 }
             }
         }
+        placed.part = own_only.then(|| placed.in_use.clone());
         placed
     }
 }

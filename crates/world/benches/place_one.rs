@@ -123,8 +123,7 @@ fn decide(index: &Index, policy: &Policy) -> (World, Plan) {
     let infeasible = control::infeasible(&world.snapshot, &before, &seen);
     let why = control::due(None, &facts, &wanted, Some(&before), &infeasible, Duration::ZERO);
     assert_eq!(why, Some(control::Due::Incomplete));
-    let plan =
-        control::place_one(&world.snapshot, &BTreeSet::new(), Box::new(Greedy)).expect("there is room");
+    let plan = control::place_one(&world.snapshot, &BTreeSet::new()).expect("there is room");
     (world, plan)
 }
 

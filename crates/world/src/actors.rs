@@ -9,6 +9,7 @@ use kube::ResourceExt;
 
 use crate::application::{ActorName, Which, actors_of};
 use crate::objects::{ApplicationKey, namespace_of};
+use crate::pods::Amounts;
 
 /// The most actors that one application may have.
 pub(crate) const MOST_OF_ONE: usize = 5000;
@@ -20,6 +21,8 @@ pub struct Actors {
     pub names: Vec<ActorName>,
     /// What those that were asked for need, by short name.
     pub(crate) needs: BTreeMap<String, Needs>,
+    /// What admission gives a container that asks for nothing.
+    pub(crate) defaults: Amounts,
     /// Instances that were asked for and cannot be, by name.
     pub refused: BTreeMap<String, Unfit>,
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crds::{ActorApplication, Instance, InstanceOrigin};
 
 use crate::actors::Actors;
-use crate::objects::Name;
+use crate::objects::{Name, namespace_of};
 use crate::{ApplicationKey, Index};
 
 /// Every actor that an application wants, and which Instances that were asked for cannot be.
 pub fn actors(index: &Index, application: &ActorApplication) -> Actors {
-    Actors::of(application, index.requests_of(application))
+    let defaults = index.defaults(&namespace_of(application));
+    Actors { defaults, ..Actors::of(application, index.requests_of(application)) }
 }
 
 impl Index {

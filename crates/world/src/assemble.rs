@@ -1,7 +1,7 @@
 //! Putting one world together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
@@ -35,12 +35,20 @@ pub struct World {
     pub pools: BTreeMap<String, PoolReport>,
     /// What people should know.
     pub notes: Vec<Note>,
+    /// Worked out once each: a large world takes milliseconds to write down.
+    digests: Digests,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Digests {
+    all: OnceLock<String>,
+    demand: OnceLock<String>,
 }
 
 impl World {
     /// The digest of the snapshot: equal digests mean equal worlds.
     pub fn digest(&self) -> String {
-        digest(&self.snapshot.write())
+        self.digests.all.get_or_init(|| digest(&self.snapshot.write())).clone()
     }
 }
 
@@ -93,7 +101,7 @@ pub fn snapshot(
         application: Some(key.to_string()),
         window_microseconds: Some(floor(policy.window)),
         exchange_cost: policy.exchange_cost.clone(),
-        policy: Some(PolicyName { name: policy.name.clone(), program: policy.program.clone() }),
+        policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(index, (application, &actors), &free, &offer, now),
         ..SnapshotFile::default()
@@ -122,7 +130,7 @@ pub fn snapshot(
     add_application(&mut file, (application, &actors), &numbers, |name| {
         current(name).map(|unit| (unit, false))
     });
-    let sums = match policy.program.as_deref().map(str::trim) {
+    let sums = match policy.rules().as_deref().map(str::trim) {
         // A program may speak of anybody's actors.
         Some(program) if !program.is_empty() => {
             list_others(&mut file, index, key, policy, &offer, &mut notes);
@@ -139,7 +147,7 @@ pub fn snapshot(
     file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
     let snapshot = Snapshot::new(file)?;
     let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
-    Ok(World { snapshot, units, pools: offer.reports, notes })
+    Ok(World { snapshot, units, pools: offer.reports, notes, digests: Digests::default() })
 }
 
 /// Lists the placed actors of all other applications, and what they say to each other.
@@ -214,6 +222,10 @@ impl World {
     /// Where the policy has a program, what it may read of nodes and units that host the application's actors is in it
     /// too, and of all of them while an actor has no place.
     pub fn demand(&self) -> String {
+        self.digests.demand.get_or_init(|| self.work_out_demand()).clone()
+    }
+
+    fn work_out_demand(&self) -> String {
         let mut file = self.snapshot.file().clone();
         let own = |actor: &&Actor| !actor.fixed;
         let hosting: BTreeSet<String> =

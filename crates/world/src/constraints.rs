@@ -9,6 +9,7 @@ use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
 use crate::grace::HeldOnly;
+use crate::namespaces::barred;
 use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};
@@ -29,6 +30,7 @@ pub(crate) fn constraints(
     rules.extend(objections((application, actors), nodes, offer));
     rules.extend(holders_only(actors, offer));
     rules.extend(memory(actors, offer));
+    rules.extend(barred(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
     rules.extend(refusals(index, &ApplicationKey::of(application), actors, offer, now));
     rules

@@ -8,7 +8,7 @@ use num_rational::Ratio;
 use crate::Policy;
 use crate::actors::Actors;
 use crate::numbers::{Exact, ceil, duration, quantity, rate};
-use crate::pods::{Amounts, requests};
+use crate::pods::{Amounts, requests_with};
 
 /// One group in numbers.
 pub(crate) struct GroupNumbers {
@@ -94,7 +94,8 @@ impl Numbers {
                 flow.drag += drag;
             });
         }
-        let groups = groups.iter().zip(towards).map(|(group, towards)| group_numbers(group, towards, policy));
+        let of_group = |(group, towards)| group_numbers(group, towards, policy, &actors.defaults);
+        let groups = groups.iter().zip(towards).map(of_group);
         Ok(Self {
             groups: groups.collect::<Result<_, _>>()?,
             messages: flows
@@ -120,7 +121,12 @@ pub(crate) fn pairs_of(application: &ActorApplication, sizes: &BTreeMap<&str, us
     application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
 }
 
-fn group_numbers(group: &ActorGroup, towards: Exact, policy: &Policy) -> Result<GroupNumbers, String> {
+fn group_numbers(
+    group: &ActorGroup,
+    towards: Exact,
+    policy: &Policy,
+    defaults: &Amounts,
+) -> Result<GroupNumbers, String> {
     let at = |field: &str| format!("spec.actors[{}].{field}", group.name);
     let arrivals = group.arrivals.as_deref().map_or(Ok(Exact::default()), rate);
     let arrivals = arrivals.map_err(|e| format!("{}: {e}", at("arrivals")))?;
@@ -131,7 +137,7 @@ fn group_numbers(group: &ActorGroup, towards: Exact, policy: &Policy) -> Result<
         let service =
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let spec = implementation.template.spec.clone().unwrap_or_default();
-        let asked = requests(&spec).map_err(|e| format!("{}: {e}", at("template")))?;
+        let asked = requests_with(&spec, defaults).map_err(|e| format!("{}: {e}", at("template")))?;
         Ok((implementation.kind.clone(), (ceil((towards + arrivals) * seconds * service), asked)))
     };
     Ok(GroupNumbers {

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use crate::actors::Actors;
 use crate::grace::Grace;
 use crate::loads::{Loads, Sum};
+use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
 use crate::owner::{controller, is_decision_for, uid};
@@ -34,6 +35,7 @@ pub struct Index {
     pub(crate) instances: BTreeMap<Name, Arc<Instance>>,
     pub(crate) pods: BTreeMap<Name, Held>,
     pub(crate) quotas: BTreeMap<Name, Arc<ResourceQuota>>,
+    pub(crate) namespaces: Namespaces,
     /// By uid.
     applications_by: BTreeMap<String, ApplicationKey>,
     /// By uid.
@@ -81,6 +83,12 @@ impl Index {
         }
         for it in &objects.quotas {
             index.put_quota(it.clone());
+        }
+        for it in &objects.limits {
+            index.put_limits(it.clone());
+        }
+        for it in &objects.namespaces {
+            index.put_namespace(it);
         }
         for it in &objects.applications {
             index.put_application(it.clone());

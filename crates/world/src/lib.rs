@@ -16,6 +16,7 @@ mod gaps;
 mod grace;
 mod index;
 mod loads;
+mod namespaces;
 mod nouns;
 mod numbers;
 mod objects;

@@ -16,7 +16,7 @@ use crate::asked::actors;
 use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
-use crate::pods::{asks, is_over, requests, unit_of};
+use crate::pods::{asks, is_over, requests_with, unit_of};
 use crate::units::Unit;
 
 /// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
@@ -37,16 +37,17 @@ pub fn wanted(index: &Index, application: &ActorApplication, policy: &str) -> Wa
     let position: BTreeMap<&str, usize> =
         groups.iter().enumerate().map(|(position, group)| (group.name.as_str(), position)).collect();
     let actor = |name: &ActorName| Actor { name: name.short(), group: position[name.group.as_str()] };
+    let actors = actors(index, application);
     let of_kind = |implementation: &crds::Implementation| {
         let spec = implementation.template.spec.as_ref();
-        let asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
         (implementation.kind.clone(), asks(&asked))
     };
     Wanted {
         generation: application.metadata.generation.unwrap_or(0),
         policy: policy.to_owned(),
         paused: application.spec.paused,
-        actors: actors(index, application).names.iter().map(actor).collect(),
+        actors: actors.names.iter().map(actor).collect(),
         forced_after: application.spec.forced_after().and_then(|after| {
             let microseconds = duration(after).ok()?.to_integer();
             Some(Duration::from_micros(u64::try_from(microseconds).ok()?))

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +35,10 @@ pub struct Objects {
     pub instances: Vec<Arc<Instance>>,
     /// Quotas of namespaces.
     pub quotas: Vec<Arc<ResourceQuota>>,
+    /// What containers of namespaces get that ask for nothing.
+    pub limits: Vec<Arc<LimitRange>>,
+    /// Namespaces, for their labels.
+    pub namespaces: Vec<Arc<Namespace>>,
     /// `ConfigMap`s that hold policies.
     pub policies: Vec<Arc<ConfigMap>>,
 }
@@ -148,6 +152,8 @@ impl Objects {
             }
             (false, "Node") => self.nodes.push(parse(file, &at, value)?),
             (false, "ResourceQuota") => self.quotas.push(parse(file, &at, value)?),
+            (false, "LimitRange") => self.limits.push(parse(file, &at, value)?),
+            (false, "Namespace") => self.namespaces.push(parse(file, &at, value)?),
             (false, "Pod") => self.pods.push(parse(file, &at, value)?),
             (false, "ConfigMap") if is_policy(&value) => self.policies.push(parse(file, &at, value)?),
             _ => {}
@@ -169,7 +175,8 @@ impl Objects {
 
 fn is_policy(config_map: &Value) -> bool {
     let labels = config_map.pointer("/metadata/labels");
-    labels.and_then(|labels| labels.get(crds::labels::POLICY)).and_then(Value::as_str) == Some("true")
+    let value = labels.and_then(|labels| labels.get(crds::labels::POLICY)).and_then(Value::as_str);
+    value.is_some_and(|value| crds::labels::POLICY_VALUES.contains(&value))
 }
 
 fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {

@@ -28,6 +28,21 @@ pub fn unit_of(pod: &Pod) -> Option<&str> {
 /// # Errors
 /// A quantity that cannot be read.
 pub fn requests(spec: &PodSpec) -> Result<BTreeMap<String, Exact>, NumberError> {
+    requests_with(spec, &Amounts::new())
+}
+
+/// The same of a pod that admission has not seen yet: a container gets `defaults` of what it says nothing of.
+///
+/// # Errors
+/// A quantity that cannot be read.
+pub(crate) fn requests_with(spec: &PodSpec, defaults: &Amounts) -> Result<Amounts, NumberError> {
+    let of_container = |container: &Container| {
+        let mut own = of_container(container)?;
+        for (resource, amount) in defaults {
+            own.entry(resource.clone()).or_insert(*amount);
+        }
+        Ok(own)
+    };
     let mut total = Amounts::new();
     for container in &spec.containers {
         add(&mut total, &of_container(container)?);

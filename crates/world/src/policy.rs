@@ -1,5 +1,8 @@
 //! A policy's parameters, and its program: what an administrator writes in a `ConfigMap`.
 
+use std::collections::BTreeSet;
+
+use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use placement::file::{ExchangeCost, Levels};
@@ -41,6 +44,8 @@ pub struct Policy {
     pub least_gain_percent: u64,
     /// The text of its program, as it was written: what it may say is not checked here.
     pub program: Option<String>,
+    /// The programs of policies that are enforced on it, by the name of their `ConfigMap`.
+    pub enforced: Vec<(String, String)>,
 }
 
 /// Why a policy is refused.
@@ -144,7 +149,37 @@ impl Policy {
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
             least_gain_percent,
             program: None,
+            enforced: Vec::new(),
         })
+    }
+
+    /// Whether the program of a policy holds for every application, whichever policy that names.
+    pub fn is_enforced(config_map: &ConfigMap) -> bool {
+        config_map.labels().get(labels::POLICY).map(String::as_str) == Some(labels::ENFORCED)
+    }
+
+    /// The namespaces whose applications a policy is for; absent: all.
+    pub fn namespaces(config_map: &ConfigMap) -> Option<BTreeSet<String>> {
+        let list = config_map.annotations().get(labels::NAMESPACES)?;
+        Some(list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// The same with the programs of these enforced on it; of their parameters nothing is taken, and their own one is not
+    /// doubled.
+    #[must_use]
+    pub fn under<'a>(mut self, enforced: impl IntoIterator<Item = &'a Self>) -> Self {
+        let programs = enforced.into_iter().filter(|policy| policy.name != self.name);
+        self.enforced =
+            programs.filter_map(|policy| Some((policy.name.clone(), policy.program.clone()?))).collect();
+        self
+    }
+
+    /// All its rules: its program, and below it those that are enforced, so that lines of its own keep their numbers.
+    pub fn rules(&self) -> Option<String> {
+        let own = self.program.iter().cloned();
+        let enforced = self.enforced.iter().map(|(name, program)| format!("% enforced: {name}\n{program}"));
+        let all: Vec<String> = own.chain(enforced).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 
     /// What a plan has to gain to be carried out, as a part of what staying costs.

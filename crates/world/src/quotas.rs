@@ -9,11 +9,14 @@ use kube::ResourceExt;
 use placement::file::Constraint;
 
 use crate::actors::Actors;
+use crate::application::ActorName;
+use crate::asked;
 use crate::index::{Held, named};
+use crate::nouns::object_name;
 use crate::numbers::{Exact, floor, quantity};
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
-use crate::pods::{add, asks, is_over, requests, resource_unit};
+use crate::pods::{add, asks, is_over, requests_with, resource_unit};
 use crate::{ApplicationKey, Index};
 
 impl Index {
@@ -180,7 +183,7 @@ fn by_resource(index: &Index) -> BTreeMap<&str, Vec<&DevicePool>> {
 fn most((application, actors): (&ActorApplication, &Actors), unit: &str) -> u64 {
     let of_way = |way: &crds::Implementation| {
         let spec = way.template.spec.as_ref();
-        let asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
         asks(&asked).get(unit).copied().unwrap_or(0)
     };
     let of_group = |group: &crds::ActorGroup| {
@@ -214,18 +217,21 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
     for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
         let groups: BTreeMap<&str, &crds::ActorGroup> =
             it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
+        let Actors { names, defaults, .. } = asked::actors(index, it);
+        let names: BTreeMap<String, ActorName> = names.into_iter().map(|name| (name.short(), name)).collect();
         let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
         for assignment in placement {
-            let Some((group, _)) = assignment.actor.rsplit_once('-') else { continue };
-            let (Some(group), Some(pool)) = (groups.get(group), index.pool(&assignment.pool)) else {
+            let Some(name) = names.get(&assignment.actor) else { continue };
+            let (Some(group), Some(pool)) = (groups.get(name.group.as_str()), index.pool(&assignment.pool))
+            else {
                 continue;
             };
-            if there.contains(&format!("{}-{}", other.name, assignment.actor)) {
+            if there.contains(&object_name(name)) {
                 continue;
             }
             let way = group.implementations.iter().find(|way| way.kind == pool.spec.kind);
             let spec = way.and_then(|way| way.template.spec.as_ref());
-            let mut asked = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
+            let mut asked = spec.and_then(|spec| requests_with(spec, &defaults).ok()).unwrap_or_default();
             if let Some(resource) = &pool.spec.resource {
                 add(&mut asked, &BTreeMap::from([(resource.device_plugin.clone(), Exact::from(1))]));
             }

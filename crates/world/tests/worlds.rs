@@ -297,6 +297,77 @@ fn bounds_of_pools_and_namespaces_count_less_what_others_have() {
 }
 
 #[test]
+fn what_others_asked_for_while_they_run_counts_before_it_is_started() {
+    let owned = "uid: w1, ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: other, uid: other, controller: true}]";
+    let other = BASE.split("---").last().unwrap().replace("name: app, ", "name: other, uid: other, ");
+    let decided = placement("other", "{}")
+        .replace("cam-0", "inst-w1")
+        .replace("namespace: ns}", &format!("namespace: ns, {}}}", owned.replace("uid: w1", "uid: plc")));
+    let asked = format!(
+        "{{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {{name: w1, namespace: ns, {owned}}}, \
+         spec: {{applicationName: other, actorGroup: cam, origin: Runtime, template: {{}}}}}}"
+    );
+    let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {requests.nvidia.com/gpu: 2}}}";
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: w1, namespace: ns}, spec: {containers: [{name: c, \
+         resources: {requests: {nvidia.com/gpu: 1}}}]}}";
+    let left = "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 2, less what others have";
+    for (more, expected) in [
+        (vec![quota, &other, &decided], ""),
+        (vec![quota, &other, &decided, &asked], left),
+        // Once its pod is there, that is what counts.
+        (vec![quota, &other, &decided, &asked, pod], left),
+    ] {
+        let more = more.join("\n---\n");
+        assert_eq!(quotas(&changed("kind: cpu", "kind: cpu", &more)), expected, "{more}");
+    }
+}
+
+#[test]
+fn what_admission_will_give_a_container_is_asked_for() {
+    let limits = |limits: &str| {
+        let spec = format!("spec: {{limits: [{limits}]}}");
+        let yaml =
+            format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: l, namespace: ns}}, {spec}}}");
+        let lines = difference(&changed("kind: cpu", "kind: cpu", &yaml));
+        let actor = lines.lines().find(|line| line.starts_with("+ actor ns/app/cam-0")).map(str::to_owned);
+        actor.unwrap_or_default().replace("+ actor ns/app/cam-0 ", "")
+    };
+    let gpu = |asks: &str| {
+        format!(
+            r#"{{"cpu":{{"work":300000,"nodeRequires":{{"cpuMilli":500,"memoryMiB":100,"pods":1}}}},"gpu":{{"work":30000,"nodeRequires":{{{asks}"pods":1}}}}}}"#
+        )
+    };
+    for (item, expected) in [
+        ("type: Container, defaultRequest: {cpu: 200m}, default: {cpu: 1}", gpu(r#""cpuMilli":200,"#)),
+        // As the API server fills in: the default stands for its request, the maximum for the default.
+        (
+            "type: Container, default: {cpu: 1}, max: {memory: 64Mi}",
+            gpu(r#""cpuMilli":1000,"memoryMiB":64,"#),
+        ),
+        ("type: Container, min: {memory: 16Mi}", gpu(r#""memoryMiB":16,"#)),
+        ("type: Pod, max: {cpu: 1}", String::new()),
+    ] {
+        assert_eq!(limits(&format!("{{{item}}}")), expected, "{item}");
+    }
+}
+
+#[test]
+fn a_pool_may_be_for_some_namespaces() {
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: ns, labels: {team: vision}}}";
+    let rule = r#"+ rule {"type":"never","actors":["ns/app/cam-0","ns/app/cam-1"],"units":["n0/gpus-0","n0/gpus-1"],"exceptCurrent":true,"reason":"pool gpus is not for namespace ns: see its spec.namespaceSelector"}"#;
+    for (selector, more, expected) in [
+        ("matchLabels: {team: vision}", namespace, ""),
+        ("matchLabels: {team: audio}", namespace, rule),
+        ("matchExpressions: [{key: team, operator: Exists}]", "", rule),
+        // Of a namespace that is not known the name is.
+        ("matchLabels: {kubernetes.io/metadata.name: ns}", "", ""),
+    ] {
+        let pool = format!("speed: \"2\", namespaceSelector: {{{selector}}}}}");
+        assert_eq!(difference(&changed("speed: \"2\"}", &pool, more)), expected, "{selector}");
+    }
+}
+
+#[test]
 fn refusals_are_remembered_until_they_are_not() {
     let refused = |until: &str| {
         placement(

@@ -29,7 +29,7 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
 
     // the same snapshot, byte for byte, once the operator has seen what there is
     let debug = stage.product.operator.port(8081).unwrap();
-    let kinds = "nodes,pods,resourcequotas,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
+    let kinds = "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
     let from_dump = e2e::wait_for("both see the same", crate::stage::SOON, async || {
         let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;
         ensure!(answer.status == 200, "{}", answer.body);

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod again;
 mod api_server;
 mod churn;
 mod crash;
@@ -12,6 +13,7 @@ mod decisions;
 mod election;
 mod lifecycle;
 mod loss;
+mod order;
 mod peers;
 mod policies;
 mod recovery;

@@ -132,6 +132,8 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
     ");
     insta::assert_snapshot!(server.asked().join("\n"), @r"
     GET /api/v1/namespaces/cairn-system/configmaps
+    GET /api/v1/limitranges
+    GET /api/v1/namespaces
     GET /api/v1/nodes
     GET /api/v1/pods
     GET /api/v1/resourcequotas

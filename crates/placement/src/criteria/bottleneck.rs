@@ -17,7 +17,7 @@ impl Measure for Bottleneck {
     }
 
     fn value(&self, placed: &Placed) -> i64 {
-        let full = placed.load.enumerate().map(|(unit, load)| placed.snapshot.fullness(unit, *load));
+        let full = placed.units().map(|(unit, load)| placed.snapshot.fullness(unit, load));
         full.max().unwrap_or(0)
     }
 

@@ -29,7 +29,7 @@ impl Measure for Busiest {
                 edges.iter().filter_map(|edge| Some(sending(problem, edge, here, assignment[edge.peer]?)));
             busy[here] = add(busy[here], sent.fold(0, add));
         }
-        let full = busy.enumerate().map(|(unit, busy)| placed.snapshot.fullness(unit, *busy));
+        let full = placed.units().map(|(unit, _)| placed.snapshot.fullness(unit, busy[unit]));
         full.max().unwrap_or(0)
     }
 

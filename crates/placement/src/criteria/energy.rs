@@ -16,8 +16,8 @@ impl Measure for Energy {
     }
 
     fn value(&self, placed: &Placed) -> i64 {
-        let draws = placed.load.enumerate().zip(&placed.in_use);
-        draws.map(|((unit, load), in_use)| placed.snapshot.draw(unit, *load, *in_use)).fold(0, add)
+        let draws = placed.units().map(|(unit, load)| placed.snapshot.draw(unit, load, placed.in_use[unit]));
+        draws.fold(0, add)
     }
 
     fn most(&self, amounts: &Amounts) -> i128 {

@@ -286,6 +286,21 @@ pub struct Placed<'a> {
     pub in_use: IxVec<UnitIx, bool>,
     /// Over all pairs, each once.
     pub pairs: PairSums,
+    /// Where only a part is priced ([`Snapshot::own_part`]): by unit, whether it hosts one of that part.
+    pub part: Option<IxVec<UnitIx, bool>>,
+}
+
+impl Placed<'_> {
+    /// The units that count, with their loads.
+    pub fn units(&self) -> impl Iterator<Item = (UnitIx, i64)> {
+        let loads = self.load.enumerate().map(|(unit, load)| (unit, *load));
+        loads.filter(|(unit, _)| self.part.as_ref().is_none_or(|part| part[*unit]))
+    }
+
+    /// Whether an actor counts.
+    pub fn counts(&self, actor: ActorIx) -> bool {
+        self.part.is_none() || !self.snapshot.is_fixed(actor)
+    }
 }
 
 /// What sums can reach in a checked snapshot.

@@ -24,9 +24,9 @@ impl Measure for Overload {
     }
 
     fn value(&self, placed: &Placed) -> i64 {
-        let overloads = placed.load.enumerate().map(|(unit, load)| overload(placed.snapshot, unit, *load));
+        let overloads = placed.units().map(|(unit, load)| overload(placed.snapshot, unit, load));
         let (least, most) = overloads.fold((i64::MAX, 0), |(least, most), o| (least.min(o), most.max(o)));
-        if placed.load.is_empty() { 0 } else { most - least }
+        if least == i64::MAX { 0 } else { most - least }
     }
 
     fn most(&self, amounts: &Amounts) -> i128 {

@@ -20,8 +20,8 @@ impl Measure for Spread {
     fn value(&self, placed: &Placed) -> i64 {
         let problem = placed.snapshot.problem();
         let mut counts: BTreeMap<(GroupIx, PlaceIx), i64> = BTreeMap::new();
-        for (group, place) in problem.group.iter().zip(placed.assignment) {
-            if let (Some(group), Some(unit)) = (*group, *place) {
+        for (actor, place) in placed.assignment.enumerate().filter(|(actor, _)| placed.counts(*actor)) {
+            if let (Some(group), Some(unit)) = (problem.group[actor], *place) {
                 *counts.entry((group, problem.place(Scope::Zone, unit))).or_default() += 1;
             }
         }

@@ -6,5 +6,6 @@ mod costs;
 mod excused;
 mod groups;
 mod others;
+mod own;
 mod reading;
 mod rules;

@@ -1,0 +1,106 @@
+//! Applications that start all at once or not at all.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::{
+    Actor, Decision, Id, Instance, Left, Pod, Seen, Unit, Wanted, all_or_nothing, hold_start, steps,
+};
+
+mod worlds;
+use worlds::{planned, snapshot};
+
+/// Who has a place, and what the others are told first.
+fn told(world: &str) -> String {
+    let snapshot = snapshot(world);
+    let plan = all_or_nothing(&snapshot, planned(&snapshot));
+    let actors = plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor));
+    let told = actors.map(|(actor, unit)| {
+        let name = snapshot.actor_id(actor).rsplit('/').next().unwrap();
+        let without = plan.unplaced.iter().find(|unplaced| unplaced.actor == actor);
+        assert_eq!(unit.is_none(), without.is_some());
+        let reason = || without.unwrap().reasons.first().map_or("full", String::as_str);
+        unit.map_or_else(
+            || format!("{name}: {}", reason()),
+            |unit| format!("{name} on {}", snapshot.unit_id(unit)),
+        )
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    assert_eq!(usize::try_from(plan.cost.unplaced).unwrap(), plan.unplaced.len());
+    told
+}
+
+#[test]
+fn where_one_has_no_place_nobody_has() {
+    for (world, expected) in [
+        ("units=n/cpu0:2 own=a,b", "a on n/cpu0; b on n/cpu0"),
+        ("units=n/cpu0:1 own=a,b", "a: spec.start is AllOrNothing, and 1 other actor has no place; b: full"),
+        (
+            "units=n/cpu0:1 own=a,b,c",
+            "a: spec.start is AllOrNothing, and 2 other actors have no place; b: full; c: full",
+        ),
+        ("units=n/cpu0:1 own=a,b others=x@n/cpu0", "a: full; b: full"),
+    ] {
+        assert_eq!(told(world), expected, "{world}");
+    }
+}
+
+/// What is started of `a` and `b`, of which those in `pods` have a pod and those in `infeasible` a place that may not be taken.
+fn started(pods: &str, infeasible: &str) -> String {
+    let names = ["a", "b"];
+    let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid") };
+    let wanted = Wanted {
+        actors: names.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
+        asks: vec![BTreeMap::from([("cpu".to_owned(), BTreeMap::new())])],
+        max_unavailable: 1,
+        ..Wanted::default()
+    };
+    let decision = Decision {
+        places: names.map(|name| (name.to_owned(), "n/cpu-0".to_owned())).into(),
+        ..Decision::default()
+    };
+    let instance = |name: &str| Instance {
+        id: named(name),
+        pod: pods.contains(name).then(|| Pod {
+            id: named(name),
+            unit: Some("n/cpu-0".to_owned()),
+            node: Some("n".to_owned()),
+            state: control::State::Runs,
+            ..Pod::default()
+        }),
+        ..Instance::default()
+    };
+    let unit =
+        Unit { kind: "cpu".to_owned(), node: "n".to_owned(), pool: "cpu".to_owned(), ..Unit::default() };
+    let seen = Seen {
+        instances: names.map(|name| (name.to_owned(), instance(name))).into(),
+        left: Left {
+            units: [("n/cpu-0".to_owned(), unit)].into(),
+            nodes: [("n".to_owned(), BTreeMap::from([("pods".to_owned(), 9)]))].into(),
+            ..Left::default()
+        },
+        ..Seen::default()
+    };
+    let infeasible: BTreeSet<String> = infeasible.split_whitespace().map(str::to_owned).collect();
+    let mut todo = steps(&wanted, &decision, &seen, &infeasible);
+    hold_start(&mut todo, &seen, &infeasible);
+    let starts = todo.steps.iter().filter_map(|step| match step {
+        control::Step::Start { actor, .. } => Some(format!("start {actor}")),
+        _ => None,
+    });
+    let waits = todo.waiting.keys().map(|actor| format!("{actor} waits"));
+    starts.chain(waits).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn nobody_starts_while_a_place_of_one_may_not_be_taken() {
+    for (pods, infeasible, expected) in [
+        ("", "", "start a, start b"),
+        ("", "b", "a waits, b waits"),
+        // What has started goes on: who is lost comes again, whatever becomes of the others.
+        ("a", "", "start b"),
+        ("b", "b", "start a"),
+    ] {
+        assert_eq!(started(pods, infeasible), expected, "pods {pods}, infeasible {infeasible}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Who waits for a search, and whose turn is next: by priority, then by age.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crds::ActorApplication;
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use world::ApplicationKey;
+
+/// Who is served first: the higher priority, then the older, then by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(Reverse<i32>, Option<Timestamp>, ApplicationKey);
+
+impl Rank {
+    pub fn of(application: &ActorApplication) -> Self {
+        let created = application.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Self(Reverse(application.spec.priority), created, ApplicationKey::of(application))
+    }
+}
+
+/// So many slots, and who waits for one.
+pub struct Line(Mutex<State>);
+
+struct State {
+    free: usize,
+    /// How many came so far: one application may wait twice.
+    came: u64,
+    waiting: BTreeMap<(Rank, u64), oneshot::Sender<()>>,
+}
+
+/// A slot, given to the next when it is dropped.
+pub struct Slot<'a>(&'a Line);
+
+impl Line {
+    /// A line for so many slots.
+    pub fn new(slots: usize) -> Self {
+        Self(Mutex::new(State { free: slots, came: 0, waiting: BTreeMap::new() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a slot.
+    pub async fn turn(&self, rank: Rank) -> Slot<'_> {
+        let turn = {
+            let mut state = self.state();
+            if state.free > 0 {
+                state.free -= 1;
+                return Slot(self);
+            }
+            let (give, turn) = oneshot::channel();
+            let number = state.came;
+            state.came += 1;
+            state.waiting.insert((rank, number), give);
+            turn
+        };
+        // Whoever has a slot gives it on, and the line outlives all who wait in it.
+        drop(turn.await);
+        Slot(self)
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        // Who does not wait any more is passed over.
+        while let Some((_, next)) = state.waiting.pop_first() {
+            if next.send(()).is_ok() {
+                return;
+            }
+        }
+        state.free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use futures::future::LocalBoxFuture;
+
+    fn rank(text: &str) -> Rank {
+        let mut fields = text.split(':');
+        let (name, priority, age) = (fields.next().unwrap(), fields.next().unwrap(), fields.next().unwrap());
+        let created = Some(Timestamp::from_second(age.parse().unwrap()).unwrap());
+        let key = ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() };
+        Rank(Reverse(priority.parse().unwrap()), created, key)
+    }
+
+    /// `NAME:PRIORITY:AGE` come one after the other while the only slot is taken; who has it then, one after the other.
+    fn served(come: &str) -> String {
+        let line = Line::new(1);
+        let first = line.turn(rank("first:0:0")).now_or_never().unwrap();
+        let mut waiting: Vec<(&str, LocalBoxFuture<'_, Slot<'_>>)> =
+            come.split(' ').map(|text| (text, line.turn(rank(text)).boxed_local())).collect();
+        for (_, turn) in &mut waiting {
+            assert!(turn.now_or_never().is_none());
+        }
+        drop(first);
+        let mut order = Vec::new();
+        while !waiting.is_empty() {
+            let (at, slot) = waiting
+                .iter_mut()
+                .enumerate()
+                .find_map(|(at, (_, turn))| Some((at, turn.now_or_never()?)))
+                .unwrap();
+            order.push(waiting.remove(at).0.split(':').next().unwrap());
+            drop(slot);
+        }
+        assert!(line.turn(rank("last:0:0")).now_or_never().is_some(), "the slot is free again");
+        order.join(" ")
+    }
+
+    #[test]
+    fn the_higher_priority_is_served_first_and_then_the_older() {
+        for (come, expected) in [
+            ("a:0:1 b:0:2", "a b"),
+            ("b:0:2 a:0:1", "a b"),
+            ("a:0:1 b:5:2", "b a"),
+            ("a:-1:1 b:0:9 c:0:8", "c b a"),
+            ("b:0:1 a:0:1", "a b"),
+        ] {
+            assert_eq!(served(come), expected, "{come}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_wait_any_more_is_passed_over() {
+        let line = Line::new(1);
+        let first = line.turn(rank("first:0:0")).now_or_never().unwrap();
+        let mut gone = Box::pin(line.turn(rank("gone:9:0")));
+        assert!((&mut gone).now_or_never().is_none());
+        let mut waits = Box::pin(line.turn(rank("waits:0:0")));
+        assert!((&mut waits).now_or_never().is_none());
+        drop(gone);
+        drop(first);
+        assert!(waits.now_or_never().is_some());
+    }
+}
