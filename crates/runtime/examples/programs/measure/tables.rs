@@ -304,7 +304,11 @@ fn sizes(all: &All) -> String {
             let _ = writeln!(table, "| {size} | {} |", cells.join(" | "));
         }
     }
-    let _ = writeln!(table, "\nAt {}.", commits(all, &columns.map(|(rows, _)| rows).concat()));
+    let commits = commits(all, &columns.map(|(rows, _)| rows).concat());
+    if commits.is_empty() {
+        return String::new();
+    }
+    let _ = writeln!(table, "\nAt {commits}.");
     table
 }
 
