@@ -341,7 +341,7 @@ async fn search(
     let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics)?;
     ctx.policies.prove(policy);
     timer.observe_duration();
-    ctx.metrics.searches.with_label_values(&[why.into()]).inc();
+    ctx.metrics.searches.with_label_values(&[<&str>::from(why)]).inc();
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
@@ -402,7 +402,7 @@ async fn commit(
     let written = ctx.writer.write_placement(&placement).await?;
     ctx.caches.wrote(written.clone());
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
-    ctx.metrics.moves.with_label_values(&[why.into()]).inc_by(moves);
+    ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
     for event in decision_events(&written.spec) {
         ctx.tell(application, &event).await;
