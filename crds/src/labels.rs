@@ -12,6 +12,10 @@ pub const INSTANCE: &str = "cairn.dev/instance";
 pub const TEMPLATE_HASH: &str = "cairn.dev/template-hash";
 /// Annotation of pods: the unit they were placed on, as in `node-0/gpu-1` (a `/` is no label value).
 pub const UNIT: &str = "cairn.dev/unit";
+/// Label of Nodes: with the value [`RELEASED`] the node agent there lets go of the drivers of GPUs.
+pub const GPU_DRIVER: &str = "cairn.dev/gpu-driver";
+/// The value of [`GPU_DRIVER`] while a driver is to be unloaded, upgraded, or its GPUs are to be reset or partitioned anew.
+pub const RELEASED: &str = "released";
 /// Annotation of the ConfigMaps that hold a policy: the namespaces whose applications may name it, separated by commas.
 pub const NAMESPACES: &str = "cairn.dev/namespaces";
 /// Label of the ConfigMaps that hold a policy; its value is one of [`POLICY_VALUES`].

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{NodeTopology, NodeTopologySpec};
+use crds::{NodeTopology, NodeTopologySpec, labels};
 use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -36,7 +36,7 @@ use crate::{
     problems::Problems,
     publish::{Outcome, Wanted, publish},
     roster::{NodeMeta, Roster, Task},
-    source::Source,
+    source::{Drivers, Reading, Release, Source},
 };
 
 /// How often a source is asked; a change counts at the second look, so it is published within 2 s.
@@ -50,6 +50,10 @@ const AT_ONCE: u16 = 8;
 
 /// How long a scrape waits for what devices say; Prometheus gives up after 10 s.
 const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long drivers are left alone at the start while nobody knows whether the Node's label releases them: without an API
+/// server nobody ever does.
+const LABEL_KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A scrape that wants to know what devices say.
 type Question = oneshot::Sender<Vec<DeviceReading>>;
@@ -83,6 +87,12 @@ pub struct Agent {
     held: mpsc::UnboundedSender<Held>,
     /// Whether the source has heard what the cluster holds: before that, what is published may lack what is missed.
     heard: watch::Sender<bool>,
+    /// Whether the label of the only node lets drivers be used, once it is known.
+    drivers: watch::Sender<Option<Drivers>>,
+    /// Whether the source has heard that: before it, what is published would lack what drivers say.
+    uses_drivers: watch::Sender<bool>,
+    release: Mutex<Option<Release>>,
+    outdated: watch::Sender<Option<String>>,
 }
 
 /// The ends of the caches into which the watches write.
@@ -124,6 +134,10 @@ impl Agent {
             own: only.map(ToOwned::to_owned),
             held,
             heard: watch::Sender::new(only.is_none()),
+            drivers: watch::Sender::new(None),
+            uses_drivers: watch::Sender::new(only.is_none()),
+            release: Mutex::default(),
+            outdated: watch::Sender::new(None),
         };
         let caches =
             Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked, held: told };
@@ -161,7 +175,7 @@ impl Agent {
         };
         let answer = timeout(READINGS_TIMEOUT, ask).await;
         if answer.is_err() {
-            self.metrics.count_collect_error("devices", "timeout");
+            self.metrics.count_collect_error("nvml", "timeout");
         }
         answer.ok().flatten().unwrap_or_default()
     }
@@ -171,6 +185,46 @@ impl Agent {
         self.heard.send_replace(false);
         // the receiver goes when the agent stops
         let _ = self.held.send(held);
+    }
+
+    /// Waits until another process would see more than this one can, and says why.
+    pub async fn outdated(&self) -> String {
+        let mut outdated = self.outdated.subscribe();
+        match outdated.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(why)) => why.clone(),
+            // the agent itself has the sender
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Tells the source what the label of its Node, if there is one, says of drivers.
+    fn tell_drivers(&self, node: Option<&NodeMeta>) {
+        let is_released = node.is_some_and(|node| {
+            node.labels().get(labels::GPU_DRIVER).is_some_and(|value| value == labels::RELEASED)
+        });
+        let now = Some(if is_released { Drivers::Released } else { Drivers::Used });
+        self.drivers.send_if_modified(|before| std::mem::replace(before, now) != now);
+    }
+
+    /// How far the release of the drivers is that serve this node; none where nobody asked for it.
+    fn release(&self, node: &str) -> Option<Release> {
+        let release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
+        release.clone().filter(|_| self.own.as_deref() == Some(node))
+    }
+
+    /// Notes how far it is, and returns whether that is news.
+    fn note_release(&self, now: Option<Release>) -> bool {
+        let mut release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
+        if *release == now {
+            return false;
+        }
+        match &now {
+            Some(Release::Done) => info!("the drivers of GPUs are released"),
+            Some(Release::Waits(why)) => info!("the drivers of GPUs are to be released: {why}"),
+            None => info!("the drivers of GPUs are used again"),
+        }
+        *release = now;
+        true
     }
 
     /// Says which described nodes wait for their Node, each once.
@@ -225,15 +279,19 @@ async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Fai
     if agent.cache.wait_until_ready().await.is_err() {
         return Ok(Action::await_change()); // the agent is stopping
     }
-    if agent.heard.subscribe().wait_for(|heard| *heard).await.is_err() {
-        return Ok(Action::await_change()); // the agent is stopping
+    for knows in [&agent.heard, &agent.uses_drivers] {
+        if knows.subscribe().wait_for(|knows| *knows).await.is_err() {
+            return Ok(Action::await_change()); // the agent is stopping
+        }
     }
     let (Task::Publish(spec), Some(uid)) = (agent.roster.task(&name), node.uid()) else {
         return Ok(Action::await_change());
     };
     let allocations = agent.allocations.of(&name);
     let allocations = allocations.as_ref().map(|known| known.list.as_slice());
-    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations };
+    let release = agent.release(&name);
+    let release = release.as_ref();
+    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations, release };
     let cached = agent.cache.get(&ObjectRef::new(&name));
     if cached.is_some_and(|cached| wanted.is_held_by(&cached)) {
         agent.roster.published(&name, &uid, spec.as_ref(), false);
@@ -272,11 +330,14 @@ fn node_events(
 ) -> impl Stream<Item = Vec<String>> + Send {
     let events = watcher(Api::<NodeMeta>::all(client), agent.watched.clone())
         .default_backoff()
-        // The identity is all that is used of the Nodes of a large cluster.
+        // The identity and one label are all that is used of the Nodes of a large cluster.
         .modify(|node: &mut NodeMeta| {
             let all = std::mem::take(&mut node.metadata);
-            let ObjectMeta { name, uid, resource_version, .. } = all;
-            node.metadata = ObjectMeta { name, uid, resource_version, ..ObjectMeta::default() };
+            let ObjectMeta { name, uid, resource_version, mut labels, .. } = all;
+            if let Some(labels) = &mut labels {
+                labels.retain(|label, _| label == labels::GPU_DRIVER);
+            }
+            node.metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
         })
         .reflect(writer);
     log_errors(events, "nodes").map(move |event| {
@@ -284,6 +345,7 @@ fn node_events(
             Event::Apply(node) => {
                 let name = node.name_any();
                 agent.roster.appeared(&name);
+                agent.tell_drivers(Some(&node));
                 vec![name]
             }
             Event::Delete(_) => {
@@ -292,6 +354,9 @@ fn node_events(
             }
             Event::InitDone => {
                 agent.nodes_known.store(true, Ordering::Relaxed);
+                let own = agent.own.as_ref().map(|own| ObjectRef::new(own));
+                let own = own.and_then(|own| agent.roster.nodes().get(&own));
+                agent.tell_drivers(own.as_deref());
                 agent.say_who_waits();
                 agent.roster.names()
             }
@@ -366,41 +431,76 @@ fn descriptions(
 ) -> impl Stream<Item = Vec<String>> + Send {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let state = (source, problems, questions, held, ticks);
-    stream::unfold(state, move |(mut source, mut problems, mut questions, mut held, mut ticks)| {
+    let words = Box::pin(words_on_drivers(agent.drivers.subscribe()));
+    let state = (source, problems, questions, held, ticks, words);
+    stream::unfold(state, move |(mut source, mut problems, mut questions, mut held, mut ticks, mut words)| {
         let agent = Arc::clone(&agent);
         async move {
-            let mut hears = false;
+            let (mut hears, mut knows) = (false, false);
             tokio::select! {
                 _ = ticks.tick() => {}
                 Some(question) = questions.recv() => {
                     let (source, readings) = ask(source, Source::counters).await;
                     // a scrape that is gone wants no answer
                     let _ = question.send(readings);
-                    return Some((Vec::new(), (source, problems, questions, held, ticks)));
+                    return Some((Vec::new(), (source, problems, questions, held, ticks, words)));
                 }
                 Some(now) = held.recv() => {
                     (source, ()) = ask(source, move |source| source.recall(now.as_ref())).await;
                     hears = true;
+                }
+                Some(now) = words.next() => {
+                    let drivers = now.unwrap_or(Drivers::Used);
+                    (source, ()) = ask(source, move |source| source.use_drivers(drivers)).await;
+                    knows = now.is_some();
                 }
             }
             let began = Instant::now();
             let (source, reading) = ask(source, Source::read).await;
             agent.has_looked();
             problems.note(source.name(), &reading, &agent.metrics);
-            agent.metrics.set_collect_duration(source.name(), began.elapsed());
-            let changed =
-                reading.map(|reading| agent.roster.describe(&reading.topologies)).unwrap_or_default();
+            if reading.as_ref().is_ok_and(|reading| reading.collectors.is_empty()) {
+                agent.metrics.set_collect_duration(source.name(), began.elapsed());
+            }
+            let Reading { topologies, release, outdated, .. } = reading.unwrap_or_else(|_| Reading {
+                topologies: agent.roster.topologies(),
+                release: agent.release.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                ..Reading::default()
+            });
+            let mut changed = agent.roster.describe(&topologies);
             if !changed.is_empty() {
                 agent.metrics.count_topology_changes(changed.len());
                 agent.nodes_changed.notify_one();
                 agent.say_who_waits();
             }
+            if agent.note_release(release) {
+                changed.extend(agent.own.clone());
+            }
+            if outdated.is_some() {
+                agent.outdated.send_replace(outdated);
+            }
             if hears {
                 agent.heard.send_replace(held.is_empty());
             }
-            Some((changed, (source, problems, questions, held, ticks)))
+            if knows {
+                agent.uses_drivers.send_replace(true);
+            }
+            Some((changed, (source, problems, questions, held, ticks, words)))
         }
+    })
+}
+
+/// What is known of whether drivers may be used, at first and whenever it is something else: that nobody knows, where it takes
+/// long at first.
+fn words_on_drivers(said: watch::Receiver<Option<Drivers>>) -> impl Stream<Item = Option<Drivers>> + Send {
+    stream::unfold((said, true), |(mut said, is_first)| async move {
+        if is_first {
+            drop(timeout(LABEL_KNOWN_WITHIN, said.wait_for(Option::is_some)).await);
+        } else {
+            said.changed().await.ok()?;
+        }
+        let now = *said.borrow_and_update();
+        Some((now, (said, false)))
     })
 }
 

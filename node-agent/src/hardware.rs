@@ -8,6 +8,7 @@ pub mod changes;
 pub mod child;
 pub mod fit;
 pub mod fpga;
+pub mod functions;
 pub mod hwloc;
 pub mod merge;
 pub mod nvml;

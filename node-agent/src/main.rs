@@ -40,7 +40,7 @@ use crate::{
     perf::Perf,
     podresources::Kubelet,
     problems::Problems,
-    source::{Source, SourceError, described::Described, machine::Machine},
+    source::{Drivers, Source, SourceError, described::Described, machine::Machine},
 };
 
 /// Why the agent does not start.
@@ -71,6 +71,8 @@ enum StartError {
     Client(#[from] kube::Error),
     #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    #[error("{0}: start this again, to load its library")]
+    Outdated(String),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
 }
@@ -105,10 +107,14 @@ fn show(what: TopologyArgs) -> Result<(), StartError> {
         source.node_name = Some(topology::host_name());
     }
     let mut source = choose_source(source)?;
+    source.use_drivers(Drivers::Used);
     let mut last = None;
     loop {
         let reading = source.read_all()?;
         let counters = if counters { source.counters() } else { Vec::new() };
+        if let Some(why) = &reading.outdated {
+            return Err(StartError::Outdated(why.clone()));
+        }
         let text = topology::render(&reading, &counters, output)?;
         if last.as_ref() != Some(&text) {
             let mut out = io::stdout().lock();
@@ -174,6 +180,7 @@ async fn run(args: Args) -> Result<(), StartError> {
     // next agent compares before it writes.
     tokio::select! {
         signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
+        why = agent.outdated() => info!("stopping: {why}; an agent that starts anew loads its library"),
         never = agent::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},

@@ -1,5 +1,6 @@
 //! What the agent counts, and what it tells Prometheus. Every name is in [`names`].
 
+mod collectors;
 pub mod devices;
 mod series;
 mod topology;
@@ -112,7 +113,7 @@ impl Metrics {
     pub fn set_collector(&self, collector: &str, now: CollectorState) {
         let mut collectors = self.collectors();
         let now = Collector::after(collectors.get(collector), now, "");
-        collectors.insert(collector.to_owned(), now);
+        self.insert(&mut collectors, collector, now);
     }
 
     /// Notes how a collector fares, why, and what to do about it; logged when it differs from before, which is answered.
@@ -128,8 +129,25 @@ impl Metrics {
             }
         }
         let now = Collector::after(before, now, words);
-        collectors.insert(collector.to_owned(), now);
+        self.insert(&mut collectors, collector, now);
         is_new
+    }
+
+    /// The same; that it may not look, or fails, is counted when it is new.
+    pub fn note_collector(&self, collector: &str, now: CollectorState, words: &str) {
+        let is_new = self.tell_collector(collector, now, words);
+        if is_new && matches!(now, CollectorState::Denied | CollectorState::Error) {
+            self.count_collect_error(collector, now.into());
+        }
+    }
+
+    fn insert(&self, collectors: &mut BTreeMap<String, Collector>, name: &str, now: Collector) {
+        if collectors.insert(name.to_owned(), now).is_none() {
+            // From 0 on, or the first problem of a kind would be no increase.
+            for reason in collectors::reasons(name) {
+                self.collect_errors.with_label_values(&[name, reason]);
+            }
+        }
     }
 
     /// Notes how long a collector's last look took; only those that have a state are known.
@@ -285,6 +303,39 @@ mod tests {
         assert!(!metrics.render(&one, Series::default()).unwrap().contains("gpu-0"));
         let nothing = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
         assert!(!nothing.contains("cairn_device") && !nothing.contains("cairn_link"), "{nothing}");
+    }
+
+    #[test]
+    fn problems_of_each_collector_that_has_a_state_are_counted_from_0() {
+        let metrics = Metrics::new().unwrap();
+        for collector in ["described", "fpga", "hwloc", "nvml", "opencl", crate::allocations::COLLECTOR] {
+            metrics.set_collector(collector, CollectorState::Ok);
+        }
+        for collector in [crate::perf::SOFTWARE, crate::perf::HARDWARE] {
+            metrics.note_collector(collector, CollectorState::Absent, "there are no counters");
+            metrics.note_collector(collector, CollectorState::Denied, "they must not be read");
+            metrics.note_collector(collector, CollectorState::Denied, "they must not be read");
+        }
+        let text = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
+        let of = |family: &str| -> BTreeMap<String, u32> {
+            let lines =
+                text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix("{collector=\""));
+            let named = lines.map(|line| {
+                let (name, rest) = line.split_once('"').unwrap();
+                (name.to_owned(), rest.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap())
+            });
+            named.fold(BTreeMap::new(), |mut sums, (name, value)| {
+                *sums.entry(name).or_default() += value;
+                sums
+            })
+        };
+        let counted = of("cairn_agent_collect_errors_total");
+        assert_eq!(
+            counted.keys().collect::<Vec<_>>(),
+            of("cairn_agent_collector_state").keys().collect::<Vec<_>>()
+        );
+        let denied = r#"{collector="perf_software",reason="denied"} 1"#;
+        assert!(counted["perf_software"] == 1 && counted["nvml"] == 0 && text.contains(denied), "{text}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Perf {
                 }
                 Err(problem) => problem,
             };
-            metrics.tell_collector(collector, state, &words);
+            metrics.note_collector(collector, state, &words);
         }
         Self {
             layer,

@@ -56,9 +56,9 @@ impl Problems {
             metrics.set_collector(collector, state);
         }
         for now in &reading.collectors {
-            let is_new = metrics.tell_collector(now.name, now.state, &now.words);
-            if is_new && matches!(now.state, CollectorState::Denied | CollectorState::Error) {
-                metrics.count_collect_error(now.name, now.state.into());
+            metrics.note_collector(now.name, now.state, &now.words);
+            if let Some(took) = now.took {
+                metrics.set_collect_duration(now.name, took);
             }
         }
     }
@@ -90,11 +90,11 @@ mod tests {
             )
         };
         let counts = |ok: &str, malformed: &str, denied: &str| (ok.into(), malformed.into(), denied.into());
-        assert_eq!(counted(Ok(Reading::default())), counts("1", "", ""));
-        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
-        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", ""));
-        assert_eq!(counted(Ok(Reading::default())), counts("1", "1", ""));
-        assert_eq!(counted(Ok(bad)), counts("0", "2", ""));
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "0", "0"));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", "0"));
+        assert_eq!(counted(Ok(bad.clone())), counts("0", "1", "0"));
+        assert_eq!(counted(Ok(Reading::default())), counts("1", "1", "0"));
+        assert_eq!(counted(Ok(bad)), counts("0", "2", "0"));
         let denied = || SourceError::Unreadable {
             path: "folder".into(),
             source: std::io::ErrorKind::PermissionDenied.into(),

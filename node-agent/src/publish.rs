@@ -9,10 +9,18 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, in_time};
+use crate::{
+    failure::{Failure, in_time},
+    source::Release,
+};
 
 /// The field manager of all that the agent writes.
 pub const FIELD_MANAGER: &str = "cairn-node-agent";
+
+/// The condition of a NodeTopology that says whether the agent of the node reports.
+const READY: &str = "Ready";
+/// The one that says, while the Node's label asks for it, whether the agent has let go of the drivers of GPUs.
+const DRIVER_RELEASED: &str = "DriverReleased";
 
 /// What the API server is to hold for one node.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +33,8 @@ pub struct Wanted<'a> {
     pub spec: Option<&'a NodeTopologySpec>,
     /// Which pods hold what; none when nobody here knows: then what is there stays.
     pub allocations: Option<&'a [Allocation]>,
+    /// How far the release of the drivers of GPUs is; none where nobody asked for it.
+    pub release: Option<&'a Release>,
 }
 
 /// What [`publish`] did.
@@ -89,28 +99,36 @@ impl Wanted<'_> {
             )
         };
         let held = actual.status.clone().unwrap_or_default();
-        let ready = held.conditions.iter().find(|condition| condition.type_ == "Ready");
-        let mut wanted = Condition {
-            type_: "Ready".to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            observed_generation: generation,
-            last_transition_time: Time(now),
+        let condition = |(type_, status, reason, message): (&str, &str, &str, &str)| {
+            let mut before = held.conditions.iter().filter(|it| it.type_ == type_ && it.status == status);
+            let since = before.next().map(|before| before.last_transition_time.clone());
+            Condition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                observed_generation: generation,
+                last_transition_time: since.unwrap_or(Time(now)),
+            }
         };
-        if let Some(ready) = ready.filter(|ready| ready.status == wanted.status) {
-            wanted.last_transition_time = ready.last_transition_time.clone();
-        }
+        let release = self.release.map(|release| match release {
+            Release::Done => {
+                (DRIVER_RELEASED, "True", "Released", "The agent holds nothing of the drivers of GPUs.")
+            }
+            Release::Waits(why) => (DRIVER_RELEASED, "False", "Waiting", why.as_str()),
+        });
+        let told = [Some((READY, status, reason, message)), release];
         let status = NodeTopologyStatus {
             observed_generation: generation,
             devices: Some(devices.unwrap_or_else(|| "none".to_owned())),
             allocations: self.allocations.map_or(held.allocations.clone(), <[_]>::to_vec),
-            conditions: vec![wanted],
+            conditions: told.into_iter().flatten().map(condition).collect(),
         };
+        let is_ours = |it: &&Condition| [READY, DRIVER_RELEASED].contains(&it.type_.as_str());
         let same = held.observed_generation == status.observed_generation
             && held.devices == status.devices
             && held.allocations == status.allocations
-            && ready == status.conditions.first();
+            && held.conditions.iter().filter(is_ours).eq(&status.conditions);
         (!same).then_some(status)
     }
 }

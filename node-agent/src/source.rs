@@ -11,6 +11,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use crds::NodeTopologySpec;
@@ -42,6 +43,9 @@ pub trait Source: Send + 'static {
     /// A device that is in it and not there is missed; nothing is missed when somebody deleted it.
     fn recall(&mut self, _published: Option<&NodeTopologySpec>) {}
 
+    /// Hears whether the drivers of GPUs may be used: by default they are.
+    fn use_drivers(&mut self, _drivers: Drivers) {}
+
     /// What the devices say about themselves now; nothing where they are only described.
     ///
     /// Takes milliseconds, and at most a second when a driver does not answer.
@@ -59,6 +63,28 @@ pub struct Reading {
     pub problems: BTreeMap<String, Problem>,
     /// How each way of looking at hardware fares; empty where the source itself is the only one.
     pub collectors: Vec<Collector>,
+    /// How far the release of the drivers is; none where nobody asked for it.
+    pub release: Option<Release>,
+    /// Why this process cannot see what there is now, and one that starts anew can.
+    pub outdated: Option<String>,
+}
+
+/// Whether the drivers of GPUs may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drivers {
+    /// They may.
+    Used,
+    /// They are to be unloaded, or their GPUs reset or partitioned anew: nobody may hold them.
+    Released,
+}
+
+/// How far the release of the drivers is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The agent holds nothing of them.
+    Done,
+    /// It still does; why.
+    Waits(String),
 }
 
 /// How one way of looking at hardware fares.
@@ -70,6 +96,8 @@ pub struct Collector {
     pub state: CollectorState,
     /// Why, and what to do to get what it would report; empty when it is well.
     pub words: String,
+    /// How long its last look took; none before that.
+    pub took: Option<Duration>,
 }
 
 /// Why a part of a source is not, or no longer, read.

@@ -58,6 +58,7 @@ macro_rules! agent_names {
             DEVICE_CLOCK = Gauge "cairn_device_clock_hertz" ["node", "device", "domain"] "How fast it ticks: what computes, or its memory.";
             DEVICE_THROTTLE = Counter "cairn_device_throttle_seconds_total" ["node", "device", "reason"] "For how long the device was slowed down: by power, thermal or other reasons.";
             DEVICE_ERRORS = Counter "cairn_device_errors_total" ["node", "device", "kind"] "Errors of the device: ecc_corrected, ecc_uncorrected, pcie_replay; xid, those that NVIDIA's driver reported since the agent watches.";
+            DEVICE_XID_ERRORS = Counter "cairn_device_xid_errors_total" ["node", "device", "xid"] "The same XID errors by their number, which NVIDIA's list explains.";
             DEVICE_LINK_TRANSMIT = Counter "cairn_device_link_transmit_bytes_total" ["node", "device", "link"] "What went out through a link, which has the number that the device gives it.";
             DEVICE_LINK_RECEIVE = Counter "cairn_device_link_receive_bytes_total" ["node", "device", "link"] "What came in through a link.";
             POD_DEVICE_INFO = Info "cairn_pod_device_info" ["node", "namespace", "pod", "container", "resource", "device_id", "device"] "A container holds a device: device_id as the kubelet names it, device as the NodeTopology does, if it is there.";

@@ -56,7 +56,7 @@ impl Gpus {
         let kubelets = [("new", vec![crop]), ("old", Vec::new())]
             .map(|(node, pods)| FakeKubelet::start(&run.join(format!("{node}.sock")), pods));
         let mut agents = Vec::new();
-        for ((node, condition), kubelet) in [("new", ""), ("old", "old")].into_iter().zip(&kubelets) {
+        for ((node, condition), kubelet) in [("new", "xids=2"), ("old", "old")].into_iter().zip(&kubelets) {
             let driver = Driver::new(run.join(format!("{node}.driver")), 3).unwrap();
             driver.set(condition).unwrap();
             let workload = cluster.gpu_agent(node, &driver, kubelet).await.unwrap();

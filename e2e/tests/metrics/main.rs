@@ -5,6 +5,7 @@
 mod alerts;
 mod dashboards;
 mod gpus;
+mod joins;
 mod queries;
 
 use std::{collections::BTreeMap, fs, time::Duration};
@@ -235,7 +236,19 @@ async fn values_arrive(prometheus: &Prometheus, described: &str) {
     prometheus.seen("cairn_operator_actors{state=\"placed\"} == 1").await.unwrap();
 
     // as docs/node-agent.md has it, without the rate: a GPU of the stand-in always says the same
-    let energy = "cairn_device_energy_joules_total * on (node, device) group_right () cairn_pod_device_info";
+    let energy = "max by (node, device) (cairn_device_energy_joules_total) * on (node, device) group_right () \
+                  max by (node, namespace, pod, device) (cairn_pod_device_info)";
+    // collectors have the same names in every family about them
+    let families = ["collector_state", "collect_errors_total"];
+    for (one, other) in [(families[0], families[1]), (families[1], families[0])] {
+        let missing = format!("cairn_agent_{one} unless on (collector, instance) cairn_agent_{other}");
+        let missing = prometheus.query(&missing).await.unwrap();
+        assert!(missing.is_empty(), "{one} without {other}: {missing:?}");
+    }
+    let xids = prometheus.seen("cairn_device_xid_errors_total == 2").await.unwrap();
+    let [(labels, _)] = xids.as_slice() else { panic!("{xids:?}") };
+    assert_eq!((labels["device"].as_str(), labels["xid"].as_str()), ("gpu-0000:18:00.0", "48"));
+
     let energies = prometheus.seen(&format!("sum by (pod) ({energy})")).await.unwrap();
     let [(labels, joules)] = energies.as_slice() else { panic!("{energies:?}") };
     assert_eq!((labels["pod"].as_str(), *joules), ("crop-0", 3000.0));

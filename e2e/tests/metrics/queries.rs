@@ -94,8 +94,36 @@ fn are_among<'a>(labels: impl Iterator<Item = &'a Value>, known: &BTreeSet<Strin
     }
 }
 
+/// What is joined is added up or chosen first: an agent that started anew says what the one before said, under another
+/// `instance`, and series that are there twice cannot be joined.
+fn joins_are_of_one_each(tree: &Value, place: &str) {
+    match tree {
+        Value::Object(fields) => fields.values().for_each(|child| joins_are_of_one_each(child, place)),
+        Value::Array(items) => items.iter().for_each(|child| joins_are_of_one_each(child, place)),
+        _ => {}
+    }
+    let is_of_sets = ["and", "or", "unless"].contains(&tree["op"].as_str().unwrap_or_default());
+    if tree["type"] == "binaryExpr" && tree["matching"].is_object() && !is_of_sets {
+        let [left, right] = [&tree["lhs"], &tree["rhs"]].map(is_of_one_each);
+        assert!(left && right, "{place}: a side of a join is not of one series each");
+    }
+}
+
+/// Whether an aggregation, or what is made of aggregations, by numbers or by joining them.
+fn is_of_one_each(tree: &Value) -> bool {
+    match tree["type"].as_str().unwrap_or_default() {
+        "aggregation" => true,
+        "parenExpr" | "unaryExpr" => is_of_one_each(&tree["expr"]),
+        "binaryExpr" => ["lhs", "rhs"]
+            .map(|side| &tree[side])
+            .into_iter()
+            .all(|side| side["type"] == "numberLiteral" || is_of_one_each(side)),
+        _ => false,
+    }
+}
+
 /// An expression with a value for each of Grafana's variables.
-fn filled(expression: &str, variables: &[Value]) -> String {
+pub fn filled(expression: &str, variables: &[Value]) -> String {
     let filled = expression.replace("$__rate_interval", "1m");
     let names = variables.iter().map(|variable| format!("${}", variable["name"].as_str().unwrap()));
     let filled = names.fold(filled, |filled, name| filled.replace(&name, ".*"));
@@ -139,6 +167,7 @@ pub async fn are_known_and_answered(prometheus: &Prometheus, at_hand: impl Fn(&s
     for Query { place, expression, waits } in queries() {
         let tree = prometheus.parsed(&expression).await.unwrap_or_else(|error| panic!("{place}: {error:#}"));
         let about = registry.about(&tree, &place);
+        joins_are_of_one_each(&tree, &place);
         if waits || about.filters || !about.names.iter().all(|name| at_hand(name)) {
             prometheus.query(&expression).await.unwrap_or_else(|error| panic!("{place}: {error:#}"));
         } else {

@@ -59,13 +59,26 @@ impl Child {
         Self { subcommand, limit, undead: None }
     }
 
+    /// Whether the last one does not end though it was killed.
+    pub fn is_undead(&mut self) -> bool {
+        if self.undead.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+            self.undead = None;
+        }
+        self.undead.is_some()
+    }
+
+    /// Waits until it has ended, for ever if need be.
+    pub fn bury(&mut self) {
+        if let Some(mut child) = self.undead.take() {
+            // who cannot be waited for has ended
+            let _ = child.wait();
+        }
+    }
+
     /// The answer to what is put on the standard input of the child.
     pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
-        if let Some(child) = &mut self.undead {
-            match child.try_wait() {
-                Ok(None) => return Answer::Failed(self.undead_words()),
-                Ok(Some(_)) | Err(_) => self.undead = None,
-            }
+        if self.is_undead() {
+            return Answer::Failed(self.undead_words());
         }
         let input = match serde_json::to_vec(input) {
             Ok(input) => input,

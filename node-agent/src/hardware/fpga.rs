@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use crds::{ComputeResource, Device, Health};
@@ -16,8 +17,9 @@ use crate::{metrics::CollectorState, source::Collector};
 /// A card with an address has it; an FPGA on the board of a system on chip has the name of its manager.
 pub fn read(root: &Path) -> (Vec<Device>, Collector) {
     let class = root.join("sys/class/fpga_manager");
+    let began = Instant::now();
     let managers = fs::read_dir(&class).map(|_| names(&class));
-    let collector = fares(&managers);
+    let mut collector = fares(&managers);
     let managers = managers.unwrap_or_default();
     let regions = regions_by_address(root);
     let mut devices = BTreeMap::new();
@@ -25,6 +27,7 @@ pub fn read(root: &Path) -> (Vec<Device>, Collector) {
         let device = of_manager(root, &class.join(manager), manager, &regions);
         devices.entry(device.id.clone()).or_insert(device);
     }
+    collector.took = Some(began.elapsed());
     (devices.into_values().collect(), collector)
 }
 
@@ -41,7 +44,7 @@ fn fares(managers: &io::Result<Vec<String>>) -> Collector {
             "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class",
         ),
     };
-    Collector { name: "fpga", state, words: words.to_owned() }
+    Collector { name: "fpga", state, words: words.to_owned(), took: None }
 }
 
 fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {

@@ -26,6 +26,8 @@ use super::child::Answer;
 pub enum Machine {
     /// The one that this process runs on, or the one whose `/sys` and `/proc` lie under `HWLOC_FSROOT`.
     Live,
+    /// The same, without asking the drivers of GPUs.
+    LiveWithoutDrivers,
     /// One that was written down by `lstopo FILE.xml`.
     Xml(String),
     /// One in hwloc's own words, such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
@@ -54,6 +56,9 @@ pub const MEMORY: u64 = 192 * 1024 * 1024;
 /// and can hang; x86 moves the process from core to core to ask each, and `/sys` says the same.
 const WITHOUT: [&str; 3] = ["opencl", "gl", "x86"];
 
+/// Parts of hwloc that load the drivers of GPUs.
+const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
+
 /// The devices of a machine and the links between them, in no particular order.
 ///
 /// Whatever the process may use itself, this is the whole machine.
@@ -80,7 +85,8 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
     let mut builder = Topology::builder();
     // hwloc refuses to leave out what it has not: where its plugins are not installed, OpenCL and GL are not there.
     let is_there = |component: &&str| Topology::builder().without_component(component).is_ok();
-    for component in WITHOUT.into_iter().filter(is_there) {
+    let drivers: &[&str] = if *machine == Machine::LiveWithoutDrivers { &DRIVERS } else { &[] };
+    for component in WITHOUT.iter().chain(drivers).copied().filter(is_there) {
         builder = builder.without_component(component).map_err(|error| failed(&error))?;
     }
     builder = builder
@@ -89,14 +95,14 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
         .with_io_type_filter(TypeFilter::KeepAll)
         .map_err(|error| failed(&error))?;
     builder = match machine {
-        Machine::Live => builder,
+        Machine::Live | Machine::LiveWithoutDrivers => builder,
         Machine::Xml(xml) => builder.from_xml(xml).map_err(|_| Error::Refused(hint(xml).to_owned()))?,
         Machine::Synthetic(line) => {
             builder.from_synthetic(line).map_err(|_| Error::Refused(String::new()))?
         }
     };
     builder.build().map_err(|error| match machine {
-        Machine::Live => failed(&error),
+        Machine::Live | Machine::LiveWithoutDrivers => failed(&error),
         Machine::Xml(xml) => Error::Refused(hint(xml).to_owned()),
         Machine::Synthetic(_) => Error::Refused(String::new()),
     })

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Health, Link, NodeTopologySpec};
 
+use super::functions::is_of_board;
+
 /// Adds devices that somebody else found: to the board that is there already, or as a device of its own.
 ///
 /// Boards are the same when their PCI address is, or their UUID. Of what both say the driver is believed, which knows
@@ -92,6 +94,19 @@ fn overlay(known: &mut Device, device: Device) {
     }
     if !device.memory_spaces.is_empty() {
         known.memory_spaces = device.memory_spaces;
+    }
+}
+
+/// Whether a device is a GPU of NVIDIA, or a part of one.
+pub fn is_of_nvidia(device: &Device) -> bool {
+    matches!(device.type_.as_str(), "GPU" | "GPU Partition") && device.vendor.as_deref() == Some("nvidia")
+}
+
+/// Nobody knows how the GPUs are whose driver may not be asked; what is gone stays so.
+pub fn nobody_knows(spec: &mut NodeTopologySpec) {
+    let known = |it: &&mut Device| is_of_nvidia(it) && it.health != Health::Lost;
+    for device in spec.devices.iter_mut().filter(known) {
+        device.health = Health::Unknown;
     }
 }
 
@@ -198,6 +213,7 @@ impl Memory {
         let there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
         let mut lost: Vec<Device> =
             self.pluggable.values().filter(|device| !there.contains(device.id.as_str())).cloned().collect();
+        lost.retain(|device| !is_of_board(device, &spec.devices));
         for device in lost.iter_mut().filter(|_| !not_said_yet) {
             device.health = Health::Lost;
         }

@@ -8,7 +8,11 @@ pub mod trial;
 mod trouble;
 mod xids;
 
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::{
     reading::DeviceReading,
@@ -21,7 +25,10 @@ use library::Library;
 use state::State;
 use xids::Xids;
 
-pub use trouble::Trouble;
+pub use {library::FirstVersion, trouble::Trouble};
+
+/// What is said of those that may not be asked now.
+pub const RELEASED: &str = "the driver is released: nobody is asked who would load it";
 
 /// How long NVML may take: the first question loads the driver's state, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -44,33 +51,68 @@ enum Answer {
 #[derive(Debug)]
 pub struct Nvml {
     worker: Option<Worker<Question, Answer>>,
+    in_use: Weak<()>,
+}
+
+/// What the thread has that asks NVML. The members go in this order.
+struct Asker {
+    state: State,
+    /// From when the driver first says what there is.
+    xids: Option<Xids>,
+    library: Arc<Library>,
+    /// There is one of these as long as anybody may have the library loaded.
+    in_use: Arc<()>,
+}
+
+impl Asker {
+    fn answer(&mut self, question: Question) -> Answer {
+        match question {
+            Question::Devices => {
+                let found = self.state.ask(gpus::read);
+                if found.is_ok() {
+                    let watch = || Xids::watch(Arc::clone(&self.library), Arc::downgrade(&self.in_use));
+                    self.xids.get_or_insert_with(watch);
+                }
+                Answer::Devices(found)
+            }
+            Question::Counters => {
+                let readings = self.state.ask(|nvml| counters::read(nvml, self.xids.as_ref()));
+                Answer::Counters(readings.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Those who may still have the library loaded after it was given up.
+#[derive(Debug, Default)]
+pub struct Leaving(Weak<()>);
+
+impl Leaving {
+    /// Whether nobody has.
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
 
 impl Nvml {
     /// Begins to try and to load the library in this file, by default the one that the system's loader finds.
     ///
     /// Whoever asks before that is done waits for it, within the limit.
-    pub fn new(file: Option<OsString>) -> Self {
+    pub fn new(file: Option<OsString>, first: FirstVersion) -> Self {
+        let hold = Arc::new(());
+        let in_use = Arc::downgrade(&hold);
         let worker = Worker::start("nvml", LIMIT, move || {
-            let library = Arc::new(Library::new(file));
-            let mut state = State::new(Arc::clone(&library));
-            // From when the driver first says what there is.
-            let mut xids = None;
-            move |question| match question {
-                Question::Devices => {
-                    let found = state.ask(gpus::read);
-                    if found.is_ok() {
-                        xids.get_or_insert_with(|| Xids::watch(Arc::clone(&library)));
-                    }
-                    Answer::Devices(found)
-                }
-                Question::Counters => {
-                    let readings = state.ask(|nvml| counters::read(nvml, xids.as_ref()));
-                    Answer::Counters(readings.unwrap_or_default())
-                }
-            }
+            let library = Arc::new(Library::new(file, first));
+            let state = State::new(Arc::clone(&library));
+            let mut asker = Asker { state, xids: None, library, in_use: hold };
+            move |question| asker.answer(question)
         });
-        Self { worker: worker.ok() }
+        Self { worker: worker.ok(), in_use }
+    }
+
+    /// Gives it up: the library is closed as soon as nobody waits for an answer of it.
+    pub fn let_go(self) -> Leaving {
+        Leaving(self.in_use)
     }
 
     /// The GPUs of the machine.
@@ -103,11 +145,16 @@ impl Nvml {
     }
 }
 
+/// How NVML fares while it may not be asked.
+pub fn released() -> Collector {
+    Collector { name: "nvml", state: CollectorState::Absent, words: RELEASED.to_owned(), took: None }
+}
+
 /// How NVML fares, given whether there is a GPU of NVIDIA at all.
 pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
     let (state, words) = match outcome {
         Ok(_) => (CollectorState::Ok, String::new()),
         Err(trouble) => trouble.fares(has_gpu),
     };
-    Collector { name: "nvml", state, words }
+    Collector { name: "nvml", state, words, took: None }
 }

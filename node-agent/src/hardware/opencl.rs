@@ -6,7 +6,7 @@
 use std::{
     sync::mpsc::{Receiver, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crds::{ComputeResource, Device, MemorySpace};
@@ -24,7 +24,10 @@ use super::{
     child::{Answer, Child},
     hwloc::short_vendor,
 };
-use crate::{metrics::CollectorState, source::Collector};
+use crate::{
+    metrics::CollectorState,
+    source::{Collector, Drivers},
+};
 
 /// How long a driver may take to list its devices: some compile something first.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -48,8 +51,13 @@ pub struct Background {
     /// Comes back with the answer.
     child: Option<Child>,
     pending: Option<Receiver<(Child, Answer<Vec<Device>>)>>,
+    /// When the last question began, and how long it took to answer it.
+    began: Instant,
+    took: Option<Duration>,
     /// Whether to ask once more: the machine has changed since the question.
     again: bool,
+    /// Whether nobody may be asked now.
+    is_released: bool,
     /// None before the first answer.
     last: Option<Answer<Vec<Device>>>,
 }
@@ -57,7 +65,21 @@ pub struct Background {
 impl Background {
     /// Asks nothing yet.
     pub fn new() -> Self {
-        Self { child: Some(Child::new(PROBE_OPENCL, LIMIT)), pending: None, again: false, last: None }
+        let child = Some(Child::new(PROBE_OPENCL, LIMIT));
+        let (began, took) = (Instant::now(), None);
+        Self { child, pending: None, began, took, again: false, is_released: true, last: None }
+    }
+
+    /// Hears whether drivers may be asked; before that they are not.
+    pub fn use_drivers(&mut self, drivers: Drivers) {
+        self.is_released = drivers == Drivers::Released;
+        self.go_on();
+    }
+
+    /// Whether no process that loads drivers is under way.
+    pub fn is_at_rest(&mut self) -> bool {
+        self.hear();
+        self.pending.is_none() && self.child.as_mut().is_none_or(|child| !child.is_undead())
     }
 
     /// Asks, now or when the answer to the last question is there.
@@ -68,11 +90,7 @@ impl Background {
 
     /// What OpenCL said last, and how it fares.
     pub fn last(&mut self) -> (Vec<Device>, Collector) {
-        if let Some(pending) = &self.pending
-            && let Ok((child, answer)) = pending.try_recv()
-        {
-            (self.child, self.last, self.pending) = (Some(child), Some(answer), None);
-        }
+        self.hear();
         self.go_on();
         let not_yet = || Answer::Absent("it is being asked".to_owned());
         let (found, state, words) = match self.last.clone().unwrap_or_else(not_yet) {
@@ -81,7 +99,16 @@ impl Background {
             Answer::Denied(words) => (Vec::new(), CollectorState::Denied, words),
             Answer::Failed(words) => (Vec::new(), CollectorState::Error, words),
         };
-        (found, Collector { name: "opencl", state, words })
+        (found, Collector { name: "opencl", state, words, took: self.took })
+    }
+
+    fn hear(&mut self) {
+        if let Some(pending) = &self.pending
+            && let Ok((child, answer)) = pending.try_recv()
+        {
+            self.took = Some(self.began.elapsed());
+            (self.child, self.last, self.pending) = (Some(child), Some(answer), None);
+        }
     }
 
     /// Waits for an answer that is under way; whether there was one to wait for.
@@ -99,11 +126,12 @@ impl Background {
     }
 
     fn go_on(&mut self) {
-        if !self.again {
+        if !self.again || self.is_released {
             return;
         }
         let Some(mut child) = self.child.take() else { return };
         let (sender, receiver) = channel();
+        self.began = Instant::now();
         let asked = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
             let answer = child.ask(&());
             // Nobody listens when the agent stops.

@@ -49,6 +49,11 @@ pub enum Quantity {
         /// What.
         kind: ErrorKind,
     },
+    /// XID errors of one number; a counter.
+    XidErrors {
+        /// What NVIDIA's list calls it.
+        xid: u16,
+    },
     /// What went out through a link; a counter.
     LinkTransmitBytes {
         /// The number that the device gives the link.
@@ -75,6 +80,7 @@ impl fmt::Display for Quantity {
             Self::ClockHertz { domain } => write!(f, "clock_hertz {}", <&str>::from(domain)),
             Self::ThrottleSeconds { reason } => write!(f, "throttle_seconds {}", <&str>::from(reason)),
             Self::Errors { kind } => write!(f, "errors {}", <&str>::from(kind)),
+            Self::XidErrors { xid } => write!(f, "xid_errors {xid}"),
             Self::LinkTransmitBytes { link } => write!(f, "link_transmit_bytes {link}"),
             Self::LinkReceiveBytes { link } => write!(f, "link_receive_bytes {link}"),
         }

@@ -8,7 +8,7 @@ use super::Series;
 use metric_names::agent::{
     DEVICE_CLOCK, DEVICE_ENERGY, DEVICE_ERRORS, DEVICE_LINK_RECEIVE, DEVICE_LINK_TRANSMIT,
     DEVICE_MEMORY_USED, DEVICE_MEMORY_UTILIZATION, DEVICE_POWER, DEVICE_POWER_LIMIT, DEVICE_TEMPERATURE,
-    DEVICE_THROTTLE, DEVICE_UTILIZATION,
+    DEVICE_THROTTLE, DEVICE_UTILIZATION, DEVICE_XID_ERRORS,
 };
 
 use crate::hardware::reading::{DeviceReading, Quantity};
@@ -50,6 +50,7 @@ fn add_one(series: &mut Series, node: &str, device: &str, quantity: Quantity, va
         Quantity::ClockHertz { domain } => series.add(&DEVICE_CLOCK, &with(domain.into()), value),
         Quantity::ThrottleSeconds { reason } => series.add(&DEVICE_THROTTLE, &with(reason.into()), value),
         Quantity::Errors { kind } => series.add(&DEVICE_ERRORS, &with(kind.into()), value),
+        Quantity::XidErrors { xid } => series.add(&DEVICE_XID_ERRORS, &with(&xid.to_string()), value),
         Quantity::LinkTransmitBytes { link } => {
             series.add(&DEVICE_LINK_TRANSMIT, &with(&link.to_string()), value);
         }
@@ -88,6 +89,7 @@ mod tests {
             Quantity::Errors { kind: ErrorKind::EccUncorrected },
             Quantity::LinkTransmitBytes { link: 0 },
             Quantity::LinkReceiveBytes { link: 11 },
+            Quantity::XidErrors { xid: 79 },
         ];
         let values = quantities.into_iter().zip((1_u32..).map(|n| f64::from(n) / 4.0));
         DeviceReading { device: device.to_owned(), quantities: values.collect() }

@@ -45,7 +45,7 @@ impl Shared {
                 perf.states()
             });
             for (collector, (state, words)) in states.await {
-                metrics.tell_collector(collector, state, &words);
+                metrics.note_collector(collector, state, &words);
             }
         }
     }

@@ -48,7 +48,7 @@ fn machine() -> NodeTopologySpec {
 }
 
 fn wanted(spec: &NodeTopologySpec) -> Wanted<'_> {
-    Wanted { node: "node-a", uid: "uid-1", spec: Some(spec), allocations: None }
+    Wanted { node: "node-a", uid: "uid-1", spec: Some(spec), allocations: None, release: None }
 }
 
 /// What the API server holds after `wanted` was published as generation 1.
@@ -153,6 +153,32 @@ fn allocations_are_written_when_they_differ_and_stay_when_nobody_knows() {
     assert!(wanted(&spec).is_held_by(&object), "nobody knows better");
     let nobody = Wanted { allocations: Some(&[]), ..wanted(&spec) };
     assert_eq!(nobody.status_change(&object, Timestamp::UNIX_EPOCH).unwrap().allocations, []);
+}
+
+#[test]
+fn a_release_is_told_while_it_is_asked_for_and_other_conditions_are_left_alone() {
+    let spec = machine();
+    let told = |object: &NodeTopology| -> Vec<String> {
+        let conditions = &object.status.as_ref().unwrap().conditions;
+        conditions.iter().map(|it| format!("{} {} {}", it.type_, it.status, it.reason)).collect()
+    };
+    let mut object = held(wanted(&spec));
+    let (waits, done) = (Release::Waits("it hangs".into()), Release::Done);
+    for (release, expected) in [
+        (Some(&waits), &["Ready True Reported", "DriverReleased False Waiting"][..]),
+        (Some(&done), &["Ready True Reported", "DriverReleased True Released"]),
+        (None, &["Ready True Reported"]),
+    ] {
+        let now = Wanted { release, ..wanted(&spec) };
+        assert!(!now.is_held_by(&object), "{expected:?}");
+        object.status = now.status_change(&object, Timestamp::UNIX_EPOCH);
+        assert_eq!(told(&object), expected);
+        assert!(now.is_held_by(&object), "{expected:?}");
+    }
+    let foreign =
+        Condition { type_: "Inspected".into(), ..object.status.as_ref().unwrap().conditions[0].clone() };
+    object.status.as_mut().unwrap().conditions.push(foreign);
+    assert!(wanted(&spec).is_held_by(&object));
 }
 
 #[test]

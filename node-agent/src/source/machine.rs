@@ -10,16 +10,16 @@ use std::{
 
 use crds::{Health, NodeTopologySpec};
 
-use super::{Collector, Problem, ProblemReason, Reading, Source, SourceError};
+use super::{Collector, Drivers, Problem, ProblemReason, Reading, Release, Source, SourceError};
 use crate::{
     hardware::{
         PROBE_HWLOC,
         changes::{fingerprint, pcie_capacities, root},
         child::{Answer, Child},
         fit::fit,
-        fpga, hwloc,
+        fpga, functions, hwloc,
         merge::{self, Memory},
-        nvml::{self, Nvml},
+        nvml::{self, FirstVersion, Leaving, Nvml, Trouble},
         opencl::Background,
         reading::DeviceReading,
         steady::Steady,
@@ -60,16 +60,24 @@ pub struct Machine {
     stamp: Option<u64>,
     /// What hwloc found last; none before it found anything.
     found: Option<NodeTopologySpec>,
+    /// Whether drivers may be used; none while nobody has said: then they are not.
+    drivers: Option<Drivers>,
     /// How often in a row hwloc failed since.
     failures: u32,
+    /// Since when drivers may be used.
     started: Instant,
     memory: Memory,
     steady: Steady,
     /// Devices that were lost at the last look, whether or not that counts yet: what they say is not believed.
     silenced: BTreeSet<String>,
     hwloc_state: Collector,
-    /// None where a machine is described, and no library for it is named.
+    /// Whether NVML is asked: not where a machine is described, and no library for it is named.
+    has_nvml: bool,
+    nvml_library: Option<PathBuf>,
+    nvml_version: FirstVersion,
+    /// None while drivers may not be used.
     nvml: Option<Nvml>,
+    leaving: Leaving,
     /// None where a machine is described.
     opencl: Option<Background>,
     reading: Reading,
@@ -83,7 +91,12 @@ impl Machine {
     pub fn new(node: impl Into<String>, description: Option<PathBuf>, nvml_library: Option<PathBuf>) -> Self {
         let described = description.is_some() || root() != Path::new("/");
         Self {
-            nvml: (!described || nvml_library.is_some()).then(|| Nvml::new(nvml_library.map(Into::into))),
+            has_nvml: !described || nvml_library.is_some(),
+            nvml_library,
+            nvml_version: FirstVersion::default(),
+            nvml: None,
+            leaving: Leaving::default(),
+            drivers: None,
             opencl: (!described).then(Background::new),
             node: node.into(),
             description,
@@ -98,14 +111,22 @@ impl Machine {
             memory: Memory::default(),
             steady: Steady::default(),
             silenced: BTreeSet::new(),
-            hwloc_state: Collector { name: "hwloc", state: CollectorState::Absent, words: String::new() },
+            hwloc_state: Collector {
+                name: "hwloc",
+                state: CollectorState::Absent,
+                words: String::new(),
+                took: None,
+            },
             reading: Reading::default(),
         }
     }
 
     /// Which machine hwloc is to look at; fails when its description cannot be read.
     fn subject(&self) -> Result<hwloc::Machine, SourceError> {
-        let Some(path) = &self.description else { return Ok(hwloc::Machine::Live) };
+        let Some(path) = &self.description else {
+            let may = self.drivers == Some(Drivers::Used);
+            return Ok(if may { hwloc::Machine::Live } else { hwloc::Machine::LiveWithoutDrivers });
+        };
         let unreadable = |source| SourceError::Description { path: path.display().to_string(), source };
         let bytes = fs::metadata(path).map_err(unreadable)?.len();
         if bytes > MAX_BYTES {
@@ -141,9 +162,11 @@ impl Machine {
             return Ok(());
         }
         let subject = self.subject()?;
+        let began = Instant::now();
         let answer = self.hwloc.ask::<NodeTopologySpec>(&subject);
         self.asked = Some(Instant::now());
         self.hear(answer, stamp);
+        self.hwloc_state.took = Some(began.elapsed());
         Ok(())
     }
 
@@ -174,7 +197,7 @@ impl Machine {
             }
         };
         self.failures = if state == CollectorState::Ok { 0 } else { self.failures.saturating_add(1) };
-        self.hwloc_state = Collector { name: "hwloc", state, words };
+        self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
     }
 
     /// Whether hwloc found anything so far.
@@ -202,31 +225,32 @@ impl Machine {
         let mut spec = self.found.clone().unwrap_or_default();
         let mut collectors = vec![self.hwloc_state.clone()];
         if self.description.is_none() {
-            let (found, state) = fpga::read(&self.root);
+            let (mut found, state) = fpga::read(&self.root);
+            found.retain(|device| !functions::is_beside_board(device, &spec.devices));
             merge::add(&mut spec, found);
             collectors.push(state);
         }
-        if let Some(nvml) = &self.nvml {
-            let has_gpu =
-                spec.devices.iter().any(|it| it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia"));
-            let outcome = nvml.devices();
-            collectors.push(nvml::collector(&outcome, has_gpu));
-            let (devices, links) = outcome.map(|found| (found.devices, found.links)).ok().unzip();
-            let starting = self.started.elapsed() < DRIVER_STARTS;
-            let devices = self.memory.driven(&spec, devices, starting);
-            merge::add(&mut spec, devices);
-            merge::replace_links(&mut spec, self.memory.links(links));
-        }
+        let outdated = self.ask_nvml(&mut spec, &mut collectors);
         if let Some(opencl) = &mut self.opencl {
             let (found, state) = opencl.last();
             merge::add_opencl(&mut spec, found);
             collectors.push(state);
         }
         let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_answered());
+        let virtual_ones =
+            if self.description.is_none() { functions::virtual_ones(&self.root) } else { BTreeSet::new() };
+        functions::without(&mut spec, &virtual_ones);
         self.memory.add_lost(&mut spec, not_said_yet);
+        // an agent of before may have told of them
+        functions::without(&mut spec, &virtual_ones);
         let gone = spec.devices.iter().filter(|device| device.health == Health::Lost);
         self.silenced = gone.map(|device| device.id.clone()).collect();
         self.steady.hold(&mut spec.devices);
+        let release = self.release();
+        if release.is_some() {
+            // at once: who asked for it waits, and nothing new may come to them.
+            merge::nobody_knows(&mut spec);
+        }
         let left_out = fit(&mut spec);
         let mut problems = BTreeMap::new();
         if !left_out.is_empty() {
@@ -247,13 +271,48 @@ impl Machine {
         // seen once stays, whoever fails.
         let seen = self.found.is_some();
         let topologies = seen.then(|| (self.node.clone(), spec)).into_iter().collect();
-        Reading { topologies, problems, collectors }
+        Reading { topologies, problems, collectors, release, outdated }
+    }
+
+    /// Adds what NVIDIA's driver says, or said last; returns why this process cannot ask the one that runs now, if so.
+    fn ask_nvml(&mut self, spec: &mut NodeTopologySpec, collectors: &mut Vec<Collector>) -> Option<String> {
+        let (true, Some(now)) = (self.has_nvml, self.drivers) else { return None };
+        let has_gpu = spec.devices.iter().any(merge::is_of_nvidia);
+        let began = Instant::now();
+        let outcome = self.nvml.as_ref().map(Nvml::devices);
+        let mut fares = outcome.as_ref().map_or_else(nvml::released, |it| nvml::collector(it, has_gpu));
+        fares.took = outcome.is_some().then(|| began.elapsed());
+        collectors.push(fares);
+        let outdated = match &outcome {
+            Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
+            _ => None,
+        };
+        let (devices, links) = outcome.and_then(Result::ok).map(|it| (it.devices, it.links)).unzip();
+        let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
+        let devices = self.memory.driven(spec, devices, starting);
+        merge::add(spec, devices);
+        merge::replace_links(spec, self.memory.links(links));
+        outdated
+    }
+
+    /// How far the release of the drivers is, where it is asked for.
+    fn release(&mut self) -> Option<Release> {
+        if self.drivers != Some(Drivers::Released) {
+            return None;
+        }
+        let at_rest = self.opencl.as_mut().is_none_or(Background::is_at_rest);
+        Some(match (self.leaving.is_over(), at_rest) {
+            (true, true) => Release::Done,
+            (false, _) => Release::Waits("NVML is still waited for: its last answer has not come".to_owned()),
+            (true, false) => Release::Waits("a process that asks OpenCL has not ended".to_owned()),
+        })
     }
 }
 
 impl Source for Machine {
     fn name(&self) -> &'static str {
-        "machine"
+        // what else looks has a collector of its own
+        "hwloc"
     }
 
     fn node(&self) -> Option<&str> {
@@ -283,6 +342,32 @@ impl Source for Machine {
         match published {
             Some(published) => self.memory.recall(published),
             None => self.memory.forget(),
+        }
+        self.looked = None;
+    }
+
+    fn use_drivers(&mut self, drivers: Drivers) {
+        if self.drivers.replace(drivers) == Some(drivers) {
+            return;
+        }
+        if let Some(opencl) = &mut self.opencl {
+            opencl.use_drivers(drivers);
+        }
+        match drivers {
+            Drivers::Used => {
+                let library = || self.nvml_library.clone().map(Into::into);
+                self.nvml = self.has_nvml.then(|| Nvml::new(library(), Arc::clone(&self.nvml_version)));
+                self.started = Instant::now();
+                if self.description.is_none() {
+                    // hwloc may know more with the drivers
+                    self.stamp = None;
+                }
+            }
+            Drivers::Released => {
+                if let Some(nvml) = self.nvml.take() {
+                    self.leaving = nvml.let_go();
+                }
+            }
         }
         self.looked = None;
     }

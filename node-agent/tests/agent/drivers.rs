@@ -386,9 +386,22 @@ fn a_machine_under_another_root_is_looked_at() {
     write(&format!("{manager}/state"), "operating\n");
     fs::create_dir_all(root.join("sys/class/fpga_manager")).unwrap();
     std::os::unix::fs::symlink(root.join(manager), root.join("sys/class/fpga_manager/fpga0")).unwrap();
+    // a network card with a virtual function, as Linux lists them
+    for (address, class) in [("0000:03:00.0", "0x020000"), ("0000:03:00.2", "0x020000")] {
+        let device = format!("sys/devices/pci0000:00/{address}");
+        for (file, text) in [("class", class), ("vendor", "0x15b3"), ("device", "0x101d")] {
+            write(&format!("{device}/{file}"), &format!("{text}\n"));
+        }
+        fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+        std::os::unix::fs::symlink(root.join(&device), root.join("sys/bus/pci/devices").join(address))
+            .unwrap();
+    }
+    let physical = root.join("sys/devices/pci0000:00/0000:03:00.2/physfn");
+    std::os::unix::fs::symlink("../0000:03:00.0", physical).unwrap();
     let output = program().args(["topology", "-o", "yaml"]).env("HWLOC_FSROOT", root).output().unwrap();
     let spec = spec(&String::from_utf8(output.stdout).unwrap());
-    assert_eq!(spec.summary(), "1 FPGA, 1 NUMA Domain");
+    assert_eq!(spec.summary(), "1 FPGA, 1 NIC, 1 NUMA Domain");
+    assert!(spec.devices.iter().any(|device| device.id == "nic-0000:03:00.0"), "{:?}", spec.devices);
     let fpga = spec.devices.iter().find(|device| device.id == "fpga-fpga0").unwrap();
     assert_eq!(fpga.model.as_deref(), Some("Xilinx Zynq FPGA Manager"));
     let units = &spec.devices.iter().find(|device| device.id == "numa-0").unwrap().compute_resources;

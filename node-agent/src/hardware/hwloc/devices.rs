@@ -8,6 +8,7 @@ use hwlocality::{
     object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
 };
 
+use super::super::functions::join_boards;
 use super::{
     domains::{self, Domain},
     object::{info, number, pci_of},
@@ -73,7 +74,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
     }
     // Without an address nobody can say whether CUDA's first device is OpenCL's second: one witness is heard.
     let witness = BACKENDS.iter().find_map(|backend| loose.remove(backend)).unwrap_or_default();
-    devices.into_values().chain(witness).collect()
+    join_boards(devices.into_values().chain(witness).collect())
 }
 
 /// The beginning of the id of a device of this type.

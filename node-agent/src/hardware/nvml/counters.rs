@@ -21,6 +21,7 @@ use crate::hardware::reading::{
     Quantity::{
         self, ClockHertz, EnergyJoules, Errors, LinkReceiveBytes, LinkTransmitBytes, MemoryUsedBytes,
         MemoryUtilization, PowerLimitWatts, PowerWatts, TemperatureCelsius, ThrottleSeconds, Utilization,
+        XidErrors,
     },
     Sensor, ThrottleReason,
 };
@@ -40,8 +41,9 @@ pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, Nvml
             continue;
         }
         let mut quantities = of_gpu(&gpu);
-        if let Some(count) = xids.and_then(|xids| xids.of(&gpu.id)) {
-            quantities.push((Errors { kind: ErrorKind::Xid }, exact(count)));
+        if let Some(counts) = xids.and_then(|xids| xids.of(&gpu.id)) {
+            quantities.push((Errors { kind: ErrorKind::Xid }, exact(counts.values().sum())));
+            quantities.extend(counts.into_iter().map(|(xid, count)| (XidErrors { xid }, exact(count))));
         }
         readings.push(DeviceReading { device: gpu.id.clone(), quantities });
         for (id, handle) in &gpu.partitions {

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,10 +21,14 @@ const LIMIT: Duration = Duration::from_mins(1);
 const TRY_AFTER: Duration = Duration::from_secs(10);
 const TRY_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
 
+/// The version of the driver whose library this process loaded first: the files of another one need not be where it looks.
+pub type FirstVersion = Arc<OnceLock<String>>;
+
 /// The library, for all who load it.
 #[derive(Debug)]
 pub struct Library {
     file: Option<OsString>,
+    first: FirstVersion,
     trust: Mutex<Trust>,
 }
 
@@ -44,6 +48,13 @@ struct Refusal {
     pause: Duration,
 }
 
+/// Whoever gave up the library is at rest when this process is, too.
+impl Drop for Trust {
+    fn drop(&mut self) {
+        self.child.bury();
+    }
+}
+
 impl Refusal {
     /// Twice as long as the one before.
     fn after(before: Option<&Self>, trouble: Trouble, since: Instant) -> Self {
@@ -58,9 +69,9 @@ impl Refusal {
 
 impl Library {
     /// Loads nothing yet; `file` is by default the one that the system's loader finds.
-    pub fn new(file: Option<OsString>) -> Self {
+    pub fn new(file: Option<OsString>, first: FirstVersion) -> Self {
         let trust = Trust { child: Child::new(PROBE_NVML, LIMIT), is_tried: false, refusal: None };
-        Self { file, trust: Mutex::new(trust) }
+        Self { file, first, trust: Mutex::new(trust) }
     }
 
     /// Loads it, after a trial if it has not passed one; what failed a moment ago is not tried again.
@@ -71,9 +82,19 @@ impl Library {
         {
             return Err(refusal.trouble.clone());
         }
-        let tried = if trust.is_tried { Ok(()) } else { try_out(&mut trust.child, self.file.as_ref()) };
-        match tried.and_then(|()| open(self.file.as_ref()).map_err(Trouble::from)) {
-            Ok(nvml) => {
+        let tried = if trust.is_tried {
+            Ok(None)
+        } else {
+            let outcome = try_out(&mut trust.child, self.file.as_ref());
+            replaced(self.first.get(), outcome)
+        };
+        let opened =
+            tried.and_then(|version| Ok((open(self.file.as_ref()).map_err(Trouble::from)?, version)));
+        match opened {
+            Ok((nvml, version)) => {
+                if let Some(version) = version {
+                    self.first.get_or_init(|| version);
+                }
                 (trust.is_tried, trust.refusal) = (true, None);
                 Ok(nvml)
             }
@@ -103,9 +124,23 @@ impl Library {
     }
 }
 
-/// What became of a process that loaded the library and asked it everything.
-fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<(), Trouble> {
-    match child.ask::<Result<(), Trouble>>(&file) {
+/// The outcome of a trial, given the version that was loaded `first`: of another driver than that one this process may have the
+/// old library at hand, or none.
+fn replaced(
+    first: Option<&String>,
+    outcome: Result<Option<String>, Trouble>,
+) -> Result<Option<String>, Trouble> {
+    let Some(first) = first else { return outcome };
+    match outcome {
+        Ok(Some(version)) if version != *first => Err(Trouble::Replaced(format!("{first} by {version}"))),
+        Err(Trouble::Mismatch) => Err(Trouble::Replaced(format!("{first} by another version"))),
+        other => other,
+    }
+}
+
+/// The version of the driver, if a process came through that loaded the library and asked it everything.
+fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
+    match child.ask::<Result<Option<String>, Trouble>>(&file) {
         Answer::Found(outcome) => outcome,
         Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(Trouble::Failed(format!(
             "{why}; the agent does not load the library of NVIDIA's driver before a process of its own has come \
@@ -127,6 +162,24 @@ pub fn open(file: Option<&OsString>) -> Result<Nvml, NvmlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_is_replaced_if_another_was_loaded_before() {
+        let ok = |version: &str| Ok(Some(version.to_owned()));
+        let replaced_by = |words: &str| Err(Trouble::Replaced(words.to_owned()));
+        let first = "580.1".to_owned();
+        for (first, outcome, expected) in [
+            (None, ok("590.2"), ok("590.2")),
+            (None, Err(Trouble::Mismatch), Err(Trouble::Mismatch)),
+            (Some(&first), ok("580.1"), ok("580.1")),
+            (Some(&first), Ok(None), Ok(None)),
+            (Some(&first), Err(Trouble::NoDriver), Err(Trouble::NoDriver)),
+            (Some(&first), ok("590.2"), replaced_by("580.1 by 590.2")),
+            (Some(&first), Err(Trouble::Mismatch), replaced_by("580.1 by another version")),
+        ] {
+            assert_eq!(replaced(first, outcome.clone()), expected, "{first:?}, {outcome:?}");
+        }
+    }
 
     #[test]
     fn what_fails_again_and_again_is_tried_less_and_less_often_and_never_given_up() {

@@ -7,10 +7,13 @@ use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
 use super::{counters, gpus, library::open, trouble::Trouble, xids::tellers};
 use crate::hardware::child::Answer;
 
-/// What the child says that was asked to try the library in this file: that it can be loaded and asked without harm, or
-/// why it cannot be loaded.
-pub fn answer(file: Option<&OsString>) -> Answer<Result<(), Trouble>> {
-    Answer::Found(open(file).map_err(Trouble::from).map(|nvml| ask_all(&nvml)))
+/// What the child says that was asked to try the library in this file: that it can be loaded and asked without harm, with
+/// the version of its driver, or why it cannot be loaded.
+pub fn answer(file: Option<&OsString>) -> Answer<Result<Option<String>, Trouble>> {
+    Answer::Found(open(file).map_err(Trouble::from).map(|nvml| {
+        ask_all(&nvml);
+        nvml.sys_driver_version().ok()
+    }))
 }
 
 /// Asks what the agent will ask. What is answered with an error does no harm to who asks.

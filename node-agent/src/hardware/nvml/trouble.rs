@@ -14,6 +14,10 @@ pub enum Trouble {
     NoDriver,
     /// It may not be asked.
     Denied,
+    /// Library and driver have different versions.
+    Mismatch,
+    /// Another driver runs than the one whose library this process has loaded: which by which.
+    Replaced(String),
     /// Anything else, in words.
     Failed(String),
 }
@@ -41,6 +45,14 @@ impl Trouble {
                 "the driver refuses: give the agent /dev/nvidiactl and /dev/nvidia*, as the runtime class nvidia does"
                     .to_owned(),
             ),
+            Self::Mismatch => (
+                CollectorState::Error,
+                "library and driver have different versions: reboot, or mount the library of the driver that runs".to_owned(),
+            ),
+            Self::Replaced(which) => (
+                CollectorState::Error,
+                format!("the driver was replaced, {which}: an agent that starts anew loads the library of the one that runs"),
+            ),
             Self::Failed(why) => (CollectorState::Error, why.clone()),
         }
     }
@@ -53,10 +65,7 @@ impl From<NvmlError> for Trouble {
             NvmlError::LibraryNotFound => Self::NoLibrary("not found".to_owned()),
             NvmlError::DriverNotLoaded => Self::NoDriver,
             NvmlError::NoPermission => Self::Denied,
-            NvmlError::LibRmVersionMismatch => Self::Failed(
-                "library and driver have different versions: reboot, or mount the library of the driver that runs"
-                    .to_owned(),
-            ),
+            NvmlError::LibRmVersionMismatch => Self::Mismatch,
             NvmlError::FailedToLoadSymbol(symbol) => {
                 Self::Failed(format!("the library is too old, it lacks a function: {symbol}"))
             }

@@ -23,8 +23,11 @@ const WAIT_MILLISECONDS: u32 = 2000;
 /// How long a driver that gave up is left alone.
 const TRY_EVERY: Duration = Duration::from_secs(10);
 
-/// How many XID errors each GPU told of, by its id, since it is watched.
-type Counts = Mutex<BTreeMap<String, u64>>;
+/// The number of those that the library names none of, or one that is on no list.
+const OTHER: u16 = 999;
+
+/// How many XID errors of each number each GPU told of, by its id, since it is watched.
+type Counts = Mutex<BTreeMap<String, BTreeMap<u16, u64>>>;
 
 /// The counts, and the thread that waits for events as long as somebody has this.
 #[derive(Debug)]
@@ -34,13 +37,14 @@ impl Xids {
     /// Watches the GPUs that are there, before it returns, and those that come.
     ///
     /// On a thread of its own, with the library loaded once more: waiting keeps whoever waits.
-    pub fn watch(library: Arc<Library>) -> Self {
+    /// Nobody has the library loaded any more when `in_use` is gone.
+    pub fn watch(library: Arc<Library>, in_use: Weak<()>) -> Self {
         let counts = Arc::new(Counts::default());
         let (ready, is_ready) = mpsc::channel();
         let weak = Arc::downgrade(&counts);
         let thread = thread::Builder::new().name("nvml-events".to_owned()).stack_size(256 * 1024);
         // A system that gives no thread gives no counts.
-        if thread.spawn(move || follow(&library, &weak, ready)).is_ok() {
+        if thread.spawn(move || follow(&library, &in_use, &weak, ready)).is_ok() {
             // It is ready, or it has failed and will try again.
             let _ = is_ready.recv();
         }
@@ -48,19 +52,21 @@ impl Xids {
     }
 
     /// How many errors a GPU told of; none when it cannot tell.
-    pub fn of(&self, gpu: &str) -> Option<u64> {
-        lock(&self.0).get(gpu).copied()
+    pub fn of(&self, gpu: &str) -> Option<BTreeMap<u16, u64>> {
+        lock(&self.0).get(gpu).cloned()
     }
 }
 
-fn lock(counts: &Counts) -> MutexGuard<'_, BTreeMap<String, u64>> {
+fn lock(counts: &Counts) -> MutexGuard<'_, BTreeMap<String, BTreeMap<u16, u64>>> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Counts until nobody wants to know; `ready` goes when the first GPUs are watched, or cannot be.
-fn follow(library: &Library, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
+fn follow(library: &Library, in_use: &Weak<()>, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
     let mut ready = Some(ready);
     while counts.strong_count() > 0 {
+        // goes after the library
+        let Some(uses) = in_use.upgrade() else { return };
         if let Ok(nvml) = library.load() {
             while counts.strong_count() > 0 {
                 // Whatever is wrong with the driver, who asks for devices says it.
@@ -71,6 +77,7 @@ fn follow(library: &Library, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
             }
         }
         ready = None;
+        drop(uses);
         thread::sleep(TRY_EVERY);
     }
 }
@@ -92,13 +99,14 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
             Ok(event) => {
                 let (Some(xid), Some((gpu, _))) = (event.event_data, place(&event.device)) else { continue };
                 let Some(counts) = counts.upgrade() else { return Ok(()) };
+                let number = if let XidError::Value(number) = xid { number.try_into().ok() } else { None };
+                let xid = number.filter(|number| *number < OTHER).unwrap_or(OTHER);
                 let count = {
                     let mut counts = lock(&counts);
-                    let count = counts.entry(gpu.clone()).or_default();
-                    *count += 1;
-                    *count
+                    let counts = counts.entry(gpu.clone()).or_default();
+                    *counts.entry(xid).or_default() += 1;
+                    counts.values().sum::<u64>()
                 };
-                let xid = if let XidError::Value(number) = xid { number } else { 999 };
                 warn!(
                     gpu,
                     xid,

@@ -13,6 +13,8 @@
 //! | `old` | no energy, no throttling, no fields: what an old GPU does not support; no events; but counters of NVLinks in the way of then |
 //! | `worn=I` | memory of GPU I failed and could not be replaced |
 //! | `xids=N` | GPU 1 has reported so many XID errors |
+//! | `version=V` | the driver has another version |
+//! | `device=FILE` | whoever starts the library holds this file open until it ends it, as NVIDIA's holds `/dev/nvidiactl` |
 //! | `hang` | asking for memory does not return while the word is there |
 //! | `garbage` | every value is nonsense |
 //! | `crash=start`, `crash=memory`, `crash=events` | the process ends by SIGSEGV when the library starts, is asked for memory, or for events |
@@ -25,7 +27,9 @@
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_ulonglong},
-    fs, ptr, thread,
+    fs, ptr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -159,7 +163,11 @@ impl Setting {
     }
 
     fn number(&self, word: &str) -> Option<usize> {
-        self.0.split_whitespace().find_map(|it| it.strip_prefix(word)?.strip_prefix('=')?.parse().ok())
+        self.text(word)?.parse().ok()
+    }
+
+    fn text(&self, word: &str) -> Option<&str> {
+        self.0.split_whitespace().find_map(|it| it.strip_prefix(word)?.strip_prefix('='))
     }
 
     /// The indices of the GPUs that are listed.
@@ -236,19 +244,32 @@ pub extern "C" fn nvmlInit_v2() -> Return {
     setting.crash_at("start");
     let troubles =
         [("no-driver", DRIVER_NOT_LOADED), ("denied", NO_PERMISSION), ("mismatch", LIB_RM_VERSION_MISMATCH)];
-    troubles.into_iter().find(|(word, _)| setting.has(word)).map_or(SUCCESS, |(_, code)| code)
+    if let Some((_, code)) = troubles.into_iter().find(|(word, _)| setting.has(word)) {
+        return code;
+    }
+    held().push(setting.text("device").and_then(|file| fs::File::open(file).ok()));
+    SUCCESS
+}
+
+/// What those hold open who started the library and have not ended it.
+fn held() -> MutexGuard<'static, Vec<Option<fs::File>>> {
+    static HELD: Mutex<Vec<Option<fs::File>>> = Mutex::new(Vec::new());
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlShutdown() -> Return {
+    held().pop();
     SUCCESS
 }
 
 /// The version of the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, length: c_uint) -> Return {
-    unsafe { write_text(b"580.65.06", to, length) }
+    let setting = Setting::now();
+    let version = setting.text("version").unwrap_or("580.65.06");
+    unsafe { write_text(version.as_bytes(), to, length) }
 }
 
 /// How many GPUs are listed.
