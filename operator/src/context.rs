@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{BackOffs, LONGEST_WAIT, Moment};
-use crds::ActorApplication;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
@@ -16,8 +15,7 @@ use crate::caches::Caches;
 use crate::config::Planning;
 use crate::events::Events;
 use crate::judged::Mismatches;
-use crate::line::{Line, Rank};
-use crate::look::kinds;
+use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::policies::Policies;
@@ -70,19 +68,6 @@ impl Context {
     pub fn hold_back(&self, tried: Tried, why: &str, free: bool) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
-    }
-
-    /// Whether an application leaves room that came to others: those who wait for room on its kinds, and are served first.
-    pub fn gives_way(&self, application: &ActorApplication, key: &ApplicationKey) -> bool {
-        let index = self.caches.index();
-        let (rank, own) = (Rank::of(application), kinds(application));
-        let mut touched = self.caches.touched();
-        let is_ahead = |key: &ApplicationKey| {
-            let other = index.application(key);
-            other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
-        };
-        let ahead: Vec<ApplicationKey> = touched.without_place().into_iter().filter(is_ahead).collect();
-        touched.gives_way(key, ahead.into_iter(), |key| self.searches.has(key), moment())
     }
 
     /// Remembers at which capacities an application would be pressed more than it is.

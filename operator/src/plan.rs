@@ -162,7 +162,7 @@ async fn decide_under(
     if outcome.searching {
         return Ok(());
     }
-    if why == Due::Opening && ctx.gives_way(application, key) {
+    if why == Due::Opening && gives_way(application, key, ctx) {
         outcome.next = Some(moment() + GIVES_WAY);
         return Ok(());
     }
@@ -187,6 +187,19 @@ fn room_for_all(
     let waits =
         application.spec.start == Start::AllOrNothing && outcome.decision.as_ref().is_some_and(has_none);
     (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
+}
+
+/// Whether an application leaves room that came to others: those who wait for room on its kinds, and are served first.
+fn gives_way(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
+    let index = ctx.caches.index();
+    let (rank, own) = (Rank::of(application), kinds(application));
+    let mut touched = ctx.caches.touched();
+    let is_ahead = |key: &ApplicationKey| {
+        let other = index.application(key);
+        other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
+    };
+    let ahead: Vec<ApplicationKey> = touched.without_place().into_iter().filter(is_ahead).collect();
+    touched.gives_way(key, ahead.into_iter(), |key| ctx.searches.has(key), moment())
 }
 
 /// What a search was begun with.

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
+use crate::allowed::barred;
 use crate::grace::HeldOnly;
-use crate::namespaces::barred;
 use crate::quotas::quotas;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};

@@ -6,6 +6,7 @@
 //! Whose an object is, only the chain of controllers' uids says ([`Whose`]).
 
 mod actors;
+mod allowed;
 mod application;
 mod asked;
 mod assemble;
