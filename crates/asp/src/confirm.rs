@@ -1,52 +1,66 @@
 //! A finished placement judged: whether it is feasible and what it costs, by the shipped programs over the facts of its
 //! world, in a process of its own.
 
-use std::mem;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{mem, thread};
 
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
 
 use crate::child::Job;
 use crate::engine::Outcome;
-use crate::facts::{Encoded, vector};
+use crate::facts::{EVERY_TIE, Encoded, ties, vector};
 use crate::process::{Ended, Solver};
 use crate::sandbox::Limits;
 use crate::scale::{Rounding, Scale};
 
-/// Actors, units and ties above which the criteria are left out. A world of 1,000 actors, which is below, is judged in 0.6 to 0.9 s.
-const MOST_PARTS: usize = 20_000;
+/// What clingo goes through in about half a second: facts, and what it derives of them (docs/results/placement/README.md).
+pub(crate) const MOST_FACTS: usize = 60_000;
+
+/// What an actor and a unit are in these: their own facts, and what is derived of where they are.
+const PER_ACTOR: usize = 6;
+const PER_UNIT: usize = 8;
+
+/// Runs above which the criteria are left out.
+const MOST_PARTS: usize = 16;
+
+/// Runs at a time.
+const AT_ONCE: usize = 2;
 
 /// What is judged.
 pub(crate) struct Examined<'a> {
     world: &'a Snapshot,
     assignment: &'a Assignment,
     cost: &'a Cost,
+    /// What one run takes at most, as [`MOST_FACTS`].
+    most: usize,
 }
 
 /// What clingo says of a finished placement: the minimized sums; none where it is not feasible.
 type Sums = Option<Vec<i64>>;
 
 impl<'a> Examined<'a> {
-    pub fn new(world: &'a Snapshot, assignment: &'a Assignment, cost: &'a Cost) -> Self {
-        Self { world, assignment, cost }
+    pub fn new(world: &'a Snapshot, assignment: &'a Assignment, cost: &'a Cost, most: usize) -> Self {
+        Self { world, assignment, cost, most }
     }
 
-    /// Has it judged by whom `ask` asks, who may have nothing to say.
+    /// Has it judged by whom `ask` asks, who may have nothing to say; several times at once where it takes several runs.
     ///
     /// Numbers that 32 bits do not hold are made smaller first, in the way in which what is feasible stays so, and the sums
     /// are those of the smaller numbers.
     ///
     /// # Errors
     /// Where it is not feasible, or does not cost what is said.
-    pub fn confirm(&self, ask: impl FnOnce(&Job) -> Option<Sums>) -> Result<Judged, JudgeError> {
+    pub fn confirm(&self, ask: impl Fn(&Job) -> Option<Sums> + Sync) -> Result<Judged, JudgeError> {
         // What cannot be made smaller cannot be judged.
         let Ok(scale) = Scale::of(self.world) else { return Ok(Judged::None) };
         if scale.is_exact() {
-            return self.judge(self.world, self.cost.vector(self.world), ask);
+            return self.judge(self.world, self.cost.vector(self.world), &ask);
         }
         match scale.apply(self.world, Rounding::Relaxed) {
-            Ok(smaller) => self.judge(&smaller, vector(&smaller, self.assignment), ask),
+            Ok(smaller) => self.judge(&smaller, vector(&smaller, self.assignment), &ask),
             Err(_) => Ok(Judged::None),
         }
     }
@@ -55,25 +69,37 @@ impl<'a> Examined<'a> {
         &self,
         world: &Snapshot,
         mut expected: Vec<i64>,
-        ask: impl FnOnce(&Job) -> Option<Sums>,
+        ask: &(impl Fn(&Job) -> Option<Sums> + Sync),
     ) -> Result<Judged, JudgeError> {
-        let (levels, judged) = match size(world) {
-            small if small <= MOST_PARTS => (world.objectives().levels(), Judged::All),
-            _ => (<&[Vec<Criterion>]>::default(), Judged::Constraints),
+        let (levels, parts, judged) = match parts(world, self.most) {
+            Some(whole) if whole.is_empty() => (world.objectives().levels(), whole, Judged::All),
+            Some(parts) => (world.objectives().levels(), parts, Judged::Parts),
+            None => (<&[Vec<Criterion>]>::default(), Vec::new(), Judged::Constraints),
         };
         expected.truncate(levels.len() + 1);
-        let mut encoded = Encoded::judged(world, levels, self.assignment);
-        let job = Job {
-            conflicts: u64::from(u32::MAX),
-            models: 1,
-            judged: true,
-            facts: mem::take(&mut encoded.facts),
-            ..Job::default()
-        };
+        // Where ties are added up in parts, none is in the first run.
+        let first = if judged == Judged::Parts { 0..0 } else { EVERY_TIE };
+        let mut encoded = Encoded::judged(world, levels, self.assignment, &first);
+        let job = job(mem::take(&mut encoded.facts));
         let Some(sums) = ask(&job) else { return Ok(Judged::None) };
-        let Some(sums) = sums else {
+        drop(job);
+        let Some(mut sums) = sums else {
             return Err(JudgeError::Mismatch("clingo says that the placement is not feasible".to_owned()));
         };
+        let of_part = |ties: &Range<usize>| ask(&job_of_ties(world, levels, self.assignment, ties));
+        for some in parts.chunks(AT_ONCE) {
+            let found: Vec<Option<Sums>> = thread::scope(|scope| {
+                let running: Vec<_> = some.iter().map(|ties| scope.spawn(move || of_part(ties))).collect();
+                running.into_iter().map(|part| part.join().ok().flatten()).collect()
+            });
+            for part in found {
+                let Some(Some(part)) = part else { return Ok(Judged::Constraints) };
+                // The first component is who has no place, which the first run has said; each level has a point of its own.
+                for (sum, more) in sums.iter_mut().zip(part).skip(1) {
+                    *sum += more - 1;
+                }
+            }
+        }
         let found = encoded.vector(&sums);
         if found == expected {
             return Ok(judged);
@@ -82,11 +108,33 @@ impl<'a> Examined<'a> {
     }
 }
 
-/// How many parts a world has that are looked at.
-fn size(world: &Snapshot) -> usize {
+fn job(facts: String) -> Job {
+    Job { conflicts: u64::from(u32::MAX), models: 1, judged: true, facts, ..Job::default() }
+}
+
+fn job_of_ties(
+    world: &Snapshot,
+    levels: &[Vec<Criterion>],
+    assignment: &Assignment,
+    ties: &Range<usize>,
+) -> Job {
+    job(Encoded::of_ties(world, levels, assignment, ties).facts)
+}
+
+/// The ties of a world in as many parts as it takes runs; nothing where one run is enough, none where they are too many.
+fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
     let problem = world.problem();
-    let ties: usize = problem.movable.iter().map(|&actor| problem.edges[actor].len()).sum();
-    problem.movable.len() + world.units() + ties / 2
+    let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
+    // What a tie takes: itself, and the pairs of kinds that it may be dear between.
+    let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
+    let related: usize = problem.relations.iter().map(|relation| relation.actors.len()).sum();
+    let rest = PER_ACTOR * problem.movable.len() + PER_UNIT * world.units() + 2 * related;
+    if rest + ties * of_tie <= most {
+        return Some(Vec::new());
+    }
+    let each = (most.checked_sub(rest)? / of_tie).max(1);
+    let parts: Vec<_> = (0..ties).step_by(each).map(|from| from..ties.min(from + each)).collect();
+    (parts.len() <= MOST_PARTS).then_some(parts)
 }
 
 /// Asks a process that is started for it, and waits for at most `patience`.

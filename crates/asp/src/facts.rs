@@ -1,6 +1,7 @@
 //! A snapshot as facts: sorted text made of escaped symbols, and the way back from a model to an assignment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use placement::criteria::encoding::Term;
 use placement::criteria::{Encoding, Facts};
@@ -39,36 +40,57 @@ impl<'a> Encoded<'a> {
             writer.symmetry(&symmetry);
             writer.start(&symmetry.ordered(start));
         };
-        Self::written(snapshot, snapshot.objectives().levels(), write)
+        Self::written(snapshot, snapshot.objectives().levels(), &EVERY_TIE, write)
     }
 
-    /// Writes the facts of a finished placement, with some of the levels.
-    pub fn judged(snapshot: &'a Snapshot, levels: &[Vec<Criterion>], assignment: &Assignment) -> Self {
-        Self::written(snapshot, levels, |writer, _| {
-            writer.actors(&BTreeSet::new());
-            for &actor in &writer.problem.movable {
-                if let Some(unit) = assignment[actor] {
-                    writer.say("judged", &[actor.into(), unit.into()]);
-                }
-            }
-        })
+    /// Writes the facts of a finished placement, with some of the levels and some of the ties.
+    pub fn judged(
+        snapshot: &'a Snapshot,
+        levels: &[Vec<Criterion>],
+        assignment: &Assignment,
+        ties: &Range<usize>,
+    ) -> Self {
+        Self::written(snapshot, levels, ties, |writer, _| writer.judged(assignment))
+    }
+
+    /// Writes the facts by which a finished placement costs what some of its ties do, and nothing else.
+    pub fn of_ties(
+        snapshot: &'a Snapshot,
+        levels: &[Vec<Criterion>],
+        assignment: &Assignment,
+        ties: &Range<usize>,
+    ) -> Self {
+        let rooms = Rooms::new(snapshot.problem());
+        let world = Encoding { snapshot, rooms: &rooms };
+        let mut writer = Writer::new(snapshot);
+        say_criteria(
+            &world,
+            levels.iter().flatten().filter(|criterion| adds_ties(**criterion)),
+            ties,
+            &mut writer,
+        );
+        writer.levels(levels);
+        writer.units();
+        writer.judged(assignment);
+        writer.exchange_costs();
+        let (facts, Writer { units, .. }) = writer.sorted();
+        Self { snapshot, facts, actors: Vec::new(), units: units.raw().to_vec(), settled: Vec::new() }
     }
 
     fn written(
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
+        ties: &Range<usize>,
         write: impl FnOnce(&mut Writer, &Rooms),
     ) -> Self {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding { snapshot, rooms: &rooms };
         let mut writer = Writer::new(snapshot);
+        let (mut weighed, exchange_costs) = say_criteria(&world, levels.iter().flatten(), ties, &mut writer);
         let mut say = |name, terms: &[Term]| writer.say(name, terms);
         let mut facts = Facts::new(&mut say);
-        for criterion in levels.iter().flatten() {
-            criterion.measure().facts(&world, &mut facts);
-        }
         constraints::facts(&world, &mut facts);
-        let Facts { weighed, exchange_costs, .. } = facts;
+        weighed.extend(facts.weighed);
         writer.levels(levels);
         writer.units();
         write(&mut writer, &rooms);
@@ -109,6 +131,54 @@ impl<'a> Encoded<'a> {
         let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
         vector.iter().zip(settled).map(|(value, settled)| value + 1 - settled).collect()
     }
+}
+
+/// All ties.
+pub(crate) const EVERY_TIE: Range<usize> = 0..usize::MAX;
+
+/// Whether a criterion is a sum over ties, so that parts of them can be added up.
+fn adds_ties(criterion: Criterion) -> bool {
+    matches!(criterion, Criterion::Communication | Criterion::Annoyance | Criterion::Interference)
+}
+
+/// Says what criteria speak of, of those that are sums over ties only some ties in their order: which units are weighed, and
+/// whether exchange costs are asked for.
+fn say_criteria<'c>(
+    world: &Encoding,
+    criteria: impl Iterator<Item = &'c Criterion>,
+    ties: &Range<usize>,
+    writer: &mut Writer,
+) -> (BTreeSet<UnitIx>, bool) {
+    let (mut weighed, mut exchange_costs, mut said) = (BTreeSet::new(), false, 0);
+    for &criterion in criteria {
+        let mut say = |name, terms: &[Term]| {
+            let is_tie = adds_ties(criterion);
+            if !is_tie || ties.contains(&said) {
+                writer.say(name, terms);
+            }
+            said += usize::from(is_tie);
+        };
+        let mut facts = Facts::new(&mut say);
+        criterion.measure().facts(world, &mut facts);
+        exchange_costs |= facts.exchange_costs;
+        weighed.append(&mut facts.weighed);
+    }
+    (weighed, exchange_costs)
+}
+
+/// How many ties the criteria of a world add up.
+pub(crate) fn ties(snapshot: &Snapshot) -> usize {
+    let rooms = Rooms::new(snapshot.problem());
+    let world = Encoding { snapshot, rooms: &rooms };
+    let mut count = 0;
+    let mut say = |_, _: &[Term]| count += 1;
+    let mut facts = Facts::new(&mut say);
+    for criterion in
+        snapshot.objectives().levels().iter().flatten().filter(|criterion| adds_ties(**criterion))
+    {
+        criterion.measure().facts(&world, &mut facts);
+    }
+    count
 }
 
 /// The exact vector of an assignment, the penalties of `prefer` included.
@@ -176,6 +246,15 @@ impl Writer<'_> {
         for set in sets {
             for unit in problem.candidate_sets[set].iter().filter(|unit| !spare.contains(unit)) {
                 self.fact("candidate", &[&set.raw(), &self.units[*unit].clone()]);
+            }
+        }
+    }
+
+    fn judged(&mut self, assignment: &Assignment) {
+        self.actors(&BTreeSet::new());
+        for &actor in &self.problem.movable {
+            if let Some(unit) = assignment[actor] {
+                self.say("judged", &[actor.into(), unit.into()]);
             }
         }
     }

@@ -8,7 +8,7 @@ use placement::{Assignment, Cost, Derived, Judge, JudgeError, Judged, Judgement,
 use policy::{GroundBudget, Policy, Question, Size, Verdict};
 
 use crate::ask::ask;
-use crate::confirm::{self, Examined};
+use crate::confirm::{self, Examined, MOST_FACTS};
 use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
 
@@ -23,6 +23,7 @@ pub struct ClingoJudge {
     limits: Limits,
     patience: Duration,
     budget: GroundBudget,
+    most_facts: usize,
 }
 
 impl ClingoJudge {
@@ -37,7 +38,13 @@ impl ClingoJudge {
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits, wall_milliseconds: u64) -> Self {
         let patience = LEAST_PATIENCE + Duration::from_millis(wall_milliseconds);
         let budget = GroundBudget::of(wall_milliseconds, limits.memory_mib);
-        Self { executable: executable.into(), limits, patience, budget }
+        Self { executable: executable.into(), limits, patience, budget, most_facts: MOST_FACTS }
+    }
+
+    /// The same with runs of at most so many facts, given ones and derived: larger worlds are judged in parts.
+    #[must_use]
+    pub fn in_runs_of(self, most_facts: usize) -> Self {
+        Self { most_facts, ..self }
     }
 
     /// What a policy may take to be written out.
@@ -111,7 +118,7 @@ impl Judge for ClingoJudge {
         if let Some(policy) = of_facts {
             self.verdict(&policy, assignment)?;
         }
-        Examined::new(world, assignment, cost).confirm(|job| {
+        Examined::new(world, assignment, cost, self.most_facts).confirm(|job| {
             twice(|| confirm::ask(&self.executable, self.limits, job, self.patience))
                 .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
                 .ok()

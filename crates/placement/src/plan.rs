@@ -378,6 +378,24 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
 }
 
 impl Plan {
+    /// The plan after it was changed, in a world with what the policy derives of it: judged as it is now.
+    ///
+    /// Where it keeps what runs though that breaks something, there is nothing to confirm.
+    ///
+    /// # Errors
+    /// When the judge refuses it, or does not agree on what it costs.
+    pub fn judged_again(self, world: &Snapshot, judge: &dyn Judge) -> Result<Self, PlanError> {
+        if !world.violations(&self.assignment).is_empty() {
+            return Ok(Self { judged: Judged::None, ..self });
+        }
+        let (violations, _, judged) = assess(world, judge, &self.assignment)?;
+        if !violations.is_empty() {
+            return Err(PlanError::Disobeyed { strategy: self.strategy, violations });
+        }
+        let confirmed = judge.confirm(world, &self.assignment, &self.cost)?;
+        Ok(Self { judged: judged.max(confirmed), ..self })
+    }
+
     /// The world that was planned: the snapshot, and what the policy derived from it.
     pub fn world<'a>(&self, snapshot: &'a Snapshot) -> Cow<'a, Snapshot> {
         let Derived { constraints, rules } = &self.derived;

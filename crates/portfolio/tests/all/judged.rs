@@ -4,7 +4,7 @@ use asp::Scale;
 use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
-    Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, PlanError, Snapshot,
+    Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, Plan, PlanError, Snapshot,
     Strategy, plan,
 };
 use portfolio::{Clingo, ClingoJudge, Limits};
@@ -130,26 +130,46 @@ fn what_a_policy_derives_from_facts_is_judged() {
     }
 }
 
+/// Two kinds, everybody with everybody, places that are taken, and somebody who has no place.
+fn all_to_all() -> Snapshot {
+    let kinds = [("u", "cpu", 2), ("v", "gpu", 2), ("w", "cpu", 1)];
+    let unit = |(id, kind, slots): &(&str, &str, u64)| json!({"id": id, "kind": kind, "node": id, "capacity": 2, "slots": slots});
+    let actors: Vec<String> = (0..6).map(|i| format!("shop/app/a-{i}")).collect();
+    let pairs = || (0..6).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let message = |(a, b): (usize, usize)| json!({"from": &actors[a], "to": &actors[b], "count": 3 + a * b});
+    let drag = |(a, b): (usize, usize)| json!({"a": &actors[a], "b": &actors[b], "drag": 1 + a + b});
+    let actor =
+        |id: &String| json!({"id": id, "runsOn": {"cpu": 2, "gpu": 1}, "current": "u", "moveCost": 4});
+    let file = json!({"version": 1, "units": kinds.iter().map(unit).collect::<Vec<_>>(),
+        "actors": actors.iter().map(actor).collect::<Vec<_>>(),
+        "messages": pairs().map(message).collect::<Vec<_>>(),
+        "annoyance": pairs().map(drag).collect::<Vec<_>>(),
+        "interference": pairs().map(drag).collect::<Vec<_>>(),
+        "exchangeCost": {"kinds": {"cpu": {"gpu": 7}}, "otherKind": 1, "otherNode": 5},
+        "objectives": ["overload", ["communication", "migration", "interference"], "annoyance"]});
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
 #[test]
-fn of_large_worlds_the_constraints_are_judged() {
-    let mut file = small(210, None).file().clone();
-    let message = file.messages[0].clone();
-    let ids: Vec<String> = file.actors.iter().map(|actor| actor.id.clone()).collect();
-    file.units.iter_mut().for_each(|unit| unit.slots = Some(70));
-    for (i, from) in ids.iter().enumerate() {
-        for to in &ids[i + 1..] {
-            let mut message = message.clone();
-            (message.from, message.to) = (from.clone(), to.clone());
-            file.messages.push(message);
-        }
-    }
-    let snapshot = Snapshot::new(file).unwrap();
-    let mut found = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
-    assert_eq!(confirmed(&snapshot, &found), Ok(Judged::Constraints));
+fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
+    let snapshot = all_to_all();
+    let found = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    let cost = price(&snapshot, &found);
+    assert_eq!(cost.unplaced, 1);
     let full = found[ActorIx::new(0)];
-    let other = ActorIx::first(210).find(|actor| found[*actor] != full).unwrap();
-    found[other] = full;
-    assert!(confirmed(&snapshot, &found).is_err());
+    let mut crowded = found.clone();
+    ActorIx::first(6).for_each(|actor| crowded[actor] = full);
+    let sizes = [(60_000, Judged::All), (200, Judged::Parts), (80, Judged::Parts), (50, Judged::Constraints)];
+    for (most, expected) in sizes {
+        let judge = judge().in_runs_of(most);
+        assert_eq!(judge.confirm(&snapshot, &found, &cost), Ok(expected), "{most}");
+        for criterion in [Criterion::Communication, Criterion::Annoyance, Criterion::Overload] {
+            let wrong = cost.clone().with(criterion, cost.of(criterion) + 1);
+            let is_found = judge.confirm(&snapshot, &found, &wrong).is_err();
+            assert_eq!(is_found, expected != Judged::Constraints, "{most} {criterion}");
+        }
+        assert!(judge.confirm(&snapshot, &crowded, &price(&snapshot, &crowded)).is_err(), "{most}");
+    }
 }
 
 /// Where no program must be judged, a judge that is gone costs no plan.
@@ -178,4 +198,29 @@ fn what_the_checker_refuses_ends_the_claim_of_a_proof() {
     assert_eq!((planned.optimal, planned.proven_by, planned.cost.unplaced), (false, None, 2));
     let honest = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     assert!(plan(&snapshot, &honest, &NoPolicy, &Budget::effort(None, 1)).unwrap().optimal);
+}
+
+/// What was changed after it was judged is judged again as it is now: a plan that was mended where it is committed.
+#[test]
+fn a_changed_plan_is_judged_again() {
+    let snapshot = small(3, None);
+    let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
+    let changed = |places: &[usize], assignment_of_cost: &[usize]| {
+        let cost = price(&snapshot, &self::places(assignment_of_cost));
+        Plan { assignment: self::places(places), cost, judged: Judged::None, ..planned.clone() }
+    };
+    let again = |plan: Plan| plan.judged_again(&snapshot, &judge()).map(|plan| plan.judged);
+    assert_eq!(again(changed(&[0, 1, 1], &[0, 1, 1])).unwrap(), Judged::All);
+    assert!(matches!(again(changed(&[0, 1, 1], &[0, 0, 1])), Err(PlanError::Judge(JudgeError::Mismatch(_)))));
+    // What runs is kept though it breaks something: there is nothing to confirm.
+    let mut file = snapshot.file().clone();
+    file.units[0].slots = Some(0);
+    let narrower = Snapshot::new(file).unwrap();
+    let kept = changed(&[0, 0, 0], &[0, 0, 0]).judged_again(&narrower, &judge()).unwrap();
+    assert_eq!(kept.judged, Judged::None);
+    // A program is asked in full.
+    let ruled = small(3, Some(":- run_on(A,\"u\"), actor(A).\n"));
+    let derived = ruled.with_derived(judge().derive(&ruled).unwrap()).unwrap();
+    let elsewhere = changed(&[1, 1, 2], &[1, 1, 2]);
+    assert_eq!(elsewhere.judged_again(&derived, &judge()).unwrap().judged, Judged::All);
 }
