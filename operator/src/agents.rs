@@ -12,6 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
 use crate::caches::Caches;
+use crate::config::Planning;
 use crate::context::moment;
 
 /// How often it is asked.
@@ -22,6 +23,16 @@ const LEASE_OF: &str = "cairn-agent-";
 /// The agents that were heard of, by node.
 #[derive(Clone, Default)]
 pub struct Agents(Arc<Mutex<Heartbeats<String>>>);
+
+/// Begins to let time pass, and to listen for agents where it is known where their Leases are.
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) {
+    caches.change(|index| index.keep_units_for(planning.unit_grace()));
+    let agents = Agents::default();
+    if let Some(namespace) = planning.agent_namespace.clone() {
+        tokio::spawn(agents.clone().watch(client.clone(), namespace));
+    }
+    tokio::spawn(agents.pass(caches.clone()));
+}
 
 impl Agents {
     fn heard(&self) -> MutexGuard<'_, Heartbeats<String>> {

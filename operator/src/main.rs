@@ -120,15 +120,10 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    caches.change(|index| index.keep_units_for(config.planning.unit_grace()));
+    agents::start(&client, &caches, &config.planning);
     for feed in feeds {
         tokio::spawn(feed);
     }
-    let agents = agents::Agents::default();
-    if let Some(namespace) = config.planning.agent_namespace.clone() {
-        tokio::spawn(agents.clone().watch(client.clone(), namespace));
-    }
-    tokio::spawn(agents.pass(caches.clone()));
     let warm = Arc::new(AtomicBool::new(false));
     let pulse = pulse::Pulse::new(config.election.stuck());
     let mismatches = judged::Mismatches::default();
