@@ -312,9 +312,10 @@ fn sizes(all: &All) -> String {
     table
 }
 
-/// The commits at which these were measured, each once.
+/// The commits at which these were measured, and at what load, each once.
 fn commits(all: &All, rows: &[&str]) -> String {
-    let mut commits: Vec<&str> = rows.iter().filter_map(|row| Some(all.get(*row)?.commit.as_str())).collect();
+    let said = |row: &Measured| format!("{} (load {:.0})", row.commit, row.load[0]);
+    let mut commits: Vec<String> = rows.iter().filter_map(|row| all.get(*row).map(said)).collect();
     commits.dedup();
     commits.join(", ")
 }
