@@ -97,25 +97,25 @@ mod tests {
 
     use super::*;
 
-    fn lease(name: &str, spec: serde_json::Value) -> Lease {
+    fn lease(name: &str, spec: &serde_json::Value) -> Lease {
         serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
     }
 
     #[test]
     fn a_lease_says_of_which_node_and_until_when() {
         let whole = json!({"renewTime": "2026-01-01T00:00:00.500000Z", "leaseDurationSeconds": 60});
-        let of_one = lease("cairn-agent-one", whole.clone());
+        let of_one = lease("cairn-agent-one", &whole);
         assert_eq!(node_of(&of_one).as_deref(), Some("one"));
         let (_, lasts) = renewed(&of_one).unwrap();
         assert_eq!(lasts, Duration::from_mins(1));
-        assert_eq!(node_of(&lease("somebody-else", whole)), None);
+        assert_eq!(node_of(&lease("somebody-else", &whole)), None);
         for unclear in [
             json!({}),
             json!({"renewTime": "2026-01-01T00:00:00.500000Z"}),
             json!({"leaseDurationSeconds": 60}),
             json!({"renewTime": "2026-01-01T00:00:00.500000Z", "leaseDurationSeconds": -1}),
         ] {
-            assert_eq!(renewed(&lease("cairn-agent-one", unclear.clone())), None, "{unclear}");
+            assert_eq!(renewed(&lease("cairn-agent-one", &unclear)), None, "{unclear}");
         }
         let agents = Agents::default();
         assert_eq!(agents.see(&of_one).as_deref(), Some("one"));

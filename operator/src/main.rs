@@ -136,10 +136,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         pulse: pulse.clone(),
         mismatches: mismatches.clone(),
     };
-    let listener = TcpListener::bind(config.serving.listen).await?;
-    let debug_listener = TcpListener::bind(config.serving.debug_listen).await?;
-    tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
-    tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
+    serve(admin, &config.serving).await?;
     let (campaign, leadership) =
         Campaign::new(client.clone(), config.election.clone(), metrics.clone(), pulse.clone());
     let writer = writes::Writer {
@@ -205,6 +202,15 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Answers probes, scrapes and questions from now on.
+async fn serve(admin: admin::Admin, serving: &config::Serving) -> std::io::Result<()> {
+    let listener = TcpListener::bind(serving.listen).await?;
+    let debug_listener = TcpListener::bind(serving.debug_listen).await?;
+    tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
+    tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
+    Ok(())
 }
 
 /// Waits until somebody wants the process to end.

@@ -47,16 +47,16 @@ fn where_one_has_no_place_nobody_has() {
 
 /// What is started of `a` and `b`, of which those in `pods` have a pod and those in `infeasible` a place that may not be taken.
 fn started(pods: &str, infeasible: &str) -> String {
-    let names = ["a", "b"];
+    let actors = ["a", "b"];
     let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid") };
     let wanted = Wanted {
-        actors: names.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
+        actors: actors.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
         asks: vec![BTreeMap::from([("cpu".to_owned(), BTreeMap::new())])],
         max_unavailable: 1,
         ..Wanted::default()
     };
     let decision = Decision {
-        places: names.map(|name| (name.to_owned(), "n/cpu-0".to_owned())).into(),
+        places: actors.map(|name| (name.to_owned(), "n/cpu-0".to_owned())).into(),
         ..Decision::default()
     };
     let instance = |name: &str| Instance {
@@ -73,7 +73,7 @@ fn started(pods: &str, infeasible: &str) -> String {
     let unit =
         Unit { kind: "cpu".to_owned(), node: "n".to_owned(), pool: "cpu".to_owned(), ..Unit::default() };
     let seen = Seen {
-        instances: names.map(|name| (name.to_owned(), instance(name))).into(),
+        instances: actors.map(|name| (name.to_owned(), instance(name))).into(),
         left: Left {
             units: [("n/cpu-0".to_owned(), unit)].into(),
             nodes: [("n".to_owned(), BTreeMap::from([("pods".to_owned(), 9)]))].into(),

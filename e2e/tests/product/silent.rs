@@ -27,8 +27,8 @@ async fn told(stage: &Stage, pool: &str, is_silent: bool) {
     let pools = Api::<DevicePool>::all(stage.client.clone());
     wait_for("the pool tells of silent agents", SOON, async || {
         let status = pools.get(pool).await?.status.unwrap_or_default();
-        let stale = status.conditions.iter().any(|c| c.type_ == "Stale" && c.status == "True");
-        ensure!(stale == is_silent, "{status:?}");
+        let found = status.conditions.iter().any(|c| c.type_ == "Stale" && c.status == "True");
+        ensure!(found == is_silent, "{status:?}");
         anyhow::Ok(())
     })
     .await;
