@@ -220,9 +220,9 @@ pub struct PlacementStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PlacementPhase>,
 
-    /// What the scheduler or admission refused: facts for the next plan, each until its time has passed.
+    /// What scheduler, kubelet or admission refused: facts for the next plan, each until its time has passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5000))]
+    #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub refusals: Vec<Refusal>,
 }
@@ -244,22 +244,55 @@ pub enum PlacementPhase {
     Failed,
 }
 
-/// An actor that a node did not take.
+/// What was not taken, and until when that counts: by a node, anywhere, or by the namespace.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// The short name of the actor, such as `crop-0`.
+    /// What it concerns: pods on the `Node`, pods of the `Template` anywhere, or everything in the `Namespace`.
+    #[serde(default)]
+    pub scope: RefusalScope,
+
+    /// The group of actors whose pods are not taken; absent where it does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub group: Option<String>,
+
+    /// The kind of device whose template is meant; absent where it does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: Option<String>,
+
+    /// The short name of one of the actors, such as `crop-0`.
     #[schemars(length(min = 1, max = 63))]
     pub actor: String,
 
-    /// The node that did not take it.
+    /// The node that did not take it; with scope `Node` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub node: String,
+    pub node: Option<String>,
 
-    /// What the scheduler or admission said.
+    /// What scheduler, kubelet or admission said.
     #[schemars(length(max = 1024))]
     pub reason: String,
 
-    /// When the refusal is forgotten and the node may be tried again.
+    /// How often it was said while it counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub count: Option<i32>,
+
+    /// When the refusal is forgotten and it is tried again: each time after twice as long.
     pub until: Time,
+}
+
+/// How far a refusal goes: `Node`, `Template` or `Namespace`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
+pub enum RefusalScope {
+    /// Pods of the group and kind on the node: another node may take them.
+    #[default]
+    Node,
+    /// Pods of the group and kind, anywhere: another kind may be taken.
+    Template,
+    /// Every pod of the namespace, as a quota does that is used up: nothing starts or moves.
+    Namespace,
 }

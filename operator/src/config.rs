@@ -35,7 +35,7 @@ pub struct Planning {
     #[arg(long, env = "CAIRN_SOLVER_SLOTS")]
     pub solver_slots: Option<usize>,
 
-    /// How long a refusal of scheduler or kubelet keeps an actor off that node, in seconds; the scheduler's counts after 30
+    /// The longest that a refusal of scheduler, kubelet or admission counts, in seconds: from 10 on, twice as long each time
     #[arg(long, env = "CAIRN_REFUSAL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub refusal_seconds: u32,
 

@@ -1,9 +1,11 @@
 //! What every reconcile shares.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use control::{BackOffs, LONGEST_WAIT, Moment};
+use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals};
+use crds::Placement;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
@@ -41,6 +43,8 @@ pub struct Context {
     pub searches: Searches,
     /// What was considered for each application when it was last planned.
     pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
+    /// What was refused of each application.
+    pub refusals: Mutex<BTreeMap<ApplicationKey, Refusals>>,
     /// Actors that are not started again at once.
     pub back_offs: Mutex<BackOffs<Tried>>,
 }
@@ -68,6 +72,21 @@ impl Context {
     pub fn hold_back(&self, tried: Tried, why: &str, free: bool) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
+    }
+
+    /// What was refused of an application and counts still; what its decision tells of before this operator is recalled.
+    pub fn refused(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
+        let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusals = all.entry(key.clone()).or_default();
+        refusals.recall(decision.map(world::refusals).unwrap_or_default());
+        refusals.active(moment())
+    }
+
+    /// Something was refused just now; until when that counts.
+    pub fn refuse(&self, key: &ApplicationKey, about: About, actor: &str, reason: &str) -> Moment {
+        let longest = Duration::from_secs(self.planning.refusal_seconds.into());
+        let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.clone()).or_default().refuse(about, actor.to_owned(), reason, longest, moment())
     }
 
     /// Remembers at which capacities an application would be pressed more than it is.

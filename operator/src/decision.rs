@@ -130,8 +130,16 @@ fn left(index: &Index, node: &str) -> String {
 
 fn refused(before: Option<&Placement>, actor: &str, node: &str) -> Option<String> {
     let status = before.and_then(|placement| placement.status.as_ref());
-    let refusal = status.into_iter().flat_map(|s| &s.refusals).find(|r| r.actor == actor && r.node == node);
+    let refusal = status
+        .into_iter()
+        .flat_map(|s| &s.refusals)
+        .find(|r| r.node.as_deref() == Some(node) && concerns(r, actor));
     refusal.map(|r| format!("refused on {node}: {}", r.reason))
+}
+
+fn concerns(refusal: &crds::Refusal, actor: &str) -> bool {
+    let of_group = actor.rsplit_once('-').map(|(group, _)| group);
+    refusal.actor == actor || refusal.group.as_deref().is_some_and(|group| of_group == Some(group))
 }
 
 /// Whether a new decision says anything that the old one does not.

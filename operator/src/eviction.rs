@@ -1,6 +1,6 @@
 //! Who is to move is evicted, as a drain does it: disruption budgets are obeyed, and one that allows nothing now is waited for.
 
-use control::{Id, Moment};
+use control::{About, Id, Moment};
 use world::ApplicationKey;
 
 use crate::context::Context;
@@ -8,8 +8,8 @@ use crate::error::Error;
 
 /// What could not be done now, and is tried again.
 pub enum NotNow {
-    /// An actor whose pod was not admitted, and what was said.
-    Start(String, String),
+    /// An actor whose pod was not admitted, what that concerns, and what was said.
+    Start(String, About, String),
     /// An actor whose pod may not be evicted, until when it is not tried again, and what was said.
     Evict(String, Moment, String),
 }

@@ -157,6 +157,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         commit: Mutex::new(()),
         searches: searches::Searches::default(),
         considered: std::sync::Mutex::new(HashMap::new()),
+        refusals: std::sync::Mutex::default(),
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{End, Refusal, Refused, Step, Wait, active, look_again};
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, Start, Time};
+use control::{End, HeldBack, Refusal, Scope, Step, Wait, look_again};
+use crds::{
+    ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, RefusalScope, Start,
+    Time,
+};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -75,8 +78,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         // There is nothing to carry out or to tell before it is through, and then it rings.
         return Ok(Action::requeue(control::LOOK_AGAIN));
     }
-    let refusals = outcome.decision.as_ref().map(world::refusals).unwrap_or_default();
-    let mut refusals = active(refusals, moment());
+    let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
     if let Some(mut decision) = outcome.decision.clone()
         && (application.spec.paused
             || Some(decision.spec.application_generation) == application.metadata.generation)
@@ -129,6 +131,7 @@ pub async fn background(ctx: Arc<Context>) {
         for (key, chances) in known {
             let Some(application) = ctx.caches.application(&key) else {
                 ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+                ctx.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
                 continue;
             };
             if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
@@ -162,11 +165,23 @@ fn as_told(refusals: &[Refusal]) -> Vec<crds::Refusal> {
         let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
         Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
     };
-    let told = |refusal: &Refusal| crds::Refusal {
-        actor: refusal.actor.clone(),
-        node: refusal.node.clone(),
-        reason: refusal.reason.clone(),
-        until: time(refusal),
+    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let told = |refusal: &Refusal| {
+        let (scope, node) = match &refusal.about.scope {
+            Scope::Node(node) => (RefusalScope::Node, Some(node.clone())),
+            Scope::Template => (RefusalScope::Template, None),
+            Scope::Namespace => (RefusalScope::Namespace, None),
+        };
+        crds::Refusal {
+            scope,
+            group: known(&refusal.about.group),
+            kind: known(&refusal.about.kind),
+            actor: refusal.actor.clone(),
+            node,
+            reason: refusal.reason.clone(),
+            count: i32::try_from(refusal.count).ok(),
+            until: time(refusal),
+        }
     };
     refusals.iter().map(told).collect()
 }
@@ -268,8 +283,10 @@ async fn carry_out(
         wanted.max_unavailable = 0;
     }
     let known = outcome.infeasible.take();
-    let Sight { units, seen, instances, pools, infeasible } =
+    let Sight { units, mut seen, instances, pools, infeasible } =
         look(application, ctx, (&wanted, &decided), &rollout, known);
+    let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
+    seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
     let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
     if application.spec.start == Start::AllOrNothing {
         control::hold_start(&mut todo, &seen, &infeasible);
@@ -290,7 +307,9 @@ async fn carry_out(
         ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
     if !todo.refused.is_empty() {
-        remember(application, decision, ctx, refusals, todo.refused).await?;
+        let (refused, said) = by_nodes(todo.refused, &units, &actors);
+        remember(&key, decision, ctx, refusals, refused).await?;
+        ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
     let root = root.as_ref();
@@ -327,8 +346,14 @@ async fn carry_out(
                     let pool = pool.map(AsRef::as_ref);
                     let pod = pods::pod(application, &names[&actor], instance, unit, pool, is_root);
                     let Some(pod) = pod else { return Ok(None) };
-                    if let Err(reason) = ctx.writer.create_pod(&pod).await? {
-                        return Ok(Some(NotNow::Start(actor, reason)));
+                    if let Err(refused) = ctx.writer.create_pod(&pod).await? {
+                        let group = names[&actor].group.clone();
+                        let about = if refused.by_namespace {
+                            control::About { scope: Scope::Namespace, ..control::About::default() }
+                        } else {
+                            control::About { scope: Scope::Template, group, kind: unit.kind.clone() }
+                        };
+                        return Ok(Some(NotNow::Start(actor, about, refused.says)));
                     }
                 }
             }
@@ -337,12 +362,13 @@ async fn carry_out(
     });
     let not_now: Vec<Option<NotNow>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
-    let mut said = Vec::new();
+    let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
     for refused in not_now.into_iter().flatten() {
         let (actor, until, wait) = match refused {
             // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
-            NotNow::Start(actor, reason) => {
+            NotNow::Start(actor, about, reason) => {
                 said.push(format!("{actor}: {reason}"));
+                not_admitted.push((about, actor.clone(), reason.clone()));
                 let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
                 (actor, until, Wait::BackOff(reason))
             }
@@ -354,27 +380,45 @@ async fn carry_out(
     if said.is_empty() {
         return Ok(());
     }
+    remember(&key, decision, ctx, refusals, not_admitted).await?;
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())
 }
 
+/// What nodes refused, by what it is about, and in words.
+fn by_nodes(
+    refused: Vec<control::Refused>,
+    units: &BTreeMap<String, Unit>,
+    actors: &[ActorName],
+) -> (Vec<(control::About, String, String)>, String) {
+    let said: Vec<String> =
+        refused.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
+    let refused = refused.into_iter().map(|it| {
+        let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
+        let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
+        let about = control::About { scope: Scope::Node(it.node), group: group.unwrap_or_default(), kind };
+        (about, it.actor, it.reason)
+    });
+    (refused.collect(), said.join("; "))
+}
+
 /// Writes refusals into the decision's status: facts for the next plan.
 async fn remember(
-    application: &ActorApplication,
+    key: &ApplicationKey,
     decision: &mut Placement,
     ctx: &Context,
     refusals: &mut Vec<Refusal>,
-    refused: Vec<Refused>,
+    refused: Vec<(control::About, String, String)>,
 ) -> Result<(), Error> {
-    let until = moment() + Duration::from_secs(ctx.planning.refusal_seconds.into());
-    let said = |r: &Refused| format!("{} on {}: {}", r.actor, r.node, r.reason);
-    let said: Vec<String> = refused.iter().map(said).collect();
-    *refusals = control::remember(std::mem::take(refusals), refused, until);
+    // Several at once are one of their kind.
+    for (about, actor, reason) in refused {
+        ctx.refuse(key, about, &actor, &reason);
+    }
+    *refusals = ctx.refused(key, None);
     let before = decision.status.clone().unwrap_or_default();
     let status = PlacementStatus { refusals: as_told(refusals), ..before };
     *decision = ctx.writer.apply_status(decision, &status).await?;
     ctx.caches.wrote(decision.clone());
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said.join("; "))).await;
     Ok(())
 }
 

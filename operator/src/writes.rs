@@ -159,7 +159,7 @@ impl Writer {
     }
 
     /// Starts a pod; what the API server says against it is told apart from failures.
-    pub async fn create_pod(&self, pod: &Pod) -> Result<Result<Created, String>, Error> {
+    pub async fn create_pod(&self, pod: &Pod) -> Result<Result<Created, NotAdmitted>, Error> {
         let turn = self.begin("Pod", "create")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let parameters =
@@ -167,10 +167,9 @@ impl Writer {
         match existing_is_fine(turn.within(api.create(&parameters, pod)).await) {
             Ok(created) => Ok(Ok(created)),
             // Quota, admission policies, an invalid template: a fact about this pod, not about the connection.
-            Err(kube::Error::Api(status))
-                if matches!(status.code, 400 | 403 | 422) && !namespace_goes(&status) =>
-            {
-                Ok(Err(status.message.clone()))
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                let by_namespace = namespace_goes(&status) || status.message.contains("exceeded quota");
+                Ok(Err(NotAdmitted { says: status.message.clone(), by_namespace }))
             }
             Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
         }
@@ -279,6 +278,13 @@ fn names_budgets(status: &Status) -> bool {
 }
 
 /// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
+/// What admission says against a pod.
+pub struct NotAdmitted {
+    pub says: String,
+    /// Whether that is for every pod of the namespace: a quota, or it is being deleted.
+    pub by_namespace: bool,
+}
+
 fn namespace_goes(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")

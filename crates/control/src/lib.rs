@@ -3,7 +3,7 @@
 //! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
 //! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
 //! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, where somebody who was asked for gets a place at once ([`place_one`]), which decided places are [`infeasible`] now, the
-//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals are kept ([`remember`]), who is
+//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals count ([`Refusals`]), who is
 //! silent ([`Heartbeats`]), and when to look again ([`look_again`]).
 //!
 //! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
@@ -36,12 +36,12 @@ pub use gain::{Gain, gain, go_or_stay};
 pub use heartbeats::Heartbeats;
 pub use mend::mend;
 pub use nouns::{
-    Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Loss, Moment, Pod, Refusal, Seen, State, Taken,
-    Unit, Wanted,
+    About, Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Loss, Moment, Pod, Refusal, Scope, Seen,
+    State, Taken, Unit, Wanted,
 };
 pub use observed::Observed;
 pub use place_one::{only_asked, place_one};
-pub use refusals::{Refused, active, remember};
+pub use refusals::{Refusals, Refused};
 pub use start::{all_or_nothing, has_started, hold_start};
 pub use steps::{End, Step, Todo, steps};
 pub use wait::Wait;

@@ -61,15 +61,40 @@ pub struct Decision {
     pub unplaced: BTreeSet<String>,
 }
 
+/// What a refusal concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Pods of the group and kind on this node.
+    Node(String),
+    /// Pods of the group and kind, anywhere.
+    #[default]
+    Template,
+    /// Every pod of the namespace.
+    Namespace,
+}
+
+/// What was refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    /// How far it goes.
+    pub scope: Scope,
+    /// The group of actors; empty where it is not known, or does not matter.
+    pub group: String,
+    /// The kind of device; empty where it is not known, or does not matter.
+    pub kind: String,
+}
+
 /// What scheduler, admission or kubelet did not take, as long as that counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// The actor.
+    /// What was refused.
+    pub about: About,
+    /// One of the actors.
     pub actor: String,
-    /// The node.
-    pub node: String,
     /// What was said.
     pub reason: String,
+    /// How often it was said while it counted.
+    pub count: u32,
     /// Forgotten from then on.
     pub until: Moment,
 }
@@ -87,6 +112,8 @@ pub struct Seen {
     pub left: Left,
     /// Actors that are not started before a while is over.
     pub held_back: BTreeMap<String, HeldBack>,
+    /// While the namespace takes no pods nothing is started or moved.
+    pub closed: Option<HeldBack>,
     /// The nodes that do not answer.
     pub lost: BTreeMap<String, Loss>,
     /// Whether so many nodes do not answer that rather the way to them is broken: nobody is moved.

@@ -107,6 +107,7 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
             todo.steps.push(Step::Remove { instance: instance.id.clone() });
         }
     }
+    let closed = seen.closed.clone().filter(|closed| seen.now < closed.until);
     let mut room = Room::new(wanted, &seen.left);
     let mut update = Update::new(wanted, seen);
     let turns = update.turns(wanted, seen, |actor, pod| {
@@ -124,6 +125,13 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
             if seen.silent && pod.state != State::Going && is_misplaced(pod, &goal) {
                 todo.waiting.insert(name.clone(), Wait::Silence);
                 todo.look_at(seen.now + SILENCE);
+                goal = Goal::Open;
+            } else if let Some(closed) = &closed
+                && !matches!(pod.state, State::Going | State::Over)
+                && is_misplaced(pod, &goal)
+            {
+                todo.waiting.insert(name.clone(), Wait::BackOff(closed.why.clone()));
+                todo.look_at(closed.until);
                 goal = Goal::Open;
             }
             let silent = lost(&mut todo, wanted, name, pod, seen);
@@ -143,7 +151,8 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
         if instance.going {
             continue;
         }
-        if let Some(held) = seen.held_back.get(name).filter(|held| seen.now < held.until) {
+        let held = seen.held_back.get(name).filter(|held| seen.now < held.until);
+        if let Some(held) = held.or(closed.as_ref()) {
             todo.waiting.insert(name.clone(), Wait::BackOff(held.why.clone()));
             todo.look_at(held.until);
             continue;
@@ -234,11 +243,12 @@ fn look_after(
         todo.look_at(from);
     }
     if let Some(reason) = refusal
-        && let Some((node, _)) = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'))
+        && let Some(unit) = &pod.unit
+        && let Some((node, _)) = unit.rsplit_once('/')
         && !node_is_gone
     {
         let (actor, node, reason) = (actor.to_owned(), node.to_owned(), reason.clone());
-        todo.refused.push(Refused { actor, node, reason });
+        todo.refused.push(Refused { actor, unit: unit.clone(), node, reason });
     }
     let misplaced = is_misplaced(pod, goal);
     let ended = pod.state == State::Over;

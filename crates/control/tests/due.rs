@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::{
-    Actor, BACKGROUND, Considered, Decision, LOOK_AGAIN, Refusal, Refused, SecondLook, Wanted, active, due,
-    look_again, openings, remember, strain, turns,
+    About, Actor, BACKGROUND, Considered, Decision, LOOK_AGAIN, Refusal, Refusals, Scope, SecondLook, Wanted,
+    due, look_again, openings, strain, turns,
 };
 use worlds::snapshot;
 
@@ -270,12 +270,8 @@ fn an_unfinished_search_is_taken_up_three_times() {
 }
 
 fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
-    Refusal {
-        actor: actor.into(),
-        node: node.into(),
-        reason: "full".into(),
-        until: Duration::from_secs(until),
-    }
+    let about = About { scope: Scope::Node(node.into()), ..About::default() };
+    Refusal { about, actor: actor.into(), reason: "full".into(), count: 1, until: Duration::from_secs(until) }
 }
 
 #[test]
@@ -309,16 +305,58 @@ fn who_could_be_better_has_a_turn_now_and_then() {
     assert_eq!(turns(wait, NOW, 3), ["c", "e", "b"]);
 }
 
+/// Refusals in a row, `ACTOR/NODE@SECONDS` each, and what counts at a moment, with how often it was said and for how long yet.
+fn told(refused: &str, now: u64, longest: u64) -> String {
+    let (mut refusals, at) = (Refusals::default(), Duration::from_secs);
+    for one in refused.split_whitespace() {
+        let (who, when) = one.split_once('@').unwrap();
+        let (actor, node) = who.split_once('/').unwrap();
+        let scope = if node == "any" { Scope::Template } else { Scope::Node(node.into()) };
+        let about = About { scope, group: "cam".into(), kind: "gpu".into() };
+        refusals.refuse(about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
+    }
+    let active = refusals.active(at(now)).into_iter().map(|it| {
+        let node = if let Scope::Node(node) = &it.about.scope { node } else { "any" };
+        format!("{}/{node} x{} {}s", it.actor, it.count, it.until.as_secs() - now)
+    });
+    active.collect::<Vec<_>>().join(", ")
+}
+
 #[test]
-fn refusals_are_kept_once_per_actor_and_node_until_they_end() {
-    let kept = vec![refusal("a", "n0", 1010), refusal("b", "n0", 990)];
-    assert_eq!(active(kept.clone(), NOW), [refusal("a", "n0", 1010)]);
-    assert_eq!(active(kept.clone(), Duration::from_secs(1010)), []);
-    let refused =
-        |actor: &str, node: &str| Refused { actor: actor.into(), node: node.into(), reason: "full".into() };
-    let until = Duration::from_secs(1100);
-    let now = remember(kept, vec![refused("a", "n1"), refused("a", "n0")], until);
-    assert_eq!(now, [refusal("a", "n0", 1100), refusal("a", "n1", 1100), refusal("b", "n0", 990)]);
-    let long = Refused { reason: "ä".repeat(5000), ..refused("a", "n0") };
-    assert_eq!(remember(Vec::new(), vec![long], until)[0].reason.chars().count(), 1000);
+fn refusals_count_twice_as_long_each_time() {
+    let table = [
+        ("a/n0@100", 100, "a/n0 x1 10s"),
+        ("a/n0@100", 110, ""),
+        // those of one group that come together are one
+        ("a/n0@100 b/n0@101 c/n0@102", 102, "c/n0 x3 8s"),
+        ("a/n0@100 a/n0@110", 110, "a/n0 x1 20s"),
+        ("a/n0@100 a/n0@110 a/n0@130 a/n0@170 a/n0@250 a/n0@410", 410, "a/n0 x1 300s"),
+        ("a/n0@100 a/n0@110 a/n0@729", 729, "a/n0 x1 40s"),
+        ("a/n0@100 a/n0@110 a/n0@730", 730, "a/n0 x1 10s"),
+        // who goes from node to node comes to each before one is asked again
+        ("a/n0@100 a/n1@130", 130, "a/n0 x1 10s, a/n1 x1 10s"),
+        ("a/n0@100 a/n1@130 a/n2@160", 160, "a/n0 x1 10s, a/n1 x1 10s, a/n2 x1 10s"),
+        ("a/n0@100 a/n1@130 a/n0@160", 160, "a/n0 x1 20s, a/n1 x1 10s"),
+        // what is refused anywhere says nothing of nodes
+        ("a/n0@100 a/any@130", 130, "a/any x1 10s"),
+    ];
+    for (refused, now, expected) in table {
+        assert_eq!(told(refused, now, 300), expected, "{refused} at {now}");
+    }
+    assert_eq!(told("a/n0@100 a/n0@110 a/n0@130", 130, 15), "a/n0 x1 15s", "no longer than is asked for");
+}
+
+#[test]
+fn refusals_are_few_short_and_recalled() {
+    let mut refusals = Refusals::default();
+    for node in 0..100 {
+        let about = About { scope: Scope::Node(format!("n{node:03}")), ..About::default() };
+        refusals.refuse(about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
+    }
+    let active_now = refusals.active(NOW);
+    assert_eq!((active_now.len(), active_now[0].reason.chars().count()), (64, 1000));
+    assert_eq!(refusals.active(NOW + Duration::from_secs(10)), []);
+    let mut recalled = Refusals::default();
+    recalled.recall(active_now.clone());
+    assert_eq!(recalled.active(NOW), active_now);
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
-/// `instances=I[:going|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
+/// `closed=UNTIL` `instances=I[:going|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
 /// `lost=NODE[:SINCE|:out]` `force=SECONDS`.
 ///
@@ -112,6 +112,11 @@ impl World {
             }
             "force" => self.wanted.forced_after = Some(Duration::from_secs(number(Some(&first)))),
             "silent" => seen.silent = first == "yes",
+            "closed" => {
+                let (until, why) =
+                    (Duration::from_secs(number(Some(&first))), "the quota is full".to_owned());
+                seen.closed = Some(HeldBack { until, why });
+            }
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "back" => {
                 let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
@@ -142,7 +147,8 @@ fn shown(todo: &Todo) -> String {
         Step::Stop { pod, end: End::AtOnce, .. } => format!("stop {} at once", pod.name),
     };
     let mut lines: Vec<String> = todo.steps.iter().map(step).collect();
-    let refused = |Refused { actor, node, reason }: &Refused| format!("refused {actor} on {node}: {reason}");
+    let refused =
+        |Refused { actor, node, reason, .. }: &Refused| format!("refused {actor} on {node}: {reason}");
     lines.extend(todo.refused.iter().map(refused));
     lines.extend(todo.waiting.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
     lines.extend(todo.ended.iter().map(|actor| format!("{actor} ended")));
@@ -537,4 +543,21 @@ proptest! {
         }
         prop_assert_eq!(world.todo(), Todo::default());
     }
+}
+
+#[test]
+fn while_the_namespace_takes_no_pods_nothing_starts_or_moves() {
+    let world =
+        "actors=1 nodes=n0 nodes=n1 units=n0/cpus-0 units=n1/cpus-0 instances=0 now=100 decided=0:n1/cpus-0";
+    let waits =
+        "cam-0 waits: the quota is full; it is tried again, each time after a longer wait; next at 110";
+    check(&[
+        (&format!("{world} closed=110"), waits),
+        (&format!("{world} closed=100"), "start cam-0 on n1/cpus-0"),
+        (&format!("{world} closed=110 pods=0:n0/cpus-0"), waits),
+        (&format!("{world} closed=100 pods=0:n0/cpus-0"), "evict pod-0"),
+        // what runs where it is to run is nobody's business, and what ended is taken away
+        (&format!("{world} closed=110 pods=0:n1/cpus-0"), ""),
+        (&format!("{world} closed=110 pods=0:n1/cpus-0:over"), "stop pod-0; cam-0 ended"),
+    ]);
 }

@@ -13,13 +13,14 @@ use sha2::{Digest, Sha256};
 use crate::actors::{Actors, MOST_OF_ONE, actors_in};
 use crate::application::{ActorName, template_problem};
 use crate::asked::actors;
-use crate::constraints::{active_refusals, avoided_pairs, constraints};
+use crate::constraints::{avoided_pairs, constraints};
 use crate::demand::{Numbers, pairs_of, replicas};
 use crate::entries::{file_nodes, file_unit, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
 use crate::pods::{Amounts, asks, is_over, unit_of};
+use crate::refused::Refusals;
 use crate::silence::Outcasts;
 use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
 use crate::{Index, Policy};
@@ -107,8 +108,7 @@ pub fn snapshot(
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
-    let refused: BTreeSet<(&str, &str)> =
-        active_refusals(index, key, now).map(|r| (r.actor.as_str(), r.node.as_str())).collect();
+    let refused = Refusals::of(index, application, now);
     let mut places = places(index, key, &offer);
     for (actor, unit) in observed(index, application, key, &offer) {
         places.entry(actor).or_insert(unit);
@@ -122,7 +122,7 @@ pub fn snapshot(
     let outcasts = Outcasts::of(index, application, &free, &offer);
     let place = |name: &ActorName, unit: &&Unit| {
         !outcasts.has(name, unit)
-            && !refused.contains(&(name.short().as_str(), unit.node.as_str()))
+            && !refused.has(name, unit)
             && kinds[name.group.as_str()].contains(unit.kind.as_str())
             && actors.may_run_on(name, &unit.kind)
     };

@@ -1,19 +1,20 @@
 //! Where actors may be: what the manifest demands, what nodes object to, what was refused before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crds::{ActorApplication, ActorGroup, SpreadLevel};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
+use crate::Index;
 use crate::actors::Actors;
 use crate::allowed::barred;
 use crate::grace::HeldOnly;
 use crate::quotas::quotas;
+use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};
-use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(
@@ -32,7 +33,7 @@ pub(crate) fn constraints(
     rules.extend(memory(actors, offer));
     rules.extend(barred(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
-    rules.extend(refusals(index, &ApplicationKey::of(application), actors, offer, now));
+    rules.extend(Refusals::of(index, application, now).rules(actors, offer));
     rules
 }
 
@@ -169,39 +170,4 @@ fn memory(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
         })
     };
     needs.into_iter().filter_map(rule).collect()
-}
-
-/// What the scheduler or admission refused, as long as it is remembered.
-fn refusals(
-    index: &Index,
-    key: &ApplicationKey,
-    actors: &Actors,
-    offer: &Offer,
-    now: Timestamp,
-) -> Vec<Constraint> {
-    let wanted: BTreeSet<String> = actors.names.iter().map(ToString::to_string).collect();
-    let mut rules: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for refusal in active_refusals(index, key, now) {
-        let actor = format!("{key}/{}", refusal.actor);
-        if wanted.contains(&actor) && offer.units.iter().any(|unit| unit.node == refusal.node) {
-            rules.entry((refusal.node.clone(), refusal.reason.clone())).or_default().push(actor);
-        }
-    }
-    let rule = |((node, reason), mut actors): ((String, String), Vec<String>)| {
-        actors.sort_unstable();
-        actors.dedup();
-        let reason = Some(format!("refused on {node}: {reason}"));
-        Constraint::Never { actors, places: Places::Nodes(vec![node]), except_current: true, reason }
-    };
-    rules.into_iter().map(rule).collect()
-}
-
-/// Refusals of an application that are still remembered at `now`.
-pub(crate) fn active_refusals<'a>(
-    index: &'a Index,
-    key: &ApplicationKey,
-    now: Timestamp,
-) -> impl Iterator<Item = &'a crds::Refusal> {
-    let status = index.placement(key).and_then(|placement| placement.status.as_ref());
-    status.into_iter().flat_map(|status| &status.refusals).filter(move |refusal| refusal.until.0 > now)
 }

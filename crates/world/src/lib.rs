@@ -26,6 +26,7 @@ mod ownership;
 mod pods;
 mod policy;
 mod quotas;
+mod refused;
 mod requests;
 mod room;
 mod selectors;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Actor, Decision, Id, Left, Refusal, Seen, State, Taken, Wanted};
-use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
+use control::{About, Actor, Decision, Id, Left, Refusal, Scope, Seen, State, Taken, Wanted};
+use crds::{ActorApplication, Instance, InstanceOrigin, Placement, RefusalScope};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
@@ -76,9 +76,18 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
         since.try_into().unwrap_or_default()
     };
     let refusal = |refusal: &crds::Refusal| Refusal {
+        about: About {
+            scope: match refusal.scope {
+                RefusalScope::Node => Scope::Node(refusal.node.clone().unwrap_or_default()),
+                RefusalScope::Template => Scope::Template,
+                RefusalScope::Namespace => Scope::Namespace,
+            },
+            group: refusal.group.clone().unwrap_or_default(),
+            kind: refusal.kind.clone().unwrap_or_default(),
+        },
         actor: refusal.actor.clone(),
-        node: refusal.node.clone(),
         reason: refusal.reason.clone(),
+        count: refusal.count.and_then(|count| count.try_into().ok()).unwrap_or(1),
         until: moment(&refusal.until),
     };
     placement.status.iter().flat_map(|status| &status.refusals).map(refusal).collect()

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use jiff::Timestamp;
-use placement::file::Constraint;
+use placement::file::{Constraint, Places};
 use world::{ApplicationKey, Index, Objects, Policy, World, WorldError, snapshot};
 
 /// Two nodes of four cores, the first with two GPUs; a pool for each kind; one application of one group.
@@ -383,6 +383,38 @@ fn refusals_are_remembered_until_they_are_not() {
         "forgotten",
         difference(&changed("kind: cpu", "kind: cpu", &refused("1969-01-01T00:01:00Z")))
     );
+}
+
+/// The rules that a refusal makes, as `ACTORS not on UNITS: REASON`.
+#[test]
+fn refusals_go_as_far_as_they_say() {
+    let rules = |scope: &str| {
+        let refusal =
+            format!("{{refusals: [{{{scope}, actor: cam-0, reason: no, until: '1970-01-01T00:01:00Z'}}]}}");
+        let world = world_of(&changed("kind: cpu", "kind: cpu", &placement("app", &refusal))).unwrap();
+        let told = world.snapshot.file().constraints.iter().filter_map(|rule| match rule {
+            Constraint::Never { actors, places, reason: Some(reason), .. }
+                if reason.starts_with("refused") =>
+            {
+                let (Places::Units(names) | Places::Nodes(names) | Places::Zones(names)) = places;
+                Some(format!("{} not on {}: {reason}", actors.join(" "), names.join(" ")))
+            }
+            _ => None,
+        });
+        told.collect::<Vec<_>>().join("; ")
+    };
+    let (one, both) = ("ns/app/cam-0", "ns/app/cam-0 ns/app/cam-1");
+    let table = [
+        ("node: n0", format!("{one} not on n0: refused on n0: no")),
+        ("node: n0, group: cam, kind: gpu", format!("{both} not on n0/gpus-0 n0/gpus-1: refused on n0: no")),
+        ("node: n7, group: cam, kind: gpu", String::new()),
+        ("node: n0, group: another, kind: gpu", String::new()),
+        ("scope: Template, group: cam, kind: cpu", format!("{both} not on n0/cpus-0 n1/cpus-0: refused: no")),
+        ("scope: Namespace", String::new()),
+    ];
+    for (scope, expected) in table {
+        assert_eq!(rules(scope), expected, "{scope}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Condition, Instance, InstancePhase, Placement};
+use crds::{ActorApplication, Condition, Instance, InstancePhase, Placement, RefusalScope};
 use kube::ResourceExt;
 use serde::Serialize;
 use world::{ApplicationKey, Index, Objects, Whose};
@@ -142,10 +142,13 @@ impl Status {
             decision.and_then(|decision| decision.status.as_ref()).into_iter().flat_map(|it| &it.refusals)
         {
             let until = &refusal.until.0;
-            self.wrong.push(format!(
-                "{} was refused by {} until {until}: {}",
-                refusal.actor, refusal.node, refusal.reason
-            ));
+            let by = match (&refusal.node, refusal.scope) {
+                (Some(node), _) => node,
+                (None, RefusalScope::Namespace) => "its namespace",
+                (None, _) => "admission",
+            };
+            self.wrong
+                .push(format!("{} was refused by {by} until {until}: {}", refusal.actor, refusal.reason));
         }
         for (actor, instance) in instances {
             let Some(status) = &instance.status else { continue };
