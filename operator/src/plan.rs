@@ -345,7 +345,11 @@ async fn search(
             };
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             // A manifest's rates are the same in every window.
-            let mut plan = control::go_or_stay(&plan.world(&world.snapshot), &[], plan, least);
+            let (derived, judged) = (plan.world(&world.snapshot), plan.judged);
+            let mut plan = control::go_or_stay(&derived, &[], plan, least);
+            if plan.judged < judged {
+                plan = plan.judged_again(&derived, &judge)?;
+            }
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             Ok::<_, PlanError>(plan)
         })

@@ -1,11 +1,11 @@
-//! What becomes of a plan in the newest world, in which it is committed: nothing is searched and no program is written out
-//! while others wait to commit.
+//! What becomes of a plan in the newest world, in which it is committed: nothing is searched, no program is written out and
+//! nobody is asked to judge while others wait to commit.
 
 use std::sync::Arc;
 
 use control::Verdict;
 use crds::ActorApplication;
-use placement::{Derived, Judge, Plan, PlanError};
+use placement::{Assignment, Derived, Judge, Judged, Plan, PlanError, Snapshot};
 use portfolio::Use;
 use tokio::sync::MutexGuard;
 use world::{ApplicationKey, Policy, World};
@@ -18,6 +18,8 @@ use crate::look::{judge, limits, observe};
 const QUICK: &str = "greedy";
 /// So often it is worked out anew what a program derives of a world that changed meanwhile.
 const LOOKS: u32 = 5;
+/// So often what was changed to fit a newer world is judged; where the world changes faster, it is committed without.
+const JUDGEMENTS: u32 = 2;
 
 /// A plan, and the world that it was made for.
 pub struct Standing<'a> {
@@ -37,23 +39,85 @@ struct Ahead {
     derived: Derived,
 }
 
+/// What becomes of the plan in a newer world.
+struct Looked {
+    world: Arc<World>,
+    verdict: Verdict,
+    /// With what the policy derives of it; nothing where the world is the one that was planned.
+    changed: Option<Snapshot>,
+}
+
+/// What clingo made of a plan that was changed to fit a newer world.
+#[derive(Default)]
+struct Confirmed {
+    /// In the world of which digest, who was where.
+    known: Option<(String, Assignment)>,
+    judged: Judged,
+    judgements: u32,
+}
+
+impl Confirmed {
+    /// Whether the plan is to be judged first; else it is told what is known of it.
+    fn is_asked_first(&self, digest: &str, plan: &mut Plan) -> bool {
+        let is_known = |(of, places): &(String, Assignment)| of == digest && *places == plan.assignment;
+        if self.known.as_ref().is_some_and(is_known) {
+            plan.judged = self.judged;
+            return false;
+        }
+        self.judgements < JUDGEMENTS
+    }
+
+    fn is_told(&mut self, digest: String, plan: &Plan) {
+        *self = Self {
+            known: Some((digest, plan.assignment.clone())),
+            judged: plan.judged,
+            judgements: self.judgements + 1,
+        };
+    }
+}
+
 impl<'a> Standing<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
     /// where the world changed faster than the policy's program could be written out.
     ///
+    /// What was changed to fit that world is judged without the lock, and committed if it is still the same under it.
+    ///
     /// # Errors
-    /// When the manifest is another one by now, or the world cannot be read.
+    /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
     pub async fn in_the_newest_world(
         &self,
     ) -> Result<Option<(MutexGuard<'a, ()>, Arc<World>, Verdict)>, Error> {
+        let mut confirmed = Confirmed::default();
         for _ in 0..LOOKS {
             let ahead = self.look_ahead().await?;
             let lock = self.ctx.commit.lock().await;
-            if let Some((world, verdict)) = self.under_lock(ahead).await? {
-                return Ok(Some((lock, world, verdict)));
+            let Some(Looked { world, mut verdict, changed }) = self.under_lock(ahead).await? else {
+                continue;
+            };
+            if let Some(snapshot) = changed
+                && let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict
+            {
+                let digest = world.digest();
+                if confirmed.is_asked_first(&digest, plan) {
+                    drop(lock);
+                    confirmed.is_told(digest, &self.judged(snapshot, (**plan).clone()).await?);
+                    continue;
+                }
             }
+            return Ok(Some((lock, world, verdict)));
         }
         Ok(None)
+    }
+
+    /// The plan with what clingo makes of it in this world.
+    async fn judged(&self, snapshot: Snapshot, plan: Plan) -> Result<Plan, Error> {
+        let judge = judge(self.policy);
+        let task = tokio::task::spawn_blocking(move || {
+            let judged = plan.judged_again(&snapshot, &judge);
+            (snapshot, judged)
+        });
+        let (snapshot, judged) = task.await.map_err(|e| Error::Search(e.to_string()))?;
+        self.ctx.mismatches.judged(self.key, &snapshot, judged, &self.ctx.metrics)
     }
 
     async fn world(&self) -> Result<Arc<World>, Error> {
@@ -78,7 +142,7 @@ impl<'a> Standing<'a> {
     }
 
     /// What becomes of the plan; nothing where the world is another one than was looked at ahead.
-    async fn under_lock(&self, ahead: Option<Ahead>) -> Result<Option<(Arc<World>, Verdict)>, Error> {
+    async fn under_lock(&self, ahead: Option<Ahead>) -> Result<Option<Looked>, Error> {
         let newest = self.ctx.caches.applications.get(&crate::caches::object_ref(self.key));
         if newest.is_none_or(|newest| newest.metadata.generation != self.application.metadata.generation) {
             return Err(Error::Overtaken);
@@ -86,7 +150,8 @@ impl<'a> Standing<'a> {
         let world = self.world().await?;
         let digest = world.digest();
         if digest == self.planned.digest() {
-            return Ok(Some((world, Verdict::Stands(Box::new(self.plan.clone())))));
+            let verdict = Verdict::Stands(Box::new(self.plan.clone()));
+            return Ok(Some(Looked { world, verdict, changed: None }));
         }
         let derived = match (self.policy.rules().is_some(), ahead) {
             (false, _) => Derived::default(),
@@ -111,9 +176,40 @@ impl<'a> Standing<'a> {
             if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }
-            Ok(verdict)
+            Ok((verdict, snapshot))
         });
-        let verdict = task.await.map_err(|e| Error::Search(e.to_string()))??;
-        Ok(Some((world, verdict)))
+        let (verdict, snapshot) = task.await.map_err(|e| Error::Search(e.to_string()))??;
+        Ok(Some(Looked { world, verdict, changed: Some(snapshot) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::{Budget, NoPolicy};
+    use portfolio::Limits;
+
+    use super::*;
+
+    #[test]
+    fn what_was_judged_is_known_again_and_a_world_that_changes_too_fast_is_not_waited_for() {
+        let world = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9}],"exchangeCost":{"otherKind":1},
+            "actors":[{"id":"shop/app/a-0","runsOn":{"cpu":1}}]}"#;
+        let snapshot = Snapshot::read(world).unwrap();
+        let quick = portfolio::strategy(QUICK, Use::Production).unwrap().make(Limits::default());
+        let mut plan =
+            placement::plan(&snapshot, quick.as_ref(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        let judged = Plan { judged: Judged::All, ..plan.clone() };
+        let mut confirmed = Confirmed::default();
+        assert!(confirmed.is_asked_first("one", &mut plan));
+        confirmed.is_told("one".to_owned(), &judged);
+        assert!(!confirmed.is_asked_first("one", &mut plan));
+        assert_eq!(plan.judged, Judged::All);
+        // Another place or another world is another plan, and what was said of the last is not said of it.
+        let mut other = Plan { judged: Judged::None, assignment: Assignment::of(None, 1), ..plan.clone() };
+        assert!(confirmed.is_asked_first("one", &mut other));
+        assert!(confirmed.is_asked_first("two", &mut other));
+        confirmed.is_told("two".to_owned(), &judged);
+        assert!(!confirmed.is_asked_first("three", &mut other));
+        assert_eq!(other.judged, Judged::None);
     }
 }
