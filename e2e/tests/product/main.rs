@@ -24,3 +24,4 @@ mod strangers;
 mod teams;
 mod trouble;
 mod updates;
+mod upgrade;

@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The installed product.
 pub struct Product {
     pub operator: Process,
-    _agent: Process,
+    pub agent: Process,
     /// The folder of the described machines.
     topologies: PathBuf,
 }
@@ -55,7 +55,7 @@ async fn product() -> MutexGuard<'static, Product> {
             .unwrap();
         let agent = cluster.start_agent().await.unwrap();
         let operator = cluster.start_operator().await.unwrap();
-        Mutex::new(Product { operator, _agent: agent, topologies })
+        Mutex::new(Product { operator, agent, topologies })
     };
     PRODUCT.get_or_init(install).await.lock().await
 }
@@ -117,6 +117,9 @@ impl Stage {
         let mut product = product().await;
         if product.operator.exit().is_some() {
             product.operator = cluster.start_operator().await.unwrap(); // a test that failed left it so
+        }
+        if product.agent.exit().is_some() {
+            product.agent = cluster.start_agent().await.unwrap();
         }
         let client = cluster.client().await.unwrap();
         wait_for("the stage is empty", SOON, async || {
