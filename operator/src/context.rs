@@ -83,7 +83,7 @@ impl Context {
     }
 
     /// Something was refused just now; until when that counts.
-    pub fn refuse(&self, key: &ApplicationKey, about: About, actor: &str, reason: &str) -> Moment {
+    pub fn refuse(&self, key: &ApplicationKey, about: &About, actor: &str, reason: &str) -> Moment {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().refuse(about, actor.to_owned(), reason, longest, moment())

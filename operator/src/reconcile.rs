@@ -362,8 +362,24 @@ async fn carry_out(
     });
     let not_now: Vec<Option<NotNow>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
+    let (said, not_admitted) = wait_for(not_now.into_iter().flatten(), &key, ctx, outcome);
+    if said.is_empty() {
+        return Ok(());
+    }
+    remember(&key, decision, ctx, refusals, not_admitted).await?;
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+    Ok(())
+}
+
+/// Has actors wait for what is not now; says what was not admitted, in words and by what it is about.
+fn wait_for(
+    not_now: impl Iterator<Item = NotNow>,
+    key: &ApplicationKey,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> (Vec<String>, Vec<NotTaken>) {
     let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
-    for refused in not_now.into_iter().flatten() {
+    for refused in not_now {
         let (actor, until, wait) = match refused {
             // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
             NotNow::Start(actor, about, reason) => {
@@ -377,20 +393,18 @@ async fn carry_out(
         outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
         outcome.waiting.insert(actor, wait);
     }
-    if said.is_empty() {
-        return Ok(());
-    }
-    remember(&key, decision, ctx, refusals, not_admitted).await?;
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
-    Ok(())
+    (said, not_admitted)
 }
+
+/// What a refusal is about, the actor, and what was said.
+type NotTaken = (control::About, String, String);
 
 /// What nodes refused, by what it is about, and in words.
 fn by_nodes(
     refused: Vec<control::Refused>,
     units: &BTreeMap<String, Unit>,
     actors: &[ActorName],
-) -> (Vec<(control::About, String, String)>, String) {
+) -> (Vec<NotTaken>, String) {
     let said: Vec<String> =
         refused.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
     let refused = refused.into_iter().map(|it| {
@@ -408,11 +422,11 @@ async fn remember(
     decision: &mut Placement,
     ctx: &Context,
     refusals: &mut Vec<Refusal>,
-    refused: Vec<(control::About, String, String)>,
+    refused: Vec<NotTaken>,
 ) -> Result<(), Error> {
     // Several at once are one of their kind.
     for (about, actor, reason) in refused {
-        ctx.refuse(key, about, &actor, &reason);
+        ctx.refuse(key, &about, &actor, &reason);
     }
     *refusals = ctx.refused(key, None);
     let before = decision.status.clone().unwrap_or_default();

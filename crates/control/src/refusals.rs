@@ -64,7 +64,7 @@ impl Refusals {
     /// It was refused at `now`: until when that counts, at most for the longest time.
     pub fn refuse(
         &mut self,
-        about: About,
+        about: &About,
         actor: String,
         reason: &str,
         longest: Duration,
@@ -84,7 +84,7 @@ impl Refusals {
         if matches!(about.scope, Scope::Node(_)) {
             let same = |other: &About| {
                 let is_like_it = (&other.group, &other.kind) == (&about.group, &about.kind);
-                *other != about && is_like_it && matches!(other.scope, Scope::Node(_))
+                other != about && is_like_it && matches!(other.scope, Scope::Node(_))
             };
             for (_, known) in self.known.iter_mut().filter(|(other, _)| same(other)) {
                 known.until = known.until.max(now + known.lasts(longest));

@@ -313,7 +313,7 @@ fn told(refused: &str, now: u64, longest: u64) -> String {
         let (actor, node) = who.split_once('/').unwrap();
         let scope = if node == "any" { Scope::Template } else { Scope::Node(node.into()) };
         let about = About { scope, group: "cam".into(), kind: "gpu".into() };
-        refusals.refuse(about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
+        refusals.refuse(&about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
     }
     let active = refusals.active(at(now)).into_iter().map(|it| {
         let node = if let Scope::Node(node) = &it.about.scope { node } else { "any" };
@@ -351,7 +351,7 @@ fn refusals_are_few_short_and_recalled() {
     let mut refusals = Refusals::default();
     for node in 0..100 {
         let about = About { scope: Scope::Node(format!("n{node:03}")), ..About::default() };
-        refusals.refuse(about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
+        refusals.refuse(&about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
     }
     let active_now = refusals.active(NOW);
     assert_eq!((active_now.len(), active_now[0].reason.chars().count()), (64, 1000));

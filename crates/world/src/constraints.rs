@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
-use crate::Index;
 use crate::actors::Actors;
 use crate::allowed::barred;
 use crate::grace::HeldOnly;
@@ -15,6 +14,7 @@ use crate::quotas::quotas;
 use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};
 use crate::units::{FreeNode, Offer, Unit};
+use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(

@@ -59,7 +59,7 @@ impl<'a> Refusals<'a> {
 
     /// One rule for each reason and set of places.
     pub fn rules(&self, actors: &Actors, offer: &Offer) -> Vec<Constraint> {
-        let mut rules: BTreeMap<(String, Option<&String>, Vec<String>), BTreeSet<String>> = BTreeMap::new();
+        let mut rules: BTreeMap<At, BTreeSet<String>> = BTreeMap::new();
         for it in &self.active {
             let units: Vec<String> =
                 offer.units.iter().filter(|unit| is_at(it, unit)).map(|unit| unit.id.clone()).collect();
@@ -71,7 +71,7 @@ impl<'a> Refusals<'a> {
                 rules.entry((reason, whole, units)).or_default().extend(concerned);
             }
         }
-        let rule = |((reason, whole, units), actors): ((String, Option<&String>, _), BTreeSet<String>)| {
+        let rule = |((reason, whole, units), actors): (At, BTreeSet<String>)| {
             let places = match whole {
                 Some(node) => Places::Nodes(vec![node.clone()]),
                 None => Places::Units(units),
@@ -82,6 +82,9 @@ impl<'a> Refusals<'a> {
         rules.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
     }
 }
+
+/// The reason, the node where all of it is meant, and the units.
+type At<'a> = (String, Option<&'a String>, Vec<String>);
 
 /// Whether the group may run on another kind than the one that is refused.
 fn has_another_kind(application: &ActorApplication, refusal: &crds::Refusal) -> bool {

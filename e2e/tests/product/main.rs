@@ -27,3 +27,4 @@ mod strangers;
 mod teams;
 mod trouble;
 mod updates;
+mod upgrade;

@@ -119,7 +119,10 @@ impl Stage {
         if product.operator.exit().is_some() {
             product.operator = cluster.start_operator().await.unwrap(); // a test that failed left it so
         }
-        product.agent.thaw().unwrap(); // and this one
+        if product.agent.exit().is_some() {
+            product.agent = cluster.start_agent().await.unwrap();
+        }
+        product.agent.thaw().unwrap(); // a test that failed left it so
         let client = cluster.client().await.unwrap();
         wait_for("the stage is empty", SOON, async || {
             let applications = names::<ActorApplication>(&client).await?;
