@@ -6,6 +6,7 @@ use e2e::{
     keeper,
     process::http_get,
     product::{AGENT, NAMESPACE, tree},
+    wait_for,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
@@ -56,13 +57,23 @@ impl Gpus {
         let kubelets = [("new", vec![crop]), ("old", Vec::new())]
             .map(|(node, pods)| FakeKubelet::start(&run.join(format!("{node}.sock")), pods));
         let mut agents = Vec::new();
-        for ((node, condition), kubelet) in [("new", "xids=2"), ("old", "old")].into_iter().zip(&kubelets) {
+        for ((node, condition), kubelet) in [("new", ""), ("old", "old")].into_iter().zip(&kubelets) {
             let driver = Driver::new(run.join(format!("{node}.driver")), 3).unwrap();
             driver.set(condition).unwrap();
             let workload = cluster.gpu_agent(node, &driver, kubelet).await.unwrap();
             let workload = workload.arg(format!("--cgroup-root={}", root.display()));
             let process = workload.start(&keeper::built(AGENT).unwrap()).await.unwrap();
             process.wait_ready().await.unwrap();
+            if node == "new" {
+                // events are told of from when they are watched
+                wait_for("XID errors are watched", crate::SOON, async || {
+                    let (_, text) = http_get(process.port(9101)?, "/metrics").await?;
+                    anyhow::ensure!(text.contains("kind=\"xid\""), "no count of them");
+                    anyhow::Ok(())
+                })
+                .await;
+                driver.set("xids=2").unwrap();
+            }
             agents.push((node, process));
         }
         Self { agents, _kubelets: kubelets, _cgroups: cgroups }
