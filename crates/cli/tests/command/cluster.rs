@@ -131,9 +131,9 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
     Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
     ");
     insta::assert_snapshot!(server.asked().join("\n"), @r"
-    GET /api/v1/namespaces/cairn-system/configmaps
     GET /api/v1/limitranges
     GET /api/v1/namespaces
+    GET /api/v1/namespaces/cairn-system/configmaps
     GET /api/v1/nodes
     GET /api/v1/pods
     GET /api/v1/resourcequotas
