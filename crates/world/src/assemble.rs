@@ -22,7 +22,8 @@ use crate::objects::ApplicationKey;
 use crate::pods::{Amounts, asks, is_over, unit_of};
 use crate::refused::Refusals;
 use crate::silence::Outcasts;
-use crate::units::{FreeNode, Offer, PoolReport, Unit, free_node, free_nodes, offer};
+use crate::unit::Unit;
+use crate::units::{FreeNode, Offer, PoolReport, free_node, free_nodes, offer};
 use crate::{Index, Policy};
 
 /// A snapshot, and what is worth telling beside it.

@@ -9,11 +9,11 @@ use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
 use crate::allowed::barred;
-use crate::grace::HeldOnly;
 use crate::quotas::quotas;
 use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};
-use crate::units::{FreeNode, Offer, Unit};
+use crate::unit::{HeldOnly, Unit};
+use crate::units::{FreeNode, Offer};
 use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.

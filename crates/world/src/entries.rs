@@ -8,7 +8,8 @@ use placement::file::{Node, Others, SnapshotFile, Unit as FileUnit};
 use crate::loads::Sum;
 use crate::numbers::floor;
 use crate::pods::resource_unit;
-use crate::units::{FreeNode, Offer, Unit};
+use crate::unit::Unit;
+use crate::units::{FreeNode, Offer};
 
 /// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
 const LICENCE_COST: &str = "cairn.dev/licence-cost";

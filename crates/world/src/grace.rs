@@ -5,39 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::kept::Kept;
 use crate::numbers::{Exact, floor};
-use crate::units::{FreeNode, Unit, free_node, offered};
+use crate::unit::{HeldOnly, Unit};
+use crate::units::{FreeNode, free_node, offered};
 use crate::{Index, Policy};
-
-/// Why who is on a unit stays, and nobody comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
-pub enum HeldOnly {
-    /// More are held than there is room for.
-    #[strum(to_string = "more is held there than is offered: who is there stays, and nobody comes")]
-    Crowded,
-    /// What is known of the devices there may be over.
-    #[strum(to_string = "the agent of its node is silent: who is there stays, and nobody comes")]
-    Silent,
-    /// It is offered no more, since a moment ago.
-    #[strum(to_string = "it is offered no more: who is there stays for a while, and nobody comes")]
-    Withdrawn,
-}
-
-/// Units that pods of ours are on and that are offered no more, since when.
-#[derive(Debug, Default)]
-pub(crate) struct Grace {
-    lasts: Duration,
-    now: Timestamp,
-    /// By node, and by the unit's name.
-    kept: BTreeMap<String, BTreeMap<String, Kept>>,
-}
-
-/// A unit as it was, its capacity over the window of [`plain`], and since when it is not offered.
-#[derive(Debug)]
-struct Kept {
-    unit: Unit,
-    since: Timestamp,
-}
 
 /// Whichever policy: what is offered is the same under all.
 fn plain() -> Policy {
@@ -135,17 +107,5 @@ impl Index {
             held_only: Some(HeldOnly::Withdrawn),
             ..kept.clone()
         })
-    }
-}
-
-impl Grace {
-    /// A node that is gone takes its units along at once.
-    pub fn forget(&mut self, node: &str) {
-        self.kept.remove(node);
-    }
-
-    fn is_over(&self, kept: &Kept) -> bool {
-        let lasted = self.now.duration_since(kept.since);
-        lasted.try_into().is_ok_and(|lasted: Duration| lasted >= self.lasts)
     }
 }

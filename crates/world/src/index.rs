@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::actors::Actors;
-use crate::grace::Grace;
+use crate::kept::Grace;
 use crate::loads::{Loads, Sum};
 use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};

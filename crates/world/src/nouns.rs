@@ -17,7 +17,7 @@ use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
 use crate::pods::{asks, is_over, requests_with, unit_of};
-use crate::units::Unit;
+use crate::unit::Unit;
 
 /// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
 const REFUSED_BY_KUBELET: [&str; 5] =

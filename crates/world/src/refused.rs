@@ -11,7 +11,8 @@ use placement::file::{Constraint, Places};
 use crate::actors::{Actors, actors_in};
 use crate::nouns::own;
 use crate::pods::{is_over, unit_of};
-use crate::units::{Offer, Unit};
+use crate::unit::Unit;
+use crate::units::Offer;
 use crate::{ActorName, ApplicationKey, Index};
 
 /// The refusals of an application that still count.

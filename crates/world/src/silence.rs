@@ -10,7 +10,8 @@ use crate::actors::actors_in;
 use crate::nouns::own;
 use crate::pods::{is_over, unit_of};
 use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
-use crate::units::{FreeNode, Offer, Unit};
+use crate::unit::Unit;
+use crate::units::{FreeNode, Offer};
 use crate::{ActorName, Index};
 
 /// The share of nodes, in percent, above which the way to them is doubted rather than they themselves.

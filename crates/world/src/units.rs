@@ -7,45 +7,16 @@ use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::{Node, Toleration};
 use kube::ResourceExt;
 
-use crate::grace::HeldOnly;
 use crate::numbers::{Exact, floor, rational};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, allocatable, resource_unit, unit_of};
 use crate::selectors::labels_match;
 use crate::slots::{Claims as Slots, State, slots};
+use crate::unit::{HeldOnly, Unit};
 use crate::{Index, Policy};
 
 /// The label that names a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// One computing unit, and how a pod asks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// `node/pool-index`.
-    pub id: String,
-    /// The kind of device.
-    pub kind: String,
-    /// The node that it is part of.
-    pub node: String,
-    /// The node's zone.
-    pub zone: Option<String>,
-    /// The NUMA domain, where it is known and can be had.
-    pub numa: Option<String>,
-    /// The pool that offers it.
-    pub pool: String,
-    /// Work in microseconds per window.
-    pub capacity: u64,
-    /// The most work that one actor can get done there, which takes one message at a time.
-    pub capacity_per_actor: u64,
-    /// Its memory in MiB, where it is known: where it is one of several devices, that of the smallest.
-    pub memory_mib: Option<u64>,
-    /// At most so many actors.
-    pub slots: Option<u64>,
-    /// The resource of which a pod asks one.
-    pub resource: Option<String>,
-    /// Who is there stays, and nobody comes: why.
-    pub held_only: Option<HeldOnly>,
-}
 
 /// How a pool is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

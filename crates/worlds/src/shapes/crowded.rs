@@ -3,7 +3,7 @@
 use placement::Snapshot;
 use placement::file::{Actor, Unit};
 
-use super::{actor, message, world};
+use super::parts::{actor, message, world};
 
 /// Exclusive devices in clusters: nodes of so many gpus with one slot each, as many actors as gpus, in communities that fit on a
 /// node; one message in five goes to another community.

@@ -3,7 +3,7 @@
 use placement::Snapshot;
 use placement::file::Unit;
 
-use super::{actor, message, world};
+use super::parts::{actor, message, world};
 
 /// Kinds of device in a world of heavy tails.
 const KINDS: [&str; 12] =

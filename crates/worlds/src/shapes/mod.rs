@@ -2,10 +2,11 @@
 
 mod crowded;
 mod graphs;
+mod parts;
 
 use std::collections::BTreeSet;
 
-use placement::file::{Actor, Levels, Message, PairCost, RunsOn, SnapshotFile, Unit};
+use placement::file::{Actor, Message, PairCost, RunsOn, SnapshotFile, Unit};
 use placement::{Criterion, Snapshot};
 
 pub use crowded::{clusters, neighbours, tight_memory};
@@ -29,30 +30,6 @@ pub fn shapes(seed: u64) -> Vec<(String, Snapshot)> {
     let name =
         |family: &str, world: &Snapshot| format!("{family}-{}x{}-s{seed}", world.actors(), world.units());
     worlds.into_iter().map(|(family, world)| (name(family, &world), world)).collect()
-}
-
-/// A world of these, of overload and then communication.
-fn world(units: Vec<Unit>, actors: Vec<Actor>, messages: Vec<Message>) -> SnapshotFile {
-    let mut file = SnapshotFile {
-        version: placement::file::VERSION,
-        units,
-        actors,
-        messages,
-        ..SnapshotFile::default()
-    };
-    file.objectives = Levels::InOrder(vec![vec![Criterion::Overload], vec![Criterion::Communication]]);
-    (file.exchange_cost.other_kind, file.exchange_cost.other_node) = (Some(5), 30);
-    file.exchange_cost.other_zone = 30;
-    file
-}
-
-fn actor(at: usize, kinds: &[&str], work: u64) -> Actor {
-    let way = |kind: &&str| ((*kind).to_owned(), RunsOn { work, ..RunsOn::default() });
-    Actor { id: format!("a-{at}"), runs_on: kinds.iter().map(way).collect(), ..Actor::default() }
-}
-
-fn message(from: usize, to: usize, count: u64) -> Message {
-    Message { from: format!("a-{from}"), to: format!("a-{to}"), count }
 }
 
 /// A quadratic assignment problem: one node with `side` × `side` exclusive devices on a grid, where a message costs the steps

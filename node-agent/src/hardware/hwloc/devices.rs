@@ -8,12 +8,12 @@ use hwlocality::{
     object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
 };
 
-use super::super::functions::join_boards;
 use super::{
     domains::{self, Domain},
     object::{info, number, pci_of},
     pci,
 };
+use crate::hardware::functions::join_boards;
 
 /// Those who speak of one and the same device, who knows it best first.
 const BACKENDS: [&str; 6] = ["CUDA", "NVML", "RSMI", "LevelZero", "OpenCL", "VectorEngine"];

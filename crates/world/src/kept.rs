@@ -1,0 +1,37 @@
+//! Units that are offered no more while somebody is on them, and since when.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::unit::Unit;
+
+/// Units that pods of ours are on and that are offered no more, since when.
+#[derive(Debug, Default)]
+pub(crate) struct Grace {
+    pub lasts: Duration,
+    pub now: Timestamp,
+    /// By node, and by the unit's name.
+    pub kept: BTreeMap<String, BTreeMap<String, Kept>>,
+}
+
+/// A unit as it was, its capacity over the window of the built-in policy, and since when it is not offered.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub unit: Unit,
+    pub since: Timestamp,
+}
+
+impl Grace {
+    /// A node that is gone takes its units along at once.
+    pub fn forget(&mut self, node: &str) {
+        self.kept.remove(node);
+    }
+
+    /// Whether it was not offered for long enough.
+    pub fn is_over(&self, kept: &Kept) -> bool {
+        let lasted = self.now.duration_since(kept.since);
+        lasted.try_into().is_ok_and(|lasted: Duration| lasted >= self.lasts)
+    }
+}
