@@ -10,9 +10,9 @@ use crate::stage::{Seen, Stage, application, cpus};
 /// So that its pod stays after it is deleted, as on a node that does not answer.
 const HOLD: &str = "e2e.cairn.dev/hold";
 
-/// One actor on each of two of three nodes.
+/// One actor on each of two of four nodes: if one is silent, it is less than the part at which nobody is moved.
 async fn spread(prefix: &str, after: &str) -> Stage {
-    let stage = Stage::set(prefix, ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
+    let stage = Stage::set(prefix, ["one", "two", "three", "four"].map(SimulatedNode::new), [cpus()]).await;
     let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
     manifest["spec"]["actors"][0]["spread"] = json!("node");
     manifest["spec"]["failover"] = json!({"mode": "Force", "after": after});
