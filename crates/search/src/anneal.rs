@@ -55,6 +55,8 @@ pub(crate) struct Chain<'m> {
     fine: f64,
     /// The mean work of an item.
     mean_work: f64,
+    /// Whether little is left of something that units have.
+    is_tight: bool,
 }
 
 /// The best placement met so far: the present one with the journal undone, or a copy.
@@ -79,6 +81,7 @@ impl<'m> Chain<'m> {
                 copy: None,
             },
             excess: solution.total_excess(),
+            is_tight: solution.is_tight(),
             solution,
             price_of_excess: 0.0,
             price_of_breach: 0.0,
@@ -277,8 +280,8 @@ impl<'m> Chain<'m> {
             admits
         }) {
             self.swap(item, other, delta);
-        } else if is_refused.get() && model.dims > 1 && model.without != Some(Part::Trades) {
-            // It would please, and others may make room for it.
+        } else if is_refused.get() && self.is_tight && model.without != Some(Part::Trades) {
+            // It would please, and where little is left others may make room for it.
             self.try_compound_move(temperature, |compound, solution, rng| {
                 if !compound.trade(solution, changes, rng) {
                     compound.changes.clear();

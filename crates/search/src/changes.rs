@@ -22,6 +22,21 @@ impl Solution<'_> {
         Some((delta?, more))
     }
 
+    /// Whether less than a tenth is left of a resource that units have, or of slots.
+    pub fn is_tight(&self) -> bool {
+        const TAKEN_FOR_LEFT: i128 = 9;
+        let model = self.model;
+        (1..model.dims).any(|dim| {
+            let (mut taken, mut left) = (0, 0);
+            for unit in UnitIx::first(model.units) {
+                let there = self.on[unit].iter().map(|item| i128::from(model.needs(*item, unit)[dim]));
+                taken += there.sum::<i128>();
+                left += i128::from(self.left[unit.at() * model.dims + dim].max(0));
+            }
+            left * TAKEN_FOR_LEFT < taken
+        })
+    }
+
     /// Which resource of the unit would not suffice after changes, and by how much, the first there is; slots are one.
     pub fn shortage(&self, changes: &[Change], unit: UnitIx) -> Option<(usize, i64)> {
         let model = self.model;

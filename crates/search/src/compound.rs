@@ -84,7 +84,8 @@ impl CompoundMove {
         for _ in 0..MOST_MORE {
             let short = |unit| solution.shortage(&self.changes, unit);
             let (gives, takes, (dim, lacking)) = match (short(from), short(to)) {
-                (None, None) => return true,
+                // What refuses two alone is no resource.
+                (None, None) => return self.changes.len() > 2,
                 (Some(lack), None) => (from, to, lack),
                 (None, Some(lack)) => (to, from, lack),
                 (Some(_), Some(_)) => return false,
