@@ -57,9 +57,25 @@ impl Line {
             state.waiting.insert((rank, number), give);
             turn
         };
+        let mut waits = Waits { line: self, turn };
         // Whoever has a slot gives it on, and the line outlives all who wait in it.
-        drop(turn.await);
+        drop((&mut waits.turn).await);
         Slot(self)
+    }
+}
+
+/// Who waits; a slot that was given to somebody who does not wait any more goes to the next.
+struct Waits<'a> {
+    line: &'a Line,
+    turn: oneshot::Receiver<()>,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.turn.close();
+        if self.turn.try_recv().is_ok() {
+            drop(Slot(self.line));
+        }
     }
 }
 
@@ -138,5 +154,16 @@ mod tests {
         drop(gone);
         drop(first);
         assert!(waits.now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_goes_away_when_it_was_its_turn_leaves_the_slot_to_the_next() {
+        let line = Line::new(1);
+        let first = line.turn(rank("first:0:0")).now_or_never().unwrap();
+        let mut gone = Box::pin(line.turn(rank("gone:9:0")));
+        assert!((&mut gone).now_or_never().is_none());
+        drop(first);
+        drop(gone);
+        assert!(line.turn(rank("next:0:0")).now_or_never().is_some());
     }
 }

@@ -125,7 +125,7 @@ fn job_of_ties(
 fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
     let problem = world.problem();
     let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
-    // What a tie takes: itself, and the pairs of kinds that it may be dear between.
+    // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
     let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
     let related: usize = problem.relations.iter().map(|relation| relation.actors.len()).sum();
     let rest = PER_ACTOR * problem.movable.len() + PER_UNIT * world.units() + 2 * related;
