@@ -11,9 +11,6 @@ use crate::facts::{Encoded, vector};
 use crate::process::{Ended, Solver};
 use crate::sandbox::Limits;
 
-/// Solver processes that may be lost before a session goes on without.
-const MOST_LOSSES: u32 = 2;
-
 /// What is wanted of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -28,14 +25,14 @@ pub struct Task {
 }
 
 /// clingo in a process of its own: a world is written as facts, and every model that comes back is priced again in exact
-/// arithmetic. If the process is killed, or its answer is none, another is started once.
+/// arithmetic. If the process is killed, or its answer is none, no other is started.
 #[derive(Debug)]
 pub struct Session {
     executable: PathBuf,
     limits: Limits,
     seed: u64,
     solver: Option<Solver>,
-    losses: u32,
+    is_lost: bool,
 }
 
 impl Session {
@@ -43,17 +40,12 @@ impl Session {
     ///
     /// `limits` are those of one process, for all that it is asked.
     pub fn new(executable: &Path, limits: Limits, seed: u64) -> Self {
-        Self { executable: executable.to_owned(), limits, seed, solver: None, losses: 0 }
+        Self { executable: executable.to_owned(), limits, seed, solver: None, is_lost: false }
     }
 
-    /// Whether clingo can be asked: not when too many processes were lost.
+    /// Whether clingo can be asked: not when its process was lost.
     pub fn is_usable(&self) -> bool {
-        self.losses < MOST_LOSSES
-    }
-
-    /// Ends the process, if one runs, and starts no other.
-    pub fn close(&mut self) {
-        (self.losses, self.solver) = (MOST_LOSSES, None);
+        !self.is_lost
     }
 
     /// Starts the process, if none runs, which gets itself ready while the caller goes on.
@@ -68,7 +60,7 @@ impl Session {
     }
 
     fn lose(&mut self, problem: &str) {
-        self.losses += 1;
+        self.is_lost = true;
         tracing::warn!(problem, "the solver process was lost; the best answer so far stands");
     }
 

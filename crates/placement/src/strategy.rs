@@ -98,8 +98,6 @@ pub enum Stage {
     Construction,
     /// Small steps, each from what was found before.
     Local,
-    /// A part of the world was solved while the rest stood still.
-    Neighbourhood,
     /// The world was solved as a whole.
     Whole,
 }

@@ -1,22 +1,18 @@
 //! The strategy [`Asp`], which has every way to search work together, and the [registry](strategies) of all strategies.
 //!
-//! Small worlds are proven as a whole, by branch and bound or by clingo; large ones are improved by the native search and,
-//! part by part, by clingo and by branch and bound; a bound is worked out beside it. What is reported of an answer (which
+//! Small worlds are proven as a whole, by branch and bound or by clingo; large ones are improved by the native search, and a
+//! bound is worked out beside it. What is reported of an answer (which
 //! stage found it, whether it is proven, which bound is known) is said here and nowhere else.
 //!
 //! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls
 //! [`run_child_if_asked`] first in `main`.
 
 mod clingo;
-mod destroy_repair;
-mod neighbourhood;
 mod part;
-mod partial;
 mod registry;
 mod rounds;
 mod run;
 mod strategy;
-mod subproblem;
 mod whole;
 
 pub use asp::{ClingoJudge, Limits, run_child_if_asked};

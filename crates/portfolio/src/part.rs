@@ -5,10 +5,6 @@
 pub enum Part {
     /// Proofs of the world as a whole, by branch and bound and by clingo.
     Proofs,
-    /// Units that are emptied and filled anew by branch and bound.
-    Repairs,
-    /// Neighbourhoods that clingo solves.
-    Neighbourhoods,
     /// A part of the native search.
     Native(search::Part),
 }
@@ -16,21 +12,17 @@ pub enum Part {
 impl Part {
     /// Every part.
     pub fn all() -> impl Iterator<Item = Self> {
-        let own = [Self::Proofs, Self::Repairs, Self::Neighbourhoods];
-        own.into_iter().chain(search::Part::ALL.map(Self::Native))
+        [Self::Proofs].into_iter().chain(search::Part::ALL.map(Self::Native))
     }
 
     /// The name of the strategy that does without it.
     pub(crate) fn absent(self) -> &'static str {
         match self {
             Self::Proofs => "asp-without-proofs",
-            Self::Repairs => "asp-without-repairs",
-            Self::Neighbourhoods => "asp-without-neighbourhoods",
             Self::Native(search::Part::Ejection) => "asp-without-ejection",
             Self::Native(search::Part::ReplicaExchange) => "asp-without-replica-exchange",
             Self::Native(search::Part::CompoundMoves) => "asp-without-compound-moves",
             Self::Native(search::Part::Trades) => "asp-without-trades",
-            Self::Native(search::Part::GreedyRuns) => "asp-without-greedy-runs",
         }
     }
 

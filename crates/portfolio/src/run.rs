@@ -128,14 +128,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether clingo can be asked: not when too many of its processes were lost.
+    /// Whether clingo can be asked: not when its process was lost.
     pub fn has_solver(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_usable)
-    }
-
-    /// Leaves the solver out, which would not understand.
-    pub fn do_without_solver(&mut self) {
-        self.session = None;
     }
 
     /// Has the solver solve a world; `found` gets each model, which has been priced again.

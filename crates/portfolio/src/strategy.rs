@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 
 use asp::{Limits, Session};
-use placement::constraints::excesses;
-use placement::criteria::Scaling;
 use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 use search::Greedy;
 
@@ -30,15 +28,15 @@ const FEW_TIES: usize = 16;
 /// Effort units of the native search that come before the search of the whole.
 const EFFORT_BEFORE_ALL: u64 = 40;
 
-/// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search and part by
-/// part, and proven where the world is small.
+/// Answer Set Programming: the better of what runs and what [`Greedy`] finds, improved by the native search, and
+/// proven where the world is small.
 ///
 /// clingo runs in a process of its own: this executable started again, which must call
 /// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
 /// answer: the best that was found before.
 ///
-/// An effort unit is one actor that greedy looked at, one of the native search, one better answer to the whole,
-/// the proof that there is no more, or one neighbourhood. Every search of clingo is also cut after a number of conflicts,
+/// An effort unit is one actor that greedy looked at, one of the native search, one better answer to the whole, or
+/// the proof that there is no more. Every search of clingo is also cut after a number of conflicts,
 /// and every one of branch and bound after so much work, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asp {
@@ -92,7 +90,7 @@ impl Strategy for Asp {
     }
 
     fn summary(&self) -> &'static str {
-        "an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small"
+        "an answer at once, then better ones by native search; Answer Set Programming proves what is small"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
@@ -140,10 +138,7 @@ impl Asp {
                 Verdict::Open => search.allow(EFFORT_AFTER_ALL.min(self.effort)),
             }
         }
-        if !has_parts(snapshot) {
-            search.do_without_solver();
-        }
-        rounds::run(search, self.without)
+        Ok(rounds::run(search, self.without))
     }
 }
 
@@ -161,12 +156,4 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     }
     let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
     Answer { stage: Stage::Construction, found_by: FoundBy::Construction, ..placed }
-}
-
-/// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a constraint is on
-/// more than one unit.
-fn has_parts(snapshot: &Snapshot) -> bool {
-    let mut named = snapshot.objectives().levels().iter().flatten();
-    named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
-        && excesses(snapshot).is_empty()
 }

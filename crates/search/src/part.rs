@@ -11,12 +11,9 @@ pub enum Part {
     CompoundMoves,
     /// Exchanges of two items for which others have to make room.
     Trades,
-    /// Short runs from the best between two long ones.
-    GreedyRuns,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 5] =
-        [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades, Self::GreedyRuns];
+    pub const ALL: [Self; 4] = [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades];
 }

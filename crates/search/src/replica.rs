@@ -36,7 +36,7 @@ pub(crate) struct Descent {
 
 impl Descent {
     pub fn new(mut schedule: Schedule) -> Self {
-        let annealing = schedule.next(false);
+        let annealing = schedule.next();
         Self { schedule, annealing, done: 0 }
     }
 
@@ -45,9 +45,9 @@ impl Descent {
         self.annealing.length - self.done
     }
 
-    /// Begins the next run, told whether this one has found a new best.
-    pub fn begin_next(&mut self, gained: bool) {
-        self.annealing = self.schedule.next(gained);
+    /// Begins the next run.
+    pub fn begin_next(&mut self) {
+        self.annealing = self.schedule.next();
         self.done = 0;
     }
 }

@@ -1,5 +1,5 @@
 //! Which runs follow one another: no clock is read, so that whenever the search is stopped a good part of it has
-//! gone into one long run, and what came of that has been refined greedily.
+//! gone into one long run.
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
@@ -9,9 +9,9 @@ pub(crate) const STEPS: u64 = 1_000;
 /// Pieces that chains do between two looks at the clock; all lengths are multiples of it.
 pub(crate) const ROUND: u64 = 40;
 
-/// Steps per item of the first run, and of a greedy run.
+/// Steps per item of the first run: from hot, and where something is there already.
 const SHORTEST: u64 = 400;
-const GREEDY: u64 = 1_500;
+const SHORTEST_WARM: u64 = 1_500;
 
 /// Steps per item of the longest run, for each item that there is, and at most: in small worlds a longer one ends
 /// where a shorter one does, and another one begun anew may not.
@@ -40,9 +40,6 @@ const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
 /// those of up to 1,000 to better ones.
 const HOTTER: Style = Style { hot: 3.0, ..THOROUGH };
 const LARGE: usize = 2_000;
-
-/// Where greedy runs begin, in median losses: one that gained is tried again, one that did not gives way to the next.
-const WARM: [f64; 5] = [0.2, 0.8, 3.2, 0.4, 1.6];
 
 /// Where the search of a placement that is there already begins: it is left no farther than need be.
 const LUKEWARM: f64 = 0.02;
@@ -119,39 +116,23 @@ pub(crate) struct Schedule {
     long: u64,
     /// Where the next long run begins.
     from: f64,
-    /// Steps per item that are still to be spent on polishing.
-    greedy_runs: u64,
-    /// The place in `WARM` of the next greedy run, or of the present one.
-    heat: usize,
-    is_greedy: bool,
     is_warm: bool,
-    /// Whether there are greedy runs.
-    has_greedy: bool,
     /// Runs begun.
     runs: u32,
 }
 
 impl Schedule {
     /// For the chain of this number; `is_warm` when it starts from a placement that is worth keeping.
-    pub fn new(items: usize, chain: u32, is_warm: bool, has_greedy: bool) -> Self {
+    pub fn new(items: usize, chain: u32, is_warm: bool) -> Self {
         let thorough = if items > LARGE { HOTTER } else { THOROUGH };
         let style = if is_warm || chain.is_multiple_of(2) { thorough } else { GENTLE };
         let items = (items as u64).max(1);
-        let (long, from) =
-            if is_warm { (GREEDY << chain, LUKEWARM * f64::from(1 << chain)) } else { (SHORTEST, style.hot) };
-        Self {
-            items,
-            style,
-            longer: chain,
-            long,
-            from,
-            greedy_runs: 0,
-            heat: 0,
-            is_greedy: false,
-            is_warm,
-            has_greedy,
-            runs: 0,
-        }
+        let (long, from) = if is_warm {
+            (SHORTEST_WARM << chain, LUKEWARM * f64::from(1 << chain))
+        } else {
+            (SHORTEST, style.hot)
+        };
+        Self { items, style, longer: chain, long, from, is_warm, runs: 0 }
     }
 
     /// How its runs go about their way.
@@ -170,26 +151,10 @@ impl Schedule {
         self.runs == 1 && !self.is_warm
     }
 
-    /// The next run, told whether the one before has found a new best.
-    pub fn next(&mut self, gained: bool) -> Annealing {
-        if self.is_greedy && !gained {
-            self.heat = (self.heat + 1) % WARM.len();
-        }
+    /// The next run.
+    pub fn next(&mut self) -> Annealing {
         self.runs = self.runs.saturating_add(1);
-        self.is_greedy = self.has_greedy && self.greedy_runs >= GREEDY;
         let cheap = self.style.cheap;
-        if self.is_greedy {
-            self.greedy_runs -= GREEDY;
-            let from = WARM[self.heat];
-            return Annealing {
-                length: self.pieces(GREEDY),
-                from,
-                from_best: true,
-                is_fine: true,
-                cheap,
-                breach: BREACH,
-            };
-        }
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
         let annealing = Annealing { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH };
@@ -197,7 +162,6 @@ impl Schedule {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);
         } else {
-            self.greedy_runs += self.long;
             // Chains are out of step, so that one of them has always finished an annealing run lately.
             self.long = (self.long * if self.runs == 1 { 4 << self.longer } else { 4 }).min(self.longest());
         }
@@ -206,7 +170,7 @@ impl Schedule {
 
     /// Steps per item of the longest run.
     fn longest(&self) -> u64 {
-        (LONGEST_FOR_EACH * self.items).clamp(GREEDY, LONGEST)
+        (LONGEST_FOR_EACH * self.items).clamp(SHORTEST_WARM, LONGEST)
     }
 
     fn pieces(&self, steps_per_item: u64) -> u64 {

@@ -88,8 +88,7 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
-            let schedule = Schedule::new(model.free, chain, is_warm, model.without != Some(Part::GreedyRuns));
-            let descent = Descent::new(schedule);
+            let descent = Descent::new(Schedule::new(model.free, chain, is_warm));
             Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
         });
         let best_rank =
@@ -162,24 +161,17 @@ impl<'t> Search<'t> {
                 return;
             }
         }
-        let (best_rank, mut begun) = (self.best_rank, Vec::new());
-        for (position, replica) in self.replicas.iter().enumerate() {
-            if replica.descent().is_some_and(|descent| descent.left() == 0) {
-                begun.push((position, replica.chain.has_best() && replica.chain.best_rank() < best_rank));
+        let has_ended = |replica: &Replica| replica.descent().is_some_and(|descent| descent.left() == 0);
+        for replica in self.replicas.iter().filter(|replica| has_ended(replica) && replica.chain.has_best()) {
+            let rank = replica.chain.best_rank();
+            if rank < self.best_rank {
+                self.best_rank = rank;
+                self.best_places = replica.chain.best_places();
             }
         }
-        for (position, _) in begun.iter().filter(|(_, gained)| *gained) {
-            let chain = &self.replicas[*position].chain;
-            if chain.best_rank() < self.best_rank {
-                self.best_rank = chain.best_rank();
-                self.best_places = chain.best_places();
-            }
-        }
-        for (position, gained) in begun {
-            let Replica { chain, course: Course::Annealing(descent) } = &mut self.replicas[position] else {
-                continue;
-            };
-            descent.begin_next(gained);
+        for replica in self.replicas.iter_mut().filter(|replica| has_ended(replica)) {
+            let Replica { chain, course: Course::Annealing(descent) } = replica else { continue };
+            descent.begin_next();
             if descent.annealing.from_best {
                 chain.go_to(&self.best_places);
             }
@@ -233,18 +225,6 @@ impl<'t> Search<'t> {
             self.best.offer(without_what_breaks_rules(model.snapshot, model.assignment(places)));
         }
         self.best.assignment.clone()
-    }
-
-    /// Where one of the chains would come to rest in a hurry, if that is feasible: the chains that this number counts through
-    /// are those that look for the best from different sides.
-    pub fn sample(&self, number: usize) -> Option<Assignment> {
-        let various =
-            if self.tempering.is_some() { self.replicas.len().div_ceil(2) } else { self.replicas.len() };
-        let replica = &self.replicas[number % various];
-        let places = replica.descended()?;
-        let model = replica.chain.solution.model;
-        let found = model.assignment(&places);
-        model.snapshot.violations(&found).is_empty().then_some(found)
     }
 
     /// Tells the chains of something better, found elsewhere.

@@ -9,7 +9,7 @@ fn strategies_are_listed_without_planning_anything() {
     let ran = cairn(&["plan", "--strategy", "list"]);
     insta::assert_snapshot!(ran.all(), @r"
     exit 0
-    asp          an answer at once, then better ones: native search, Answer Set Programming part by part; proves what is small
+    asp          an answer at once, then better ones by native search; Answer Set Programming proves what is small
     greedy       keeps what runs, places the rest where it costs least, then takes every single step that pays
     local        starts from what runs and a quick placement of the rest, then anneals by moves and swaps
     clingo       Answer Set Programming alone, from what runs: for comparison, and for small worlds

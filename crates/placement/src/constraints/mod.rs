@@ -20,6 +20,7 @@ pub(crate) mod resources;
 pub(crate) mod slots;
 mod together;
 
+use crate::Snapshot;
 use crate::checked::{Checked, Violation};
 use crate::constraint::each_constraint;
 use crate::criteria::{Encoding, Facts, Step};
@@ -29,7 +30,6 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::room::Rooms;
-use crate::{Assignment, Snapshot};
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
@@ -96,13 +96,6 @@ pub(crate) trait Limit: Sync {
         Vec::new()
     }
 
-    /// What becomes of one of the file where a part of the world is a world of its own; nothing where who is freed is kept to it
-    /// by the units that are left to choose from.
-    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
-        let _ = (given, part);
-        None
-    }
-
     /// What one of the file demands, in plain words.
     fn demands(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
@@ -139,23 +132,6 @@ pub(crate) trait Limit: Sync {
 
     /// What it means to clingo.
     fn program(&self) -> &'static str;
-}
-
-/// A part of a world that becomes a world of its own: who is freed, on some units. All others stay.
-pub struct Part<'a> {
-    /// The whole world.
-    pub snapshot: &'a Snapshot,
-    /// Where everybody is.
-    pub assignment: &'a Assignment,
-    /// Whether an actor is freed.
-    pub is_freed: &'a dyn Fn(ActorIx) -> bool,
-    /// Whether a unit is in the part.
-    pub has_unit: &'a dyn Fn(UnitIx) -> bool,
-}
-
-/// The constraints of a part of a world.
-pub fn in_part(part: &Part) -> Vec<Constraint> {
-    part.snapshot.file().constraints.iter().filter_map(|given| limit(given).in_part(given, part)).collect()
 }
 
 /// By how much a constraint is broken, actor by actor.

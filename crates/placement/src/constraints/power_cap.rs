@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Excess, Limit, Part};
+use super::{Excess, Limit};
 use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::{Encoding, Facts, Step};
@@ -58,11 +58,6 @@ impl Limit for PowerCap {
             (cap.constraint, Box::new(drawn) as Box<dyn Excess>)
         })
         .collect()
-    }
-
-    /// What stays on a unit is there as its rest, and draws as much.
-    fn in_part(&self, given: &Constraint, _: &Part) -> Option<Constraint> {
-        Some(given.clone())
     }
 
     fn demands(&self, position: usize, given: &Constraint) -> String {

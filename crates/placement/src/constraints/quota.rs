@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Excess, Limit, Part};
+use super::{Excess, Limit};
 use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::{Encoding, Facts, Step};
@@ -159,24 +159,6 @@ impl Limit for Quota {
                 tell(unit, vec![Some(i64::from(*counts))]);
             }
         }
-    }
-
-    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
-        let Constraint::Quota { actors, pool, resource, max, reason } = given else { return None };
-        let problem = part.snapshot.problem();
-        let ledger = Ledger::new(part.snapshot, given);
-        let is_freed = |id: &&String| (part.is_freed)(problem.actor_by_id[*id]);
-        let stay = actors.iter().filter(|id| !is_freed(id)).map(|id| problem.actor_by_id[id]);
-        let places = stay.filter_map(|actor| Some((actor, part.assignment[actor]?)));
-        let used: i64 = places.map(|(actor, unit)| ledger.amount(part.snapshot, actor, unit)).sum();
-        let left = number(*max).max(ledger.fixed) - used;
-        Some(Constraint::Quota {
-            actors: actors.iter().filter(is_freed).cloned().collect(),
-            pool: pool.clone(),
-            resource: resource.clone(),
-            max: u64::try_from(left).unwrap_or(0),
-            reason: reason.clone(),
-        })
     }
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {

@@ -1,6 +1,6 @@
 //! `reserve`: so much of a unit's resource stays free. What is left is checked with the other [resources](super::resources).
 
-use super::{Limit, Part};
+use super::Limit;
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
 use crate::reading::number;
@@ -29,11 +29,6 @@ impl Limit for Reserve {
         let Constraint::Reserve { unit, resource, quantity } = given else { return };
         let (unit, resource) = (problem.unit_by_id[unit], problem.resource(resource));
         problem.unit_provides[unit][resource] -= number(*quantity);
-    }
-
-    fn in_part(&self, given: &Constraint, part: &Part) -> Option<Constraint> {
-        let Constraint::Reserve { unit, .. } = given else { return None };
-        (part.has_unit)(part.snapshot.problem().unit_by_id[unit]).then(|| given.clone())
     }
 
     fn demands(&self, position: usize, given: &Constraint) -> String {

@@ -111,11 +111,6 @@ impl Measure for Busiest {
         true
     }
 
-    fn is_seen_in_parts(&self) -> bool {
-        // What stands for the rest of a unit says nothing of whom it sends to.
-        false
-    }
-
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/busiest.lp")
     }

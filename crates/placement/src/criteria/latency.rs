@@ -66,11 +66,6 @@ impl Measure for Latency {
         true
     }
 
-    fn is_seen_in_parts(&self) -> bool {
-        // What stands for the rest of a unit is no actor that passes messages on.
-        false
-    }
-
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/latency.lp")
     }

@@ -60,11 +60,6 @@ impl Measure for Licence {
         unpaid(world.problem(), world.rooms).fold(0, |sum, (_, cost)| sum.saturating_add(cost))
     }
 
-    fn is_seen_in_parts(&self) -> bool {
-        // What stands for the rest of a unit says nothing of the other units of its node.
-        false
-    }
-
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/licence.lp")
     }

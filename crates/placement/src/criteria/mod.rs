@@ -172,12 +172,6 @@ pub trait Measure: Sync {
         let _ = (file, divide);
     }
 
-    /// Whether a part of the world can be priced by it while the rest stands for the rest: not so where what is summed up
-    /// loses what it counts.
-    fn is_seen_in_parts(&self) -> bool {
-        true
-    }
-
     /// What it means to clingo.
     fn program(&self) -> &'static str;
 }

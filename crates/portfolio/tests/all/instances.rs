@@ -8,7 +8,7 @@ use search::Greedy;
 
 use worlds::published;
 
-use crate::{asp, logged};
+use crate::asp;
 
 fn solve(snapshot: &Snapshot, effort: Option<u64>) -> Plan {
     plan(snapshot, &asp(), &NoPolicy, &Budget::effort(effort, 1)).unwrap()
@@ -104,16 +104,14 @@ fn up_to_twenty_actors_on_two_hundred_large_nodes_are_proven() {
     assert_eq!((plan.cost.vector(&heavy), plan.optimal), (vec![0, 0, 234_360, 0], true));
 }
 
-/// Every model's cost is held against the exact one on the scaled numbers, or the search fails with a mismatch.
 #[test]
 fn a_thousand_actors_on_two_hundred_nodes_with_a_window_of_thirty_seconds() {
     let start = Instant::now();
     let heavy = Snapshot::new(cluster(200, 1000, |i| 27_000_000 * (1 + i as u64 % 6))).unwrap();
     let greedy = Greedy.solve(&heavy, &Budget::effort(None, 1)).unwrap();
     let at_first = heavy.cost(&greedy.assignment).vector(&heavy);
-    let (plan, said) = logged(|| solve(&heavy, Some(greedy.effort + 600)));
+    let plan = solve(&heavy, Some(greedy.effort + 600));
     println!("{at_first:?}, then {:?} after {:?}", plan.cost, start.elapsed());
-    assert!(said.contains("model"), "no model came back: {said}");
     assert!(heavy.violations(&plan.assignment).is_empty());
-    assert!(plan.cost.vector(&heavy) <= at_first);
+    assert!(plan.cost.vector(&heavy) < at_first);
 }
