@@ -26,6 +26,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -78,6 +79,25 @@ impl RealNode {
     /// The socket on which the kubelet says which pod has which device.
     pub fn pod_resources(&self) -> PathBuf {
         self.kubelet().join("pod-resources/kubelet.sock")
+    }
+
+    /// The process of the kubelet.
+    pub fn kubelet_process(&self) -> Result<Pid> {
+        let flag = configuration::kubelet_config_flag(&self.state);
+        let is_it = |id: &i32| {
+            let command = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            command.split('\0').any(|argument| argument == flag)
+        };
+        let ids = std::fs::read_dir("/proc").context("cannot read /proc")?.flatten();
+        let mut ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let id = ids.find(is_it).and_then(Pid::from_raw);
+        id.with_context(|| format!("{} has no kubelet now", self.name))
+    }
+
+    /// Kills the kubelet. The node starts another one; what runs in containers goes on meanwhile.
+    pub fn kill_kubelet(&self) -> Result<()> {
+        kill_process(self.kubelet_process()?, Signal::KILL)
+            .with_context(|| format!("cannot kill the kubelet of {}", self.name))
     }
 
     /// containerd's own client, for the containers of the kubelet.

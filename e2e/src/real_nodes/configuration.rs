@@ -1,5 +1,7 @@
 //! What containerd, the kubelet and the network plugins of a node are told.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::{PAUSE_IMAGE, Plan};
@@ -100,10 +102,15 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
     .to_string()
 }
 
+/// The flag that tells the kubelet of the node with this folder from all others.
+pub(super) fn kubelet_config_flag(state: &Path) -> String {
+    format!("--config={}/kubelet.yaml", state.display())
+}
+
 pub(super) fn kubelet_flags(plan: &Plan) -> Vec<String> {
     let state = plan.node.state.display();
     vec![
-        format!("--config={state}/kubelet.yaml"),
+        kubelet_config_flag(&plan.node.state),
         format!("--kubeconfig={state}/kubeconfig"),
         format!("--hostname-override={}", plan.node.name),
         format!("--node-ip={}", plan.node.address),

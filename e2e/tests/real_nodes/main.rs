@@ -9,4 +9,5 @@ mod agent;
 mod devices;
 mod live;
 mod nodes;
+mod restart;
 mod scene;

@@ -1,6 +1,6 @@
 //! What all tests here share: two nodes with a kubelet, and the product on them.
 
-use std::time::Duration;
+use std::{sync::Mutex as SyncMutex, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use e2e::{
@@ -71,7 +71,8 @@ pub async fn alone() -> MutexGuard<'static, ()> {
 pub struct Product {
     /// What the agents saw of the machine itself.
     pub live: Live,
-    _plugins: Vec<Process>,
+    /// Who hands out devices, by node.
+    pub plugins: SyncMutex<Vec<(&'static str, Process)>>,
 }
 
 /// Operator and agents as pods on the nodes, devices from plugins. Installed once: with agents that look at the machine,
@@ -95,10 +96,10 @@ async fn install() -> Product {
     }
     let mut plugins = Vec::new();
     for (name, _) in DEVICES {
-        plugins.push(plugin(name, RESOURCE, &devices(name)));
+        plugins.push((name, plugin(name, RESOURCE, &devices(name))));
         for domain in live::domains().keys() {
             let shares: Vec<_> = (0..4).map(|share| format!("numa-{domain}-{share}")).collect();
-            plugins.push(plugin(name, &format!("cairn.dev/numa-{domain}"), &shares));
+            plugins.push((name, plugin(name, &format!("cairn.dev/numa-{domain}"), &shares)));
         }
     }
 
@@ -125,7 +126,7 @@ async fn install() -> Product {
     let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "--namespace", NAMESPACE];
     cluster.helm(upgrade.into_iter().chain(settings.iter().map(String::as_str))).await.unwrap();
     all_ready().await;
-    Product { live, _plugins: plugins }
+    Product { live, plugins: SyncMutex::new(plugins) }
 }
 
 /// A plugin that gives a node these devices.
