@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{PAUSE_IMAGE, Plan};
+use super::{PAUSE_IMAGE, Plan, network};
 
 /// A network for pods: a bridge inside the node, and addresses of the node's range.
 pub(super) fn network(plan: &Plan) -> String {
@@ -90,7 +90,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "oomScoreAdj": 0, // its own -999 needs CAP_SYS_RESOURCE, as more open files than these do
         "maxOpenFiles": 20000,
         "resolvConf": "",
-        "clusterDNS": ["10.0.0.10"], // there is none, and a kubelet without one warns about every pod
+        "clusterDNS": [network::NAMES],
         "clusterDomain": "cluster.local",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins", // the default would be made under /usr
         "imageGCHighThresholdPercent": 100, // nobody could pull an image again
