@@ -31,7 +31,7 @@ LIBRARIES := hwloc:libhwloc-dev libudev:libudev-dev
 # What tests of the runtime load: OpenCL, and a driver of it that computes on processors. By the files that they have.
 LOADED := /etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/lib/$(shell uname -m)-linux-gnu/libOpenCL.so.1:ocl-icd-libopencl1
 # Those that real nodes need, in the tests alone: runc filters system calls by libseccomp, and is compiled here.
-NEEDED_BY_NODES := ip:iproute2
+NEEDED_BY_NODES := ip:iproute2 busybox:busybox
 LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 
 say = @printf '\n== %s\n' "$(1)"

@@ -126,6 +126,9 @@ async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<(
         .with_context(|| cannot_write(workshop))?;
     fs::write(module.join("go.mod"), set.pins.go_mod)?;
     fs::write(module.join("go.sum"), set.pins.go_sum)?;
+    if let Some(main) = set.main {
+        fs::write(module.join("main.go"), main)?;
+    }
     let started = Instant::now();
     if let Some((library, package)) = set.links {
         let known = std::process::Command::new("pkg-config").args(["--exists", library]).status();

@@ -29,15 +29,21 @@ impl Cluster {
         driver: &Driver,
         kubelet: &FakeKubelet,
     ) -> Result<Workload<'_>> {
-        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
-        let library = text(&keeper::built("libstub_nvml.so")?)?;
         let socket = text(&kubelet.socket)?;
-        let workload = self.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", node);
-        let workload = workload
-            .env("CAIRN_NVML_LIBRARY", library)
-            .env("CAIRN_STUB_NVML", format!("@{}", text(&driver.file)?));
-        Ok(workload.arg(format!("--pod-resources={socket}")))
+        Ok(self.agent_beside(node, driver).await?.arg(format!("--pod-resources={socket}")))
     }
+
+    /// As [`Cluster::gpu_agent`], with no kubelet to ask who holds what.
+    pub async fn agent_beside(&self, node: &str, driver: &Driver) -> Result<Workload<'_>> {
+        let library = text(&keeper::built("libstub_nvml.so")?)?;
+        let workload = self.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", node);
+        let workload = workload.env("CAIRN_NVML_LIBRARY", library);
+        Ok(workload.env("CAIRN_STUB_NVML", format!("@{}", text(&driver.file)?)))
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 /// The stand-in for NVIDIA's driver, whose condition is in a file that it reads anew each time.

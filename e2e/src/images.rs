@@ -35,6 +35,8 @@ enum Content {
     Program(Vec<u8>),
     /// A text that everyone may read.
     Text(String),
+    /// Another name of what lies at this path in the image.
+    Link(PathBuf),
 }
 
 impl Image {
@@ -78,6 +80,13 @@ impl Image {
     #[must_use]
     pub fn text(mut self, text: &str, place: &str) -> Self {
         self.files.insert(place.into(), Content::Text(text.to_owned()));
+        self
+    }
+
+    /// Adds another name, `place`, of what lies at `target` in the image.
+    #[must_use]
+    pub fn link(mut self, target: &str, place: &str) -> Self {
+        self.files.insert(place.into(), Content::Link(target.into()));
         self
     }
 
@@ -136,6 +145,11 @@ impl Image {
         }
         for (place, content) in &self.files {
             let (mode, bytes) = match content {
+                Content::Link(target) => {
+                    let mut header = header(tar::EntryType::Symlink, 0o777, 0);
+                    tar.append_link(&mut header, relative(place), target)?;
+                    continue;
+                }
                 Content::Text(text) => (0o644, text.clone().into_bytes()),
                 Content::Program(bytes) => (0o755, bytes.clone()),
                 Content::Copy(file) => {
@@ -250,7 +264,7 @@ mod tests {
         let archive = folder.path().join("image.tar");
         let shell = Path::new("/bin/sh").canonicalize().unwrap();
         let image = Image::new("registry.local/sh:e2e", "/sh").program(&shell, "/sh").unwrap();
-        image.text("hello", "/etc/deep/text").write(&archive).unwrap();
+        image.text("hello", "/etc/deep/text").link("/sh", "/bin/ash").write(&archive).unwrap();
 
         let files = unpack(&std::fs::read(&archive).unwrap());
         let json = |name: &str| serde_json::from_slice::<serde_json::Value>(&files[name].1).unwrap();
@@ -272,6 +286,7 @@ mod tests {
         assert_eq!((*mode, program.starts_with(b"\x7fELF")), (0o755, true));
         assert_eq!(layer["etc/deep/text"], (0o644, b"hello".to_vec()));
         assert_eq!(layer["tmp"].0, 0o1777);
+        assert_eq!(layer["bin/ash"], (0o777, Vec::new()), "a link");
         assert!(layer.keys().any(|path| path.contains("libc.so")), "{:?}", layer.keys());
 
         let again = folder.path().join("again.tar");
@@ -285,7 +300,7 @@ mod tests {
 
     fn image_again(shell: &Path) -> Image {
         let image = Image::new("registry.local/sh:e2e", "/sh").text("hello", "/etc/deep/text");
-        image.program(shell, "/sh").unwrap()
+        image.link("/sh", "/bin/ash").program(shell, "/sh").unwrap()
     }
 
     #[test]

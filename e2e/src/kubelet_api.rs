@@ -8,9 +8,10 @@ use std::{
     io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use futures::{Stream, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
 use tonic::{
@@ -22,8 +23,16 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
+use crate::wait;
+
 /// The method that lists what each pod was given.
 const LIST: &str = "/v1.PodResourcesLister/List";
+
+/// How long a kubelet may take to listen.
+const KUBELET_LIMIT: Duration = Duration::from_mins(3);
+
+/// Longer than anybody gives devices to a kubelet.
+const LONGEST_RUN: Duration = Duration::from_hours(24);
 
 /// Nothing.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -155,13 +164,28 @@ pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources
     served.await.context("the server of pod resources ended")
 }
 
-/// Gives `devices` of `resource` to the kubelet with this folder, until it fails.
+/// Gives `devices` of `resource` to the kubelet with this folder, and to those that follow it, until it fails.
 ///
 /// Every device is healthy. A container gets the ids of its devices in the variable `DEVICES`, with commas.
 pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -> Result<()> {
     let folder = kubelet.join("device-plugins");
     let name = format!("cairn-e2e-{}.sock", std::process::id());
-    let listener = UnixListener::bind(folder.join(&name))
+    loop {
+        // a kubelet that starts removes the sockets of plugins, who have to make themselves known again
+        let removed = wait::until(LONGEST_RUN, async || {
+            if folder.join(&name).exists() { Err("the kubelet of before is there") } else { Ok(()) }
+        });
+        tokio::select! {
+            biased; // first the socket is made, and then it is looked for
+            failed = serve_devices_once(&folder, &name, resource, devices) => return failed,
+            removed = removed => removed.map_err(Error::msg)?,
+        }
+    }
+}
+
+/// As [`serve_devices`], for one life of the kubelet: its socket must be there.
+async fn serve_devices_once(folder: &Path, name: &str, resource: &str, devices: &[String]) -> Result<()> {
+    let listener = UnixListener::bind(folder.join(name))
         .with_context(|| format!("cannot listen in {}", folder.display()))?;
     let devices =
         devices.iter().map(|id| Device { id: id.clone(), health: "Healthy".into() }).collect::<Vec<_>>();
@@ -171,12 +195,15 @@ pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -
     });
     let serve = tonic::transport::Server::builder().serve_with_incoming(service, connections(listener));
 
-    // the kubelet asks back before it answers
+    // the kubelet asks back before it answers; one that starts does not listen at once
     let register = async {
-        let channel = connect(&folder.join("kubelet.sock")).await?;
         let registration =
-            Registration { version: "v1beta1".into(), endpoint: name, resource_name: resource.into() };
-        let Empty {} = call(channel, "/v1beta1.Registration/Register", registration).await?;
+            Registration { version: "v1beta1".into(), endpoint: name.into(), resource_name: resource.into() };
+        let registered = wait::until(KUBELET_LIMIT, async || {
+            let channel = connect(&folder.join("kubelet.sock")).await?;
+            call::<_, Empty>(channel, "/v1beta1.Registration/Register", registration.clone()).await
+        });
+        registered.await.map_err(Error::msg)?;
         println!("registered {resource}");
         std::future::pending().await
     };

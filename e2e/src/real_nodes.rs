@@ -13,8 +13,9 @@
 //! leaves nothing behind on the machine, unless whoever cleans up is killed as well: its empty cgroups then go when the
 //! next node starts.
 //!
-//! What a node does not have: a way from its pods to those of other nodes, a cluster DNS, kube-proxy. Pods reach
-//! the API server and their own node; the machine reaches pods.
+//! What a node does not have: kube-proxy, so the only Service with an address is that of the API server, and a cluster DNS,
+//! unless one is [started](Cluster::start_dns). Pods reach each other, whatever node they are on, and the API server; the
+//! machine reaches pods.
 //!
 //! It needs root, for namespaces and mounts, and `ip` of iproute2.
 
@@ -26,6 +27,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -44,6 +46,7 @@ pub use node::run;
 
 mod cgroups;
 mod configuration;
+mod dns;
 mod namespaces;
 pub(crate) mod network;
 mod node;
@@ -80,6 +83,25 @@ impl RealNode {
         self.kubelet().join("pod-resources/kubelet.sock")
     }
 
+    /// The process of the kubelet.
+    pub fn kubelet_process(&self) -> Result<Pid> {
+        let flag = configuration::kubelet_config_flag(&self.state);
+        let is_it = |id: &i32| {
+            let command = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            command.split('\0').any(|argument| argument == flag)
+        };
+        let ids = std::fs::read_dir("/proc").context("cannot read /proc")?.flatten();
+        let mut ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let id = ids.find(is_it).and_then(Pid::from_raw);
+        id.with_context(|| format!("{} has no kubelet now", self.name))
+    }
+
+    /// Kills the kubelet. The node starts another one; what runs in containers goes on meanwhile.
+    pub fn kill_kubelet(&self) -> Result<()> {
+        kill_process(self.kubelet_process()?, Signal::KILL)
+            .with_context(|| format!("cannot kill the kubelet of {}", self.name))
+    }
+
     /// containerd's own client, for the containers of the kubelet.
     fn ctr(&self, bin: &Path, arguments: &[&OsStr]) -> tokio::process::Command {
         let mut ctr = tokio::process::Command::new(bin.join("ctr"));
@@ -92,16 +114,21 @@ impl RealNode {
 impl Cluster {
     /// Gives `image` to every real node. Pods that use it say `imagePullPolicy: Never`.
     pub async fn load(&self, image: &Image) -> Result<()> {
-        let plane = self.plane();
-        let archive = plane.state.join("run").join(format!("image-{}.tar", self.number()));
+        let archive = self.plane().state.join("run").join(format!("image-{}.tar", self.number()));
         image.write(&archive)?;
+        self.load_archive(&archive).await?;
+        std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
+    }
+
+    /// Gives the image in an archive to every real node.
+    pub async fn load_archive(&self, archive: &Path) -> Result<()> {
+        let plane = self.plane();
         let words = [OsStr::new("images"), OsStr::new("import"), archive.as_os_str()];
         let imports = plane.nodes.iter().map(async |node| {
             let imported = command::run(node.ctr(&plane.bin, &words), "").await;
-            imported.with_context(|| format!("{} does not take the image", node.name))
+            imported.with_context(|| format!("{} does not take the image {}", node.name, archive.display()))
         });
-        futures::future::try_join_all(imports).await?;
-        std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
+        futures::future::try_join_all(imports).await.map(drop)
     }
 }
 
@@ -117,6 +144,9 @@ pub(crate) struct Plan {
     pause: PathBuf,
     network: network::Network,
 }
+
+/// Where the cables of a node end: the process whose network it is, and its addresses.
+pub(crate) struct Cable(u32, network::Network);
 
 /// Prepares `count` nodes: their names, their certificates, and the image that every node has.
 pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Result<Vec<String>> {
@@ -134,8 +164,13 @@ pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Resu
 
 /// Starts the node `name` of those that were prepared, beside `plane`, whose API server must answer.
 ///
-/// It has started when this returns; when it is Ready, its Node says so.
-pub(crate) async fn start(plane: &ControlPlane, name: &str) -> Result<(RealNode, Child)> {
+/// It has started when this returns; when it is Ready, its Node says so. `cables` are those of the nodes that were started
+/// before; it is added to them.
+pub(crate) async fn start(
+    plane: &ControlPlane,
+    name: &str,
+    cables: &mut Vec<Cable>,
+) -> Result<(RealNode, Child)> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "real nodes need root, for their namespaces and mounts: run this as root, in a container with --privileged"
@@ -165,6 +200,10 @@ pub(crate) async fn start(plane: &ControlPlane, name: &str) -> Result<(RealNode,
         anyhow::anyhow!("{name} gets no namespaces of its own: {seen}\n{}", child.last_words())
     })?;
     let (network, listener) = network::Network::join(pid)?;
+    for Cable(other_pid, other) in cables.iter() {
+        network.connect(pid, *other, *other_pid)?;
+    }
+    cables.push(Cable(pid, network));
     tokio::spawn(network::forward(listener, plane.ports["kube-apiserver"]));
     let node = RealNode { name: name.to_owned(), state, address: network.node() };
     let plan = Plan {

@@ -9,7 +9,11 @@
 //! also where an argument or a variable is exactly that number (`8080`, `--port=8080`) or an address to listen
 //! on (`0.0.0.0:8080`, `--listen=[::]:8080`).
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::{
@@ -41,6 +45,7 @@ pub struct Workload<'a> {
     fields: BTreeMap<String, String>,
     variables: BTreeMap<String, String>,
     arguments: Vec<String>,
+    left_out: BTreeSet<&'static str>,
 }
 
 impl Cluster {
@@ -80,6 +85,7 @@ impl<'a> Workload<'a> {
             fields: fields.map(|(path, value)| (path.to_owned(), value)).into(),
             variables: BTreeMap::new(),
             arguments: Vec::new(),
+            left_out: BTreeSet::new(),
         }
     }
 
@@ -106,6 +112,13 @@ impl<'a> Workload<'a> {
         self
     }
 
+    /// Leaves out an argument of the manifest, known by its flag.
+    #[must_use]
+    pub fn without(mut self, flag: &'static str) -> Self {
+        self.left_out.insert(flag);
+        self
+    }
+
     /// Starts `program` as this workload's container, with a fresh token of its `ServiceAccount`.
     ///
     /// It does not wait: see [`Process::wait_ready`].
@@ -117,6 +130,7 @@ impl<'a> Workload<'a> {
             .with_context(|| format!("cannot run {}/{} as a process", self.namespace, self.name))?;
         launch.environment.insert("KUBECONFIG".into(), self.credentials().await?);
         launch.environment.extend(self.variables.clone());
+        launch.arguments.retain(|argument| !self.left_out.contains(flag(argument)));
         for argument in &self.arguments {
             launch.arguments.retain(|before| flag(before) != flag(argument));
         }

@@ -103,6 +103,14 @@ pub struct Caches {
     held: mpsc::UnboundedReceiver<Held>,
 }
 
+#[cfg(test)]
+impl Caches {
+    /// What scrapes ask of the devices, for a test that answers itself.
+    pub fn into_questions(self) -> mpsc::Receiver<Question> {
+        self.questions
+    }
+}
+
 impl Agent {
     /// An agent that serves nobody yet, and `only` this node if there is one: an agent on each of a thousand nodes that
     /// watched all of them would be a million watched objects.

@@ -179,6 +179,13 @@ pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        fs::File,
+        io,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
     use axum::{body::Body, http::Request};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -187,19 +194,45 @@ mod tests {
     use tower_test::mock;
 
     use super::*;
-    use crate::{allocations::Allocations, metrics::Metrics};
+    use crate::{
+        agent::Caches,
+        allocations::Allocations,
+        metrics::Metrics,
+        perf::{Group, Layer, Perf, Pod, Reading, Set, shared::Shared},
+    };
 
-    /// An agent that has not reached the API server.
-    fn alone() -> Arc<Agent> {
+    /// An agent that has not reached the API server; on a node of its own, if there is one.
+    fn agent_of(node: Option<&str>, perf: Option<Shared>) -> (Arc<Agent>, Caches) {
         let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
-        let (agent, _) = Agent::new(
-            kube::Client::new(service, "default"),
-            Metrics::new().unwrap(),
-            Allocations::new(None),
-            None,
-            None,
-        );
-        agent
+        let client = kube::Client::new(service, "default");
+        Agent::new(client, Metrics::new().unwrap(), Allocations::new(node), perf, node)
+    }
+
+    fn alone() -> Arc<Agent> {
+        agent_of(None, None).0
+    }
+
+    /// A kernel that counts how often it is asked what it counted.
+    #[derive(Clone, Default)]
+    struct Kernel(Arc<AtomicUsize>);
+
+    impl Kernel {
+        fn reads(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Layer for Kernel {
+        fn open(&self, _: &File, _: usize, _: Set) -> io::Result<Box<dyn Group>> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Group for Kernel {
+        fn read(&mut self) -> io::Result<Reading> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Reading::default())
+        }
     }
 
     /// The answer of one of the two servers, without its date.
@@ -276,5 +309,37 @@ mod tests {
         assert_eq!(renewals().await, "0", "as a moment ago");
         tokio::time::advance(SCRAPE_COUNTS).await;
         assert_eq!(renewals().await, "1");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn devices_and_cgroups_are_asked_once_for_all_scrapes_within_a_second() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "cpu\n").unwrap();
+        fs::create_dir_all(root.path().join("kubepods/pod1")).unwrap();
+        let kernel = Kernel::default();
+        let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 100_000, &Metrics::new().unwrap());
+        let pod = Pod { namespace: "vision".into(), name: "camera".into(), uid: "1".into() };
+        perf.watch(&[pod].into());
+        let (agent, caches) = agent_of(Some("node-a"), Some(Shared::new(perf)));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (mut questions, count) = (caches.into_questions(), Arc::clone(&asked));
+        tokio::spawn(async move {
+            while let Some(question) = questions.recv().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                question.send(Vec::new()).unwrap();
+            }
+        });
+
+        let last = Mutex::new(None);
+        let scrapes = async || {
+            let three = [(); 3].map(|()| metrics(&agent, &last));
+            let all_well = futures::future::join_all(three).await.iter().all(|it| it.status() == 200);
+            assert!(all_well);
+            (asked.load(Ordering::Relaxed), kernel.reads())
+        };
+        let (devices, groups) = scrapes().await;
+        assert!(devices == 1 && groups > 0, "{devices} questions, {groups} reads");
+        assert_eq!(scrapes().await, (1, groups), "as a moment ago");
+        tokio::time::advance(SCRAPE_COUNTS).await;
+        assert_eq!(scrapes().await, (2, 2 * groups));
     }
 }

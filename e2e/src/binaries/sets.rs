@@ -29,6 +29,8 @@ pub struct Set {
     pub(super) variables: &'static [&'static str],
     /// Files of the module that become [`KWOK_STAGES`].
     pub(super) extra: &'static [&'static str],
+    /// The `main.go` of a tool that is put together here: its package is `.`.
+    pub(super) main: Option<&'static str>,
 }
 
 /// The two files of a Go module that decide what is built.
@@ -60,6 +62,7 @@ const PLAIN: Set = Set {
     links: None,
     variables: &[],
     extra: &[],
+    main: None,
 };
 
 /// The version that a program of Kubernetes reports.
@@ -131,8 +134,8 @@ pub const SETS: [Set; 5] = [
     },
 ];
 
-/// What real nodes need besides: kubelet, containerd, runc, and the plugins that give pods a network.
-pub const NODE_SETS: [Set; 4] = [
+/// What real nodes need besides: kubelet, containerd, runc, the plugins that give pods a network, and who resolves names.
+pub const NODE_SETS: [Set; 5] = [
     Set {
         name: "kubelet",
         module: "k8s.io/kubernetes",
@@ -178,6 +181,16 @@ pub const NODE_SETS: [Set; 4] = [
         pins: pinned!("cni"),
         ..PLAIN
     },
+    Set {
+        name: "coredns",
+        module: "github.com/coredns/coredns",
+        // with the plugins that a cluster needs; those for clouds and tracing would take three times as long
+        tools: &[("coredns", ".")],
+        main: Some(include_str!("../../control-plane/coredns/main.go")),
+        minutes: 1,
+        pins: pinned!("coredns"),
+        ..PLAIN
+    },
 ];
 
 /// The Prometheus that the tests of metrics scrape with; nobody else needs it.
@@ -211,7 +224,8 @@ impl Set {
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
         let tools = self.tools.iter().map(|(_, package)| *package).chain(self.tags.iter().copied());
         let parts = [self.pins.go_mod, self.pins.go_sum, &self.linker_flags(), GO_FLAGS, &platform];
-        let hash = fnv1a(parts.into_iter().chain(tools).chain(self.extra.iter().copied()));
+        let files = self.extra.iter().copied().chain(self.main);
+        let hash = fnv1a(parts.into_iter().chain(tools).chain(files));
         cache.join("bin").join(format!("{}-{}-{hash:016x}", self.name, self.version()))
     }
 
@@ -252,6 +266,7 @@ mod tests {
                 "containerd v2.4.2",
                 "runc v1.5.2",
                 "cni v1.9.1",
+                "coredns v1.14.7",
                 "prometheus v0.315.0"
             ]
         );

@@ -1,8 +1,10 @@
 //! What containerd, the kubelet and the network plugins of a node are told.
 
+use std::path::Path;
+
 use serde_json::json;
 
-use super::{PAUSE_IMAGE, Plan};
+use super::{PAUSE_IMAGE, Plan, network};
 
 /// A network for pods: a bridge inside the node, and addresses of the node's range.
 pub(super) fn network(plan: &Plan) -> String {
@@ -88,7 +90,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "oomScoreAdj": 0, // its own -999 needs CAP_SYS_RESOURCE, as more open files than these do
         "maxOpenFiles": 20000,
         "resolvConf": "",
-        "clusterDNS": ["10.0.0.10"], // there is none, and a kubelet without one warns about every pod
+        "clusterDNS": [network::NAMES],
         "clusterDomain": "cluster.local",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins", // the default would be made under /usr
         "imageGCHighThresholdPercent": 100, // nobody could pull an image again
@@ -100,10 +102,15 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
     .to_string()
 }
 
+/// The flag that tells the kubelet of the node with this folder from all others.
+pub(super) fn kubelet_config_flag(state: &Path) -> String {
+    format!("--config={}/kubelet.yaml", state.display())
+}
+
 pub(super) fn kubelet_flags(plan: &Plan) -> Vec<String> {
     let state = plan.node.state.display();
     vec![
-        format!("--config={state}/kubelet.yaml"),
+        kubelet_config_flag(&plan.node.state),
         format!("--kubeconfig={state}/kubeconfig"),
         format!("--hostname-override={}", plan.node.name),
         format!("--node-ip={}", plan.node.address),

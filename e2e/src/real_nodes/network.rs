@@ -1,4 +1,4 @@
-//! The network of a node: a cable to the machine, and a way to the API server.
+//! The network of a node: a cable to the machine, one to each other node, and a way to the API server.
 
 use std::{
     fs::File,
@@ -13,6 +13,9 @@ use tokio::net::TcpStream;
 
 /// The API server's Service, the first address of its range: what every pod is told.
 pub(crate) const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+/// Where pods ask for names: each node has the address, for a server of its own.
+pub(super) const NAMES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
 
 /// Where kubelets and pods find the API server.
 pub(super) const SERVER: &str = "https://10.0.0.1:443";
@@ -43,7 +46,7 @@ impl Network {
             ip(&format!("address add {machine}/24 dev {cable}\nlink set {cable} up"))?;
             let listener = inside(pid, || {
                 ip(&format!(
-                    "link set lo up\naddress add {SERVICE}/32 dev lo\n\
+                    "link set lo up\naddress add {SERVICE}/32 dev lo\naddress add {NAMES}/32 dev lo\n\
                      address add {node}/24 dev eth0\nlink set eth0 up"
                 ))?;
                 let listener = TcpListener::bind((SERVICE, 443));
@@ -53,6 +56,24 @@ impl Network {
             return Ok((network, listener));
         }
         bail!("256 nodes have a network on this machine: stop other runs of this harness")
+    }
+
+    /// Lays a cable between the nodes of two processes, so that the pods of each reach those of the other.
+    ///
+    /// It goes with either of their namespaces.
+    pub(super) fn connect(self, pid: u32, other: Self, other_pid: u32) -> Result<()> {
+        let (to_other, to_self) = (format!("node-{}", other.number), format!("node-{}", self.number));
+        ip(&format!("link add {to_other} netns {pid} type veth peer name {to_self} netns {other_pid}"))?;
+        for (end, pid, from, to) in [(to_other, pid, self, other), (to_self, other_pid, other, self)] {
+            let (own, its) = (from.node(), to.node());
+            let commands = format!(
+                "address add {own} peer {its} dev {end}\nlink set {end} up\n\
+                 route add {} via {its} dev {end} src {own}",
+                to.pods()
+            );
+            inside(pid, || ip(&commands))?;
+        }
+        Ok(())
     }
 
     /// The machine's end of the cable.

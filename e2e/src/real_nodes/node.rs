@@ -1,8 +1,8 @@
 //! What runs a node from inside: mounts, containerd, the pause image, the kubelet.
 
-use std::{ffi::OsStr, fs, time::Duration};
+use std::{ffi::OsStr, fs, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::{Plan, configuration, namespaces};
 use crate::{
@@ -42,20 +42,34 @@ async fn serve(plan: &Plan, cgroup: &str) -> Result<()> {
         fs::create_dir_all(state.join("var-lib").join(folder))?;
     }
 
-    let spawn = |name: &str, arguments: Vec<String>| {
-        let log = state.with_file_name("log").join(format!("{}-{name}.log", plan.node.name));
+    let spawn = |name: &str, log: &str, arguments: Vec<String>| {
+        let log = state.with_file_name("log").join(format!("{}-{log}.log", plan.node.name));
         Child::spawn(name, &log, &plan.bin.join(name), arguments)
     };
-    let mut containerd = spawn("containerd", configuration::containerd_flags(plan))?;
+    let mut containerd = spawn("containerd", "containerd", configuration::containerd_flags(plan))?;
     tokio::select! {
         done = import(plan) => done?,
         error = failure(&mut containerd) => return Err(error),
     }
-    let mut kubelet = spawn("kubelet", configuration::kubelet_flags(plan))?;
-    tokio::select! {
-        error = failure(&mut containerd) => Err(error),
-        error = failure(&mut kubelet) => Err(error),
+    let mut lives = 0;
+    loop {
+        lives += 1;
+        let mut kubelet = spawn("kubelet", &format!("kubelet-{lives}"), configuration::kubelet_flags(plan))?;
+        tokio::select! {
+            error = failure(&mut containerd) => return Err(error),
+            ended = kubelet.ended() => ensure_killed(&kubelet, ended?)?,
+        }
     }
+}
+
+/// A kubelet that is killed is started again, as by what supervises it on nodes of users; one that ends by itself failed.
+fn ensure_killed(kubelet: &Child, status: ExitStatus) -> Result<()> {
+    ensure!(
+        status.signal().is_some(),
+        "the kubelet ended ({status}); its last words:\n{}",
+        kubelet.last_words()
+    );
+    Ok(())
 }
 
 /// Gives containerd the pause image as soon as it answers.

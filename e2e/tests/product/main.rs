@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod again;
+mod agents;
 mod api_server;
 mod churn;
 mod crash;

@@ -26,6 +26,8 @@ use crate::scene::{
 pub struct Live {
     /// What each agent published, by node.
     topologies: BTreeMap<String, NodeTopology>,
+    /// The image of each, as its kubelet knows it.
+    pub images: Vec<String>,
     /// How the collectors of each fared, and the capabilities that it had.
     collectors: BTreeMap<String, (String, String)>,
     /// The operator's snapshot of an application that may run on NUMA domains.
@@ -68,6 +70,12 @@ fn list(text: &str) -> BTreeSet<u32> {
     parts.flat_map(range).collect()
 }
 
+/// The id of the image of a pod's container.
+pub fn image_of(pod: &Pod) -> String {
+    let containers = pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap();
+    containers[0].image_id.clone()
+}
+
 /// Looks at what the agents publish, and has an actor run on what they found.
 pub async fn look() -> Live {
     let cluster = cluster().await;
@@ -78,6 +86,7 @@ pub async fn look() -> Live {
         topologies.into_iter().map(|it| (it.metadata.name.clone().unwrap(), it)).collect();
     let agents = agents().await.unwrap();
     tell_of(&agents).await;
+    let images = agents.iter().map(image_of).collect();
     let mut collectors = BTreeMap::new();
     for pod in &agents {
         let node = pod.spec.as_ref().unwrap().node_name.clone().unwrap();
@@ -122,7 +131,7 @@ pub async fn look() -> Live {
     let snapshot = snapshot(namespace.name()).await;
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     cluster.kubectl(["delete", "devicepool", "domains"]).await.unwrap();
-    Live { topologies, collectors, snapshot, unit }
+    Live { topologies, images, collectors, snapshot, unit }
 }
 
 /// The operator's snapshot of the application in a namespace, as people get it: its loopback, forwarded.
@@ -143,7 +152,7 @@ async fn snapshot(namespace: &str) -> Value {
 #[tokio::test]
 async fn the_agents_see_the_machine_as_it_sees_itself() {
     let _alone = alone().await;
-    let Live { topologies, collectors, snapshot, unit } = &product().await.live;
+    let Live { topologies, collectors, snapshot, unit, images: _ } = &product().await.live;
     assert_eq!(topologies.keys().collect::<Vec<_>>(), DEVICES.map(|(node, _)| node));
     let (machine, cores) = (domains(), cores());
     for (node, topology) in topologies {

@@ -7,6 +7,9 @@
 
 mod agent;
 mod devices;
+mod hello;
 mod live;
 mod nodes;
+mod release;
+mod restart;
 mod scene;

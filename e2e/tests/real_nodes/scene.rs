@@ -1,6 +1,6 @@
 //! What all tests here share: two nodes with a kubelet, and the product on them.
 
-use std::time::Duration;
+use std::{path::PathBuf, sync::Mutex as SyncMutex, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use e2e::{
@@ -71,7 +71,8 @@ pub async fn alone() -> MutexGuard<'static, ()> {
 pub struct Product {
     /// What the agents saw of the machine itself.
     pub live: Live,
-    _plugins: Vec<Process>,
+    /// Who hands out devices, by node.
+    pub plugins: SyncMutex<Vec<(&'static str, Process)>>,
 }
 
 /// Operator and agents as pods on the nodes, devices from plugins. Installed once: with agents that look at the machine,
@@ -83,22 +84,27 @@ pub async fn product() -> &'static Product {
 
 async fn install() -> Product {
     let cluster = cluster().await;
-    let image = |name: &str| release::image(name, "registry.local", "e2e").unwrap();
-    let mut agent = image(AGENT);
+    // what `make images` writes, and for later an agent with machines that it may describe
+    let folder = released();
+    release::make(&folder, "registry.local", "e2e").unwrap();
+    for name in [AGENT, OPERATOR] {
+        cluster.load_archive(&folder.join(format!("{name}.tar"))).await.unwrap();
+    }
+    let mut agent = release::image(AGENT, "registry.local", "described").unwrap();
     for (node, _) in DEVICES {
         agent = agent.text(&machine(node).to_string(), &format!("/machines/{node}.yaml"));
     }
     let pause = keeper::built("cairn-e2e-pause").unwrap();
     let actor = Image::new(ACTOR_IMAGE, "/actor").program(&pause, "/actor").unwrap();
-    for image in [agent, image(OPERATOR), actor] {
+    for image in [agent, actor] {
         cluster.load(&image).await.unwrap();
     }
     let mut plugins = Vec::new();
     for (name, _) in DEVICES {
-        plugins.push(plugin(name, RESOURCE, &devices(name)));
+        plugins.push((name, plugin(name, RESOURCE, &devices(name))));
         for domain in live::domains().keys() {
             let shares: Vec<_> = (0..4).map(|share| format!("numa-{domain}-{share}")).collect();
-            plugins.push(plugin(name, &format!("cairn.dev/numa-{domain}"), &shares));
+            plugins.push((name, plugin(name, &format!("cairn.dev/numa-{domain}"), &shares)));
         }
     }
 
@@ -120,12 +126,18 @@ async fn install() -> Product {
     let live = live::look().await;
 
     // each agent describes the node that it is on: the kubelet puts the name in
+    settings.push("--set=agent.image.tag=described".into());
     settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
     let chart = tree("charts/cairn");
     let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "--namespace", NAMESPACE];
     cluster.helm(upgrade.into_iter().chain(settings.iter().map(String::as_str))).await.unwrap();
     all_ready().await;
-    Product { live, _plugins: plugins }
+    Product { live, plugins: SyncMutex::new(plugins) }
+}
+
+/// The folder of the images of operator and agent, as `make images` writes them.
+pub fn released() -> PathBuf {
+    Cluster::shared_with(DEVICES.len()).plane().state.join("run/images")
 }
 
 /// A plugin that gives a node these devices.

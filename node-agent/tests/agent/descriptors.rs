@@ -1,0 +1,55 @@
+//! How many files the agent may open: what is counted of pods takes thousands, and containers begin with a thousand.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+use crate::tool::program;
+
+/// Where an API server would be; nobody answers there, and that is not asked about here.
+const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: 'http://127.0.0.1:9'}}]
+contexts: [{name: none, context: {cluster: none, user: none}}]
+current-context: none
+users: [{name: none, user: {}}]
+";
+
+/// The limits of open files of a process, soft and hard.
+fn limits(process: u32) -> (String, String) {
+    let text = fs::read_to_string(format!("/proc/{process}/limits")).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it has limits");
+    let mut words = line.split_whitespace().map(str::to_owned);
+    (words.next().expect("a soft limit"), words.next().expect("a hard limit"))
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_one_where_pods_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, KUBECONFIG).expect("it is written");
+    let hard = limits(std::process::id()).1;
+    for (perf, expected) in [("true", hard.as_str()), ("false", "256")] {
+        let agent = program();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -S -n 256 && exec \"$0\" \"$@\""]).arg(agent.get_program());
+        for (name, _) in agent.get_envs() {
+            shell.env_remove(name);
+        }
+        shell.env("KUBECONFIG", &kubeconfig).env("CAIRN_PERF", perf);
+        shell.args(["--node-name=node-a", "--listen=127.0.0.1:0", "--probe-listen=127.0.0.1:0"]);
+        let mut child = shell.stderr(Stdio::piped()).spawn().expect("the shell starts");
+        let said = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        // it says so once everything is set up
+        let mut said = said.lines().map_while(Result::ok);
+        let started = said.find(|line| line.contains("started"));
+        let limits = started.as_ref().map(|_| limits(child.id()));
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        assert!(started.is_some(), "the agent does not start");
+        assert_eq!(limits, Some((expected.to_owned(), hard.clone())), "CAIRN_PERF={perf}");
+    }
+}
