@@ -75,7 +75,9 @@ impl<'a> DestroyRepair<'a> {
             most,
             idle: 0,
             is_done: true,
-            is_unsuited: movable(search.snapshot) > MOST_ACTORS || nodes(search.snapshot) > MOST_NODES,
+            is_unsuited: search.snapshot.problem().channels.are_whole()
+                || movable(search.snapshot) > MOST_ACTORS
+                || nodes(search.snapshot) > MOST_NODES,
             samples: 0,
         }
     }

@@ -164,9 +164,10 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
 }
 
 /// Whether a part of the world can be priced without the rest: not so where a criterion is not separable, or a constraint is on
-/// more than one unit.
+/// more than one unit, or pairs of actors are not written out.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let mut named = snapshot.objectives().levels().iter().flatten();
-    named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
+    !snapshot.problem().channels.are_whole()
+        && named.all(|criterion| criterion.measure().scaling() != Scaling::Indivisible)
         && excesses(snapshot).is_empty()
 }
