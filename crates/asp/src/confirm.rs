@@ -121,9 +121,13 @@ fn job_of_ties(
     job(Encoded::of_ties(world, levels, assignment, ties).facts)
 }
 
-/// The ties of a world in as many parts as it takes runs; nothing where one run is enough, none where they are too many.
+/// The ties of a world in as many parts as it takes runs; nothing where one run is enough, none where they are too many, or are
+/// not written out.
 fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
     let problem = world.problem();
+    if problem.channels.are_whole() {
+        return None;
+    }
     let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
     // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
     let (ties, of_tie) = (ties(world), 1 + kinds * kinds);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crds::{Assignment, Placement, PlacementSpec};
 use jiff::Timestamp;
 use placement::file::Levels;
-use placement::{Plan, Snapshot, SnapshotError};
+use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
 use portfolio::Use;
 use world::{ApplicationKey, Index, Objects, Policy};
 
@@ -88,13 +88,26 @@ fn from_snapshot(
         search.plan(&snapshot).map_err(|source| CliError::Plan { subject: read::name(file), source })?;
     let policy = snapshot.file().policy.as_ref().map(|policy| policy.name.clone());
     let explained = explained(arguments, &snapshot, &plan);
-    let decision = Decision { subject, policy, snapshot, plan, took, explained, notes: Vec::new() };
+    let notes = stood_aside(&snapshot).into_iter().collect();
+    let decision = Decision { subject, policy, snapshot, plan, took, explained, notes };
     show_one(&decision, arguments.output)?;
     Ok(outcome([&decision]))
 }
 
 fn explained(arguments: &PlanArguments, snapshot: &Snapshot, plan: &Plan) -> Option<Explained> {
     arguments.explain.then(|| Explained::new(plan.world(snapshot).into_owned(), &plan.assignment, None))
+}
+
+/// What had no part in a plan for the number of pairs of actors, in plain words; nothing where everything had.
+fn stood_aside(snapshot: &Snapshot) -> Option<String> {
+    let channels = &snapshot.problem().channels;
+    channels.are_whole().then(|| {
+        format!(
+            "the channels between groups make {} pairs of actors, above {MOST_PAIRS}: they were planned whole; proofs and bounds of \
+             what pairs cost stood aside, and clingo judged the constraints alone",
+            channels.pairs
+        )
+    })
 }
 
 /// The same world under another policy's program.
@@ -215,7 +228,8 @@ fn decide(
     given: Option<&PolicyFile>,
     now: Timestamp,
 ) -> Result<Decision, CliError> {
-    let (world, policy, notes) = world_of(objects, key, arguments, given, now)?;
+    let (world, policy, mut notes) = world_of(objects, key, arguments, given, now)?;
+    notes.extend(stood_aside(&world.snapshot));
     let (plan, took) = search(&world.snapshot, key, arguments, &policy)?;
     Ok(Decision {
         explained: explained(arguments, &world.snapshot, &plan),

@@ -202,11 +202,12 @@ fn pieces(file: &SnapshotFile) -> impl Iterator<Item = SnapshotFile> {
         })
     }
     let messages = of(&file.messages, |piece, some| piece.messages = some);
+    let channels = of(&file.group_messages, |piece, some| piece.group_messages = some);
     let annoyance = of(&file.annoyance, |piece, some| piece.annoyance = some);
     let interference = of(&file.interference, |piece, some| piece.interference = some);
     let actors = of(&file.actors, |piece, some| piece.actors = some);
     let constraints = of(&file.constraints, |piece, some| piece.constraints = some);
-    messages.chain(annoyance).chain(interference).chain(actors).chain(constraints)
+    messages.chain(channels).chain(annoyance).chain(interference).chain(actors).chain(constraints)
 }
 
 /// What the numbers that are a criterion's own have in common.

@@ -7,6 +7,7 @@ use strum::{EnumCount as _, IntoEnumIterator as _};
 use crate::criteria::{PairSums, Placed, SUMS_FIT, add};
 use crate::file::Constraint;
 use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::tally::channel_sums;
 use crate::{Assignment, Criterion, Objectives, Snapshot};
 
 /// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
@@ -155,7 +156,19 @@ impl<'a> Placed<'a> {
                 }
             }
         }
+        placed.add_channels(own_only);
         placed.part = own_only.then(|| placed.in_use.clone());
         placed
+    }
+
+    /// Adds what channels between groups cost that no edge stands for.
+    fn add_channels(&mut self, own_only: bool) {
+        let problem = self.snapshot.problem();
+        let all = channel_sums(problem, self.assignment, |_| true);
+        // What fixed actors have among themselves is no part of anybody's.
+        let is_left_out = |actor| own_only && self.snapshot.is_fixed(actor);
+        let others = channel_sums(problem, self.assignment, is_left_out);
+        self.pairs.exchanged = add(self.pairs.exchanged, all.exchanged - others.exchanged);
+        self.pairs.apart = add(self.pairs.apart, all.apart - others.apart);
     }
 }

@@ -43,12 +43,9 @@ pub struct SnapshotFile {
     /// Directed messages per window; both directions of a pair add up, messages to oneself are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
-    /// Channels between whole groups; each is one entry of those that a file may have.
+    /// Channels between whole groups; each is one of the edges that a file may have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_messages: Vec<GroupMessage>,
-    /// How many of the messages and of the annoyance, the last ones, are pairs of such channels.
-    #[serde(skip)]
-    pub written_out: [usize; 2],
     /// Drag that counts when two actors are on different units (APO, M3).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub annoyance: Vec<Drag>,
@@ -73,14 +70,13 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// How many edges are named; the two directions of a pair are one where they stand side by side, and pairs of channels between
-    /// groups are none.
+    /// How many edges are named; the two directions of a pair are one where they stand side by side, and a channel between groups
+    /// is one.
     #[must_use]
     pub fn edges(&self) -> usize {
         let both = |up: &Message, down: &Message| (&up.from, &up.to) == (&down.to, &down.from);
-        let [messages, drags] = self.written_out;
-        let named = &self.messages[..self.messages.len().saturating_sub(messages)];
-        named.chunk_by(both).count() + self.annoyance.len().saturating_sub(drags) + self.interference.len()
+        let messages = self.messages.chunk_by(both).count();
+        messages + self.group_messages.len() + self.annoyance.len() + self.interference.len()
     }
 }
 

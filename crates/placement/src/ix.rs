@@ -114,6 +114,7 @@ positions! {
     KindIx: "a kind of unit, by name";
     ResourceIx: "a resource, by name";
     GroupIx: "a group of actors";
+    EndIx: "a group that channels between groups end in";
     PlaceIx: "a place within a scope or under a cap: equal positions mean the same place";
     RelationIx: "an `apart` or `together`";
     RuleIx: "a rule about where single actors may be";

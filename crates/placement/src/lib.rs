@@ -7,6 +7,7 @@
 //! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
 
 mod assignment;
+pub mod channels;
 mod check;
 mod checked;
 mod checker;
@@ -21,7 +22,7 @@ mod derived;
 mod error;
 mod excused;
 pub mod file;
-mod groups;
+pub mod group_costs;
 pub mod ix;
 mod judge;
 mod levels;
@@ -42,9 +43,11 @@ mod state;
 mod strategy;
 mod sums;
 mod symmetry;
+mod tally;
 pub mod weighted;
 
 pub use assignment::Assignment;
+pub use channels::MOST_PAIRS;
 pub use check::{MOST_ACTORS, MOST_EDGES};
 pub use checked::{Rule, Violation};
 pub use cost::Cost;
@@ -52,7 +55,6 @@ pub use counts::Counts;
 pub use criterion::Criterion;
 pub use derived::Derived;
 pub use error::{LARGEST, SnapshotError};
-pub use groups::MOST_PAIRS;
 pub use judge::{Judge, JudgeError, Judged, Judgement, NoPolicy};
 pub use objectives::Objectives;
 pub use plan::{Excused, Holds, Move, Plan, PlanError, Unplaced, plan};

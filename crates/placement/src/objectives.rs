@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Criterion;
+use crate::channels;
 use crate::file::{Constraint, Levels, SnapshotFile};
 
 /// The word that leaves the order to the facts.
@@ -79,8 +80,11 @@ fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
     let is_relevant = |sum: u128| sum >= RELEVANT * (free.len() as u128).pow(2) && !free.is_empty();
     let messages = file.messages.iter().filter(|message| counts(&message.from, &message.to));
     let drags = file.annoyance.iter().filter(|pair| counts(&pair.a, &pair.b));
-    let communication = is_relevant(messages.map(|message| u128::from(message.count)).sum());
-    let annoyance = is_relevant(drags.map(|pair| u128::from(pair.drag)).sum());
+    let (of_groups, drags_of_groups) = channels::open_sums(file);
+    let messages: u128 = messages.map(|message| u128::from(message.count)).sum();
+    let drags: u128 = drags.map(|pair| u128::from(pair.drag)).sum();
+    let communication = is_relevant(messages.saturating_add(of_groups));
+    let annoyance = is_relevant(drags.saturating_add(drags_of_groups));
     match communication.cmp(&annoyance) {
         Ordering::Greater => vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]],
         Ordering::Equal => vec![vec![Overload], vec![Communication, Migration, Annoyance]],

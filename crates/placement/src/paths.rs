@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::channels;
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec};
 
@@ -27,6 +28,11 @@ impl Paths {
         {
             next[position[message.from.as_str()]].push(position[message.to.as_str()]);
         }
+        channels::for_each_pair(file, |from, to, channel| {
+            if channel.count > 0 {
+                next[from].push(to);
+            }
+        });
         let mut waiting_for: IxVec<ActorIx, usize> = IxVec::of(0, next.len());
         for targets in &mut next {
             targets.sort_unstable();

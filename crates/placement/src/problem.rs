@@ -4,6 +4,7 @@ mod lookup;
 
 use std::collections::BTreeMap;
 
+use crate::channels::{self, Channels};
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
@@ -142,7 +143,9 @@ pub struct Problem {
     pub caps: Vec<PowerCap>,
     /// Who sends to whom; empty where no level names `latency`.
     pub(crate) paths: Paths,
-    /// By actor, peers ascending.
+    /// Channels between groups.
+    pub channels: Channels,
+    /// By actor, peers ascending; with the pairs of channels between groups where those are written out.
     pub edges: IxVec<ActorIx, Vec<Edge>>,
     /// Rules about single actors, by actor: positions in `rules`.
     pub rules_of: IxVec<ActorIx, Vec<RuleIx>>,
@@ -169,6 +172,7 @@ impl Problem {
     pub(crate) fn new(
         file: &SnapshotFile,
         objectives: &Objectives,
+        channels: Channels,
         enter_constraints: impl FnOnce(&SnapshotFile, &mut Self),
     ) -> Self {
         let mut problem = Self {
@@ -184,6 +188,7 @@ impl Problem {
                 file.units.iter().map(|unit| &unit.node).chain(file.nodes.iter().map(|node| &node.id)),
             ),
             resources: sorted(resource_names(file)),
+            channels,
             ..Self::default()
         };
         problem.read_units(file);
@@ -285,6 +290,16 @@ impl Problem {
         }
         for pair in &file.interference {
             add(&pair.a, &pair.b, &|edge| edge.interference += number(pair.drag));
+        }
+        if self.channels.is_written_out {
+            channels::for_each_pair(file, |from, to, channel| {
+                let edge = pairs.entry((from.min(to), from.max(to))).or_default();
+                edge.rate += number(channel.count);
+                edge.sent += if from < to { number(channel.count) } else { 0 };
+                // Within a group the pair is met twice.
+                let is_first = channel.from != channel.to || from < to;
+                edge.annoyance += if is_first { number(channel.drag) } else { 0 };
+            });
         }
         self.edges = IxVec::of(Vec::new(), file.actors.len());
         for ((a, b), edge) in pairs {
@@ -452,6 +467,6 @@ fn sorted<'a, I>(names: impl Iterator<Item = &'a String>) -> IxVec<I, String> {
 }
 
 /// A number of a checked file, as the signed integer that sums are made of.
-fn number(given: u64) -> i64 {
+pub(crate) fn number(given: u64) -> i64 {
     i64::try_from(given).expect("numbers above 2^53 are refused on input")
 }

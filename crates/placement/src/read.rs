@@ -1,9 +1,10 @@
 //! From a file to a world: read, checked, indexed.
 
+use crate::channels::{Channels, MOST_PAIRS};
 use crate::check::check;
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Objectives, Snapshot, SnapshotError, constraints, groups, others};
+use crate::{Derived, Objectives, Snapshot, SnapshotError, channels, constraints, others};
 
 impl Snapshot {
     /// Reads a snapshot file.
@@ -20,17 +21,26 @@ impl Snapshot {
     }
 
     /// Checks and indexes plain data. Actors that units sum up are listed behind the others, as one for each
-    /// unit, and channels between groups are written out as pairs.
+    /// unit.
     ///
     /// # Errors
     /// As [`Snapshot::read`].
-    pub fn new(mut file: SnapshotFile) -> Result<Self, SnapshotError> {
-        groups::write_out(&mut file)?;
+    pub fn new(file: SnapshotFile) -> Result<Self, SnapshotError> {
+        Self::with_most_pairs(file, MOST_PAIRS)
+    }
+
+    /// The same with channels between groups written out as pairs up to so many instead of [`MOST_PAIRS`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub fn with_most_pairs(mut file: SnapshotFile, most_pairs: usize) -> Result<Self, SnapshotError> {
         others::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
+        channels::check(&file, &objectives, most_pairs)?;
         check(&file, &objectives)?;
-        let problem = Problem::new(&file, &objectives, constraints::enter);
+        let channels = Channels::new(&file, most_pairs);
+        let problem = Problem::new(&file, &objectives, channels, constraints::enter);
         Ok(Self::of(file, objectives, problem))
     }
 

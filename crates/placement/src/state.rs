@@ -7,7 +7,9 @@ use crate::constraints::resources::Remaining;
 use crate::constraints::slots::has_slot;
 use crate::constraints::{Excess, excesses};
 use crate::criteria::{Class, Figure, Measure, PairSums, Step};
+use crate::group_costs::ChannelSums;
 use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
+use crate::weighted::NOWHERE;
 use crate::{Assignment, Criterion, Snapshot};
 
 /// An assignment with loads, remaining resources and overloads kept up to date.
@@ -19,6 +21,8 @@ pub struct State<'a> {
     hosted: IxVec<UnitIx, u64>,
     remaining: Remaining,
     company: Company,
+    /// What channels between groups come to that no edge stands for.
+    channels: Option<Box<ChannelSums>>,
     /// Constraints that are followed step by step, by position in the file.
     limits: Vec<(usize, Box<dyn Excess>)>,
     /// The levels' criteria with what each needs to be priced.
@@ -59,6 +63,7 @@ impl<'a> State<'a> {
             hosted: IxVec::of(0, units),
             remaining: Remaining::new(&snapshot.problem),
             company: Company::new(&snapshot.problem),
+            channels: ChannelSums::new(&snapshot.problem.channels, units).map(Box::new),
             limits: excesses(snapshot),
             levels: snapshot
                 .objectives()
@@ -178,6 +183,10 @@ impl<'a> State<'a> {
         self.limits.iter_mut().for_each(|(_, excess)| excess.count(self.snapshot, &step));
         self.remaining.count(problem, actor, unit, step.sign());
         self.company.count(problem, actor, unit, comes);
+        if let Some(sums) = &mut self.channels {
+            let (from, to) = if comes { (NOWHERE, unit) } else { (unit, NOWHERE) };
+            sums.follow(&problem.channels, actor, from, to, |a, b| problem.exchange_cost(a, b));
+        }
         (self.load[unit], self.hosted[unit]) = (step.load.1, step.hosted.1);
     }
 
@@ -239,6 +248,18 @@ impl<'a> State<'a> {
             } else {
                 pairs.exchanged += edge.rate * self.snapshot.problem.exchange_cost(unit, other);
                 pairs.apart += edge.annoyance;
+            }
+        }
+        if let Some(sums) = &self.channels {
+            let problem = &self.snapshot.problem;
+            let (exchanged, apart) = sums.at(&problem.channels, actor, unit);
+            pairs.exchanged += exchanged;
+            pairs.apart += apart;
+            // Its own place, from which it would have gone, is no other's.
+            if let Some(own) = self.place(actor).filter(|own| *own != unit) {
+                let among_themselves = problem.channels.between(actor, actor);
+                pairs.exchanged -= among_themselves.rate * problem.exchange_cost(unit, own);
+                pairs.apart -= among_themselves.apart;
             }
         }
         pairs

@@ -6,7 +6,7 @@ use strum::IntoEnumIterator as _;
 
 use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
-use crate::{Criterion, LARGEST, Objectives, SnapshotError, constraints};
+use crate::{Criterion, LARGEST, Objectives, SnapshotError, channels, constraints};
 
 /// Refuses worlds in which a criterion or a load could pass 2^53.
 pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
@@ -28,8 +28,10 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
         + u128::from(cost.other_zone);
     let largest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
     let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
-    let messages = sum(&mut file.messages.iter().map(|message| message.count));
+    let (of_groups, drags_of_groups) = channels::sums(file);
+    let messages = sum(&mut file.messages.iter().map(|message| message.count)).saturating_add(of_groups);
     let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
+    let drags = drags.saturating_add(drags_of_groups);
     let moves = sum(&mut file.actors.iter().map(|actor| actor.move_cost));
     let preferences = sum(&mut file.constraints.iter().map(|constraint| match constraint {
         Constraint::Prefer { weight, .. } => *weight,
@@ -46,7 +48,11 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
     }
     // One level may name them all.
     let named = named.iter().map(|(_, _, sum)| sum).sum::<u128>();
-    fits("objectives", "the criteria", costs.saturating_add(drags + moves + preferences + work + named))?;
+    fits(
+        "objectives",
+        "the criteria",
+        costs.saturating_add(drags).saturating_add(moves + preferences + work + named),
+    )?;
     let mut resources: BTreeMap<&str, u128> = BTreeMap::new();
     for actor in &file.actors {
         let of_kinds =

@@ -162,7 +162,17 @@ impl<'a> Likenesses<'a> {
                 problem.relations[*relation].actors.iter().any(|actor| can_move(*actor))
             };
             let bound: Vec<RelationIx> = bound.filter(has_free).collect();
-            if tied.is_empty() && bound.is_empty() {
+            // Who sends to a whole group is told apart by one that can move of it, and by the channel.
+            let channels =
+                problem.channels.of_actor(resident).iter().filter(|_| problem.channels.are_whole());
+            let sends: Vec<(ActorIx, [i64; 4])> = channels
+                .filter_map(|channel| {
+                    let first =
+                        problem.channels.members[channel.peer].iter().find(|actor| can_move(**actor))?;
+                    Some((*first, [channel.rate, -1 - i64::from(channel.peer.raw()), channel.apart, 0]))
+                })
+                .collect();
+            if tied.is_empty() && bound.is_empty() && sends.is_empty() {
                 continue;
             }
             for &unit in &problem.units_of_node[problem.unit_node[home]] {
@@ -175,6 +185,7 @@ impl<'a> Likenesses<'a> {
                     (edge.peer, near, [edge.rate, edge.sent, edge.annoyance, edge.interference])
                 };
                 self.of[unit].ties.extend(tied.iter().map(tie));
+                self.of[unit].ties.extend(sends.iter().map(|(peer, of)| (*peer, near, *of)));
                 self.of[unit].relations.extend(bound.iter().map(|relation| (*relation, near)));
             }
         }

@@ -259,6 +259,11 @@ impl<'a> Facts<'a> {
     }
 
     fn of_pairs(&mut self) {
+        let read = ["msg_exch_rate", "mutual_annoyance"].into_iter().find(|name| self.reads(name));
+        if let Some(refusal) = read.and_then(|name| self.problem.channels.refusal(&format!("`{name}`"))) {
+            self.fault = Some(refusal);
+            return;
+        }
         for (actor, edges) in self.problem.edges.enumerate() {
             for edge in edges.iter().filter(|edge| edge.peer > actor) {
                 let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer));

@@ -55,6 +55,9 @@ impl Strategy for Clingo {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        if let Some(refusal) = snapshot.problem().channels.refusal("clingo") {
+            return Err(SolveError::Solver(format!("{refusal}; choose another strategy")));
+        }
         let start = Answer {
             // The fixed actors at home and nobody else anywhere, which is feasible; what runs is offered next.
             assignment: State::new(snapshot).assignment,

@@ -38,7 +38,8 @@ pub(crate) fn is_small(snapshot: &Snapshot) -> bool {
         .filter(|choices| *choices > 1)
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
     let rules = snapshot.rules().map_or(0, |rules| rules.ground().len());
-    actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
+    let has_pairs = !problem.channels.are_whole();
+    has_pairs && actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
 }
 
 /// Whether branch and bound may prove the world.

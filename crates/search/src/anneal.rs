@@ -185,22 +185,7 @@ impl<'m> Chain<'m> {
 
     #[inline]
     fn target(&mut self, item: ItemIx) -> UnitIx {
-        let model = self.solution.model;
-        let ties = model.ties(item);
-        let draw = self.rng.u32(..256);
-        if draw < 192 && !ties.is_empty() {
-            let tie = &ties[self.rng.usize(..ties.len())];
-            let at = self.solution.place[tie.peer];
-            if at != NOWHERE {
-                if draw < 96 {
-                    return at;
-                }
-                let near = &model.units_of_node[model.node_of[at]];
-                return near[self.rng.usize(..near.len())];
-            }
-        }
-        let candidates = model.candidates(item);
-        candidates[self.rng.usize(..candidates.len())]
+        self.solution.model.drawn_target(&self.solution.place, item, &mut self.rng)
     }
 
     #[inline]

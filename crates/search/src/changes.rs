@@ -19,7 +19,7 @@ impl Solution<'_> {
             self.notes.was[*item] = NOWHERE;
             self.place[*item] = *from;
         }
-        Some((delta?, more))
+        Some((delta? + self.delta_of_groups(changes), more))
     }
 
     /// Whether less than a tenth is left of a resource that units have, or of slots.

@@ -173,10 +173,10 @@ impl CompoundMove {
 fn ends(solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<(NodeIx, NodeIx)> {
     let model = solution.model;
     let (at, ties) = (solution.place[item], model.ties(item));
-    if at == NOWHERE || ties.is_empty() {
+    if at == NOWHERE || ties.is_empty() && !model.has_groups(item) {
         return None;
     }
-    let there = solution.place[ties[rng.usize(..ties.len())].peer];
+    let there = solution.place[model.drawn_peer(item, u32::from(!ties.is_empty()), rng)?];
     (there != NOWHERE).then(|| (model.node_of[at], model.node_of[there]))
 }
 

@@ -34,7 +34,9 @@ fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<
             seen.extend(&model.units_of_node[model.node_of[at]]);
         }
     }
-    for _ in 0..candidates.len().min(LOOKED_AT) {
+    // By channels between groups it is tied to places everywhere, and each is priced at a look.
+    let looked_at = if model.has_groups(item) { candidates.len() } else { LOOKED_AT };
+    for _ in 0..candidates.len().min(looked_at) {
         *turn += 1;
         seen.push(candidates[*turn % candidates.len()]);
     }

@@ -19,6 +19,9 @@ const MOST_IN_COST_TABLE: usize = 1 << 13;
 /// Ties of an item, on average, up to which a step costs what it costs anywhere: published ones have 4 to 5.
 const SPARSE: usize = 8;
 
+/// Units whose costs are brought up to date in the time of a step; one of several steps is taken.
+const FOLLOWED: usize = 1 << 10;
+
 /// A problem and what compound moves go by.
 pub(crate) struct Model<'a> {
     problem: Weighted<'a>,
@@ -45,7 +48,13 @@ impl<'a> Model<'a> {
     /// How many times as long a step takes as on a sparse world: it looks at every tie of an item.
     pub fn density(&self) -> u64 {
         let ties: usize = ItemIx::first(self.free).map(|item| self.ties(item).len()).sum();
-        (ties / (SPARSE * self.free.max(1))).max(1) as u64
+        let of_ties = ties / (SPARSE * self.free.max(1));
+        // Of channels between groups it looks at every unit where it is taken.
+        let of_groups = self.groups.as_ref().map_or(0, |groups| {
+            let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
+            channels * self.units / FOLLOWED
+        });
+        (of_ties + of_groups).max(1) as u64
     }
 
     /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.

@@ -3,6 +3,7 @@
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
 use crate::figures::Figures;
+use crate::groups::GroupTies;
 use crate::model::{Change, Model};
 use crate::notes::Notes;
 use placement::weighted::NOWHERE;
@@ -31,6 +32,8 @@ pub(crate) struct Solution<'m> {
     costs: Option<Vec<i64>>,
     /// What is no sum over items and pairs, where the snapshot asks for such.
     figures: Option<Box<Figures<'m>>>,
+    /// What channels between groups cost, where the snapshot has such.
+    groups: Option<Box<GroupTies<'m>>>,
     pub notes: Notes,
     /// Everything that is weighed.
     pub objective: i64,
@@ -58,6 +61,7 @@ impl<'m> Solution<'m> {
             objective: start + figures.as_ref().map_or(0, |figures| figures.value()),
             unplaced: model.members.raw()[..model.free].iter().map(Vec::len).sum(),
             figures,
+            groups: GroupTies::new(model).map(Box::new),
             notes: Notes::new(model.free, model.units),
         }
     }
@@ -322,7 +326,11 @@ impl<'m> Solution<'m> {
     /// How the objective changes when the item goes to the unit.
     #[inline]
     pub fn delta(&self, item: ItemIx, unit: UnitIx) -> i64 {
-        self.cost_at(item, unit, ItemIx::NONE).0 - self.here[item]
+        let of_ties = self.cost_at(item, unit, ItemIx::NONE).0 - self.here[item];
+        match &self.groups {
+            Some(groups) => of_ties + groups.delta(self.model, item, self.place[item], unit),
+            None => of_ties,
+        }
     }
 
     /// How the objective changes when two items that are not on one unit change places.
@@ -332,7 +340,16 @@ impl<'m> Solution<'m> {
         let (of_a, between) = self.cost_at(a, at_b, b);
         let (of_b, _) = self.cost_at(b, at_a, a);
         // The pair is as far apart after the change as before; both ends count it.
-        of_a + of_b + 2 * between - self.here[a] - self.here[b]
+        let of_ties = of_a + of_b + 2 * between - self.here[a] - self.here[b];
+        match &self.groups {
+            Some(groups) => of_ties + groups.delta_of_swap(self.model, (a, at_a), (b, at_b)),
+            None => of_ties,
+        }
+    }
+
+    /// How what channels between groups cost changes when items with a place go elsewhere all at once.
+    pub fn delta_of_groups(&self, changes: &[Change]) -> i64 {
+        self.groups.as_ref().map_or(0, |groups| groups.delta_of_all(self.model, changes))
     }
 
     /// Puts an item without a place on a unit.
@@ -439,6 +456,9 @@ impl<'m> Solution<'m> {
             } else if at != NOWHERE {
                 self.here[peer] += model.tie_cost(tie, at, to) - model.tie_cost(tie, at, from);
             }
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.follow(model, item, from, to);
         }
         self.place[item] = to;
         self.here[item] = self.cost_at(item, to, ItemIx::NONE).0;

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use placement::file::{Actor, Drag, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION};
+use placement::file::{
+    Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
+};
 use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
@@ -14,7 +16,7 @@ use crate::actors::{Actors, MOST_OF_ONE, actors_in};
 use crate::application::{ActorName, template_problem};
 use crate::asked::actors;
 use crate::constraints::{avoided_pairs, constraints};
-use crate::demand::{Numbers, pairs_of, replicas};
+use crate::demand::{Numbers, edges_of, replicas};
 use crate::entries::{file_nodes, file_unit, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
@@ -249,6 +251,8 @@ impl World {
             actor.current = None;
         }
         file.messages.retain(|message| !others.contains(&message.from));
+        let own = file.application.as_ref().map(|application| format!("{application}/"));
+        file.group_messages.retain(|channel| own.as_ref().is_some_and(|own| channel.from.starts_with(own)));
         file.annoyance.retain(|pair| !others.contains(&pair.a));
         file.constraints.clear();
         digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
@@ -286,10 +290,10 @@ fn check_size(application: &ActorApplication, actors: &Actors) -> Result<(), Wor
     let groups = application.spec.actors.iter().map(|group| group.name.as_str());
     let sizes = groups.zip(actors.by_group(application)).map(|(name, members)| (name, members.len()));
     let sizes = sizes.collect();
-    let edges = pairs_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
+    let edges = edges_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
     if edges > MOST_EDGES {
         let problem = format!(
-            "the channels and avoid rules make {edges} pairs; at most {MOST_EDGES}, use fewer AllToAll"
+            "the channels and avoid rules make {edges} edges; at most {MOST_EDGES}, avoid groups of fewer actors"
         );
         return Err(WorldError::TooLarge(problem));
     }
@@ -428,6 +432,15 @@ fn add_application<'a>(
     for &(from, to, count) in &numbers.messages {
         if let Some((from, to)) = both(from, to) {
             file.messages.push(Message { from, to, count });
+        }
+    }
+    let has_any: BTreeSet<&str> =
+        names.iter().zip(&ids).filter(|(_, id)| id.is_some()).map(|(name, _)| name.group.as_str()).collect();
+    for flow in &numbers.of_groups {
+        let [from, to] = [flow.from, flow.to].map(|group| &application.spec.actors[group].name);
+        if has_any.contains(from.as_str()) && has_any.contains(to.as_str()) {
+            let [from, to] = [from, to].map(|group| format!("{}/{group}", ApplicationKey::of(application)));
+            file.group_messages.push(GroupMessage { from, to, count: flow.count, drag: flow.drag });
         }
     }
     for &(a, b, drag) in &numbers.drags {

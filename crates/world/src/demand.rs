@@ -7,6 +7,7 @@ use num_rational::Ratio;
 
 use crate::Policy;
 use crate::actors::Actors;
+use crate::flows::{Flow, GroupFlow, beside, each_to_each, group_of};
 use crate::numbers::{Exact, ceil, duration, quantity, rate};
 use crate::pods::{Amounts, requests_with};
 
@@ -27,16 +28,8 @@ pub(crate) struct Numbers {
     pub messages: Vec<(usize, usize, u64)>,
     /// By pair of positions: drag when apart.
     pub drags: Vec<(usize, usize, u64)>,
-}
-
-/// What flows between two actors, by the pair in ascending order.
-#[derive(Default)]
-struct Flow {
-    /// From the smaller to the larger position.
-    up: Exact,
-    /// From the larger to the smaller.
-    down: Exact,
-    drag: u64,
+    /// What everyone of a group sends to everyone of another: they are not listed one by one.
+    pub of_groups: Vec<GroupFlow>,
 }
 
 impl Numbers {
@@ -53,6 +46,7 @@ impl Numbers {
         };
         let mut towards = vec![Exact::default(); groups.len()];
         let mut flows: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
+        let mut of_groups: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
         for (i, channel) in application.spec.channels.iter().enumerate() {
             let at = format!("channels[{i}]");
             let (from, to) = (position(&channel.from, &at)?, position(&channel.to, &at)?);
@@ -87,35 +81,42 @@ impl Numbers {
             let count = pair_rate * policy.window / Exact::from(1_000_000) * quanta;
             let drag =
                 u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
-            for_pairs(channel.pattern, senders, receivers, from == to, |sender, receiver| {
-                let (a, b) = (members[from][sender], members[to][receiver]);
+            let add = |flows: &mut BTreeMap<(usize, usize), Flow>, a: usize, b: usize| {
                 let flow = flows.entry((a.min(b), a.max(b))).or_default();
-                *(if a < b { &mut flow.up } else { &mut flow.down }) += count;
+                *(if a <= b { &mut flow.up } else { &mut flow.down }) += count;
                 flow.drag += drag;
-            });
+            };
+            match channel.pattern {
+                Pattern::AllToAll => add(&mut of_groups, from, to),
+                Pattern::OneToOne => {
+                    (0..senders).for_each(|at| add(&mut flows, members[from][at], members[to][at]));
+                }
+                Pattern::Ring => (0..senders).for_each(|at| {
+                    add(&mut flows, members[from][at], members[to][(at + 1) % senders]);
+                }),
+            }
         }
         let of_group = |(group, towards)| group_numbers(group, towards, policy, &actors.defaults);
         let groups = groups.iter().zip(towards).map(of_group);
+        let groups = groups.collect::<Result<_, _>>()?;
+        let messages = flows.iter().flat_map(|(&(a, b), flow)| {
+            let (up, down) = beside(&of_groups, [a, b].map(|actor| group_of(&members, actor)), flow);
+            [(a, b, up), (b, a, down)]
+        });
         Ok(Self {
-            groups: groups.collect::<Result<_, _>>()?,
-            messages: flows
-                .iter()
-                .flat_map(|(&(a, b), flow)| {
-                    let up = ceil(flow.up);
-                    [(a, b, up), (b, a, ceil(flow.up + flow.down).saturating_sub(up))]
-                })
-                .filter(|(_, _, count)| *count > 0)
-                .collect(),
+            groups,
+            messages: messages.filter(|(_, _, count)| *count > 0).collect(),
+            of_groups: of_groups.iter().flat_map(|(pair, flow)| each_to_each(*pair, flow)).collect(),
             drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
         })
     }
 }
 
-/// How many pairs the channels make at most; cheap, to be asked before they are listed.
-pub(crate) fn pairs_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+/// How many edges the channels make at most, one between whole groups being one; cheap, to be asked before they are listed.
+pub(crate) fn edges_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
     let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
     let of_channel = |channel: &crds::Channel| match channel.pattern {
-        Pattern::AllToAll => size(&channel.from).saturating_mul(size(&channel.to)),
+        Pattern::AllToAll => 1,
         Pattern::OneToOne | Pattern::Ring => size(&channel.from),
     };
     application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
@@ -160,23 +161,5 @@ fn receivers_of_one(pattern: Pattern, senders: usize, receivers: usize, same_gro
         Pattern::AllToAll => receivers - usize::from(same_group && receivers > 0),
         Pattern::OneToOne => usize::from(!same_group && receivers > 0),
         Pattern::Ring => usize::from(senders > 1),
-    }
-}
-
-fn for_pairs(
-    pattern: Pattern,
-    senders: usize,
-    receivers: usize,
-    same_group: bool,
-    mut each: impl FnMut(usize, usize),
-) {
-    for sender in 0..senders {
-        match pattern {
-            Pattern::AllToAll => {
-                (0..receivers).filter(|r| !(same_group && *r == sender)).for_each(|r| each(sender, r));
-            }
-            Pattern::OneToOne => each(sender, sender),
-            Pattern::Ring => each(sender, (sender + 1) % senders),
-        }
     }
 }

@@ -13,6 +13,7 @@ mod assemble;
 mod constraints;
 mod demand;
 mod entries;
+mod flows;
 mod gaps;
 mod grace;
 mod index;

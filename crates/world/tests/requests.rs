@@ -106,7 +106,9 @@ fn planned(text: &str) -> String {
         format!("{name} {} on {}", works.join("+"), units.collect::<Vec<_>>().join(" "))
     };
     let actors: Vec<_> = world.snapshot.file().actors.iter().map(actor).collect();
-    format!("{}; {} messages", actors.join(", "), world.snapshot.file().messages.len())
+    let problem = world.snapshot.problem();
+    let pairs: usize = problem.edges.iter().map(Vec::len).sum::<usize>() / 2;
+    format!("{}; {pairs} pairs", actors.join(", "))
 }
 
 #[test]
@@ -115,14 +117,14 @@ fn one_more_actor_shares_the_work_and_runs_where_its_template_allows() {
     let two =
         |each: &str| format!("server-0 {each} on {all}, server-1 {each} on {all}, client-0 0 on n0/cpus-0");
     for (text, expected) in [
-        ("", format!("{}; 2 messages", two("8100+900"))),
+        ("", format!("{}; 2 pairs", two("8100+900"))),
         // three share what two had
-        ("x server", format!("{}, inst-x 5400+600 on {all}; 3 messages", two("5400+600"))),
-        ("x server kind=gpu", format!("{}, inst-x 600 on n0/gpus-0 n0/gpus-1; 3 messages", two("5400+600"))),
-        ("x server memory=8192", format!("{}, inst-x 5400+600 on {all}; 3 messages", two("5400+600"))),
-        ("x server memory=8193", format!("{}, inst-x 5400+600 on n0/cpus-0; 3 messages", two("5400+600"))),
+        ("x server", format!("{}, inst-x 5400+600 on {all}; 3 pairs", two("5400+600"))),
+        ("x server kind=gpu", format!("{}, inst-x 600 on n0/gpus-0 n0/gpus-1; 3 pairs", two("5400+600"))),
+        ("x server memory=8192", format!("{}, inst-x 5400+600 on {all}; 3 pairs", two("5400+600"))),
+        ("x server memory=8193", format!("{}, inst-x 5400+600 on n0/cpus-0; 3 pairs", two("5400+600"))),
         // refused ones take nothing
-        ("x server count=2", format!("{}; 2 messages", two("8100+900"))),
+        ("x server count=2", format!("{}; 2 pairs", two("8100+900"))),
     ] {
         assert_eq!(planned(text), expected, "{text}");
     }

@@ -63,6 +63,7 @@ fn shown(yaml: &str) -> String {
         format!("actor {} {}{fixed}{current}", actor.id, json(&actor.runs_on))
     }));
     lines.extend(file.messages.iter().map(|m| format!("messages {} {} {}", m.from, m.to, m.count)));
+    lines.extend(file.group_messages.iter().map(|channel| format!("channel {}", json(channel))));
     lines.extend(file.annoyance.iter().map(|p| format!("drag {} {} {}", p.a, p.b, p.drag)));
     lines.extend(file.constraints.iter().map(|constraint| format!("rule {}", json(constraint))));
     for (pool, report) in &world.pools {
@@ -437,7 +438,14 @@ fn a_pair_that_talks_both_ways_is_one_edge() {
     let many = changed("spec: {actors", all, "").replace("replicas: 2", "replicas: 30");
     let world = world_of(&many).unwrap();
     let file = world.snapshot.file();
-    assert_eq!((file.messages.len(), file.edges()), (30 * 29, 30 * 29 / 2));
+    let channels = &world.snapshot.problem().channels;
+    assert_eq!((file.messages.len(), file.edges(), channels.pairs), (0, 1, 30 * 29 / 2));
+    let ring = all.replace("AllToAll", "Ring");
+    let many = changed("spec: {actors", &ring, "").replace("replicas: 2", "replicas: 30");
+    assert_eq!(world_of(&many).unwrap().snapshot.file().edges(), 30);
+    let back_and_forth = changed("spec: {actors", &ring, "");
+    let world = world_of(&back_and_forth).unwrap();
+    assert_eq!((world.snapshot.file().messages.len(), world.snapshot.file().edges()), (2, 1));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! of snapshot files once more, [by name](naive) and [by position](oracle), to hold the model against.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
+mod grouped;
 pub mod line;
 pub mod naive;
 pub mod oracle;
@@ -9,6 +10,7 @@ mod published;
 mod random;
 mod shapes;
 
+pub use grouped::{grouped, stages, written_out};
 pub use published::{published, several};
 pub use random::world;
 pub use shapes::{

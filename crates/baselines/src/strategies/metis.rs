@@ -46,6 +46,9 @@ impl Strategy for Metis {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        if let Some(refusal) = snapshot.problem().channels.refusal("METIS") {
+            return Err(SolveError::Solver(refusal));
+        }
         let graph = Bundled::new(snapshot);
         let mut best: Option<(Vec<i64>, Assignment, u64)> = None;
         let most = budget.effort.unwrap_or(TRIES).max(1);

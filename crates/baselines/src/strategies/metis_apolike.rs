@@ -50,6 +50,9 @@ impl Strategy for MetisApolike {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        if let Some(refusal) = snapshot.problem().channels.refusal("METIS") {
+            return Err(SolveError::Solver(refusal));
+        }
         let graphs = Graphs::new(snapshot);
         let places = if snapshot.units() == 0 || graphs.actors.is_empty() {
             Assignment::of(None, snapshot.actors())

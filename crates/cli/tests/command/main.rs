@@ -1,6 +1,7 @@
 //! `kubectl-cairn` as people run it: the built binary, its output, its exit status.
 #![expect(clippy::unwrap_used, reason = "a test that cannot start the binary should fail at once")]
 
+mod channels;
 mod check_policy;
 mod cluster;
 mod manifests;

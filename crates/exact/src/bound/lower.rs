@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::criteria::Class;
 use placement::ix::ActorIx;
 use placement::{Criterion, Objectives, Snapshot};
 
@@ -41,7 +42,7 @@ pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTre
         let bound = if value == 0 {
             // Nothing is below 0.
             Some(0)
-        } else if limits_load(level) {
+        } else if limits_load(level) || reads_pairs(snapshot, level) {
             None
         } else {
             level_bound(snapshot, level, full, value, stop)
@@ -71,6 +72,12 @@ fn most_over(snapshot: &Snapshot) -> Option<i64> {
     let room = problem.capacity.iter().copied().try_fold(0i64, i64::checked_add)?;
     let units = i64::try_from(snapshot.units()).ok()?;
     (units > 0).then(|| (work - room).max(0) / units)
+}
+
+/// Whether a level counts pairs of actors that no edge stands for.
+fn reads_pairs(snapshot: &Snapshot, level: &[Criterion]) -> bool {
+    let is_of_pairs = |criterion: &Criterion| criterion.measure().class() == Class::Pairs;
+    snapshot.problem().channels.are_whole() && level.iter().any(is_of_pairs)
 }
 
 fn limits_load(level: &[Criterion]) -> bool {

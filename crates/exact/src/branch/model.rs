@@ -88,7 +88,11 @@ impl Model {
     pub fn new(snapshot: &Snapshot, start: &Assignment) -> Option<Self> {
         let problem = snapshot.problem();
         let has_rules = snapshot.rules().is_some_and(|rules| !rules.ground().is_empty());
-        if problem.movable.len() > MOST || has_rules || !excesses(snapshot).is_empty() {
+        if problem.channels.are_whole()
+            || problem.movable.len() > MOST
+            || has_rules
+            || !excesses(snapshot).is_empty()
+        {
             return None;
         }
         let candidates = problem.movable.iter().flat_map(|&actor| problem.candidates(actor));

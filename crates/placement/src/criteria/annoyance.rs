@@ -8,6 +8,7 @@ pub(super) struct Annoyance;
 impl Drags for Annoyance {
     const SUM: DragSum = DragSum {
         of_file: |file| &mut file.annoyance,
+        of_channel: Some(|channel| &mut channel.drag),
         of_edge: |edge| edge.annoyance,
         of_pairs: |pairs| pairs.apart,
         most: |amounts| amounts.edges.1,

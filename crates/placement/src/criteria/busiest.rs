@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::encoding::sum_of_bits;
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
+use crate::channels;
 use crate::counts::Counts;
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
@@ -42,6 +43,7 @@ impl Measure for Busiest {
     fn largest(&self, file: &SnapshotFile, sums: &FileSums) -> Option<(&'static str, &'static str, u128)> {
         let smallest = file.units.iter().map(|unit| unit.capacity).min().unwrap_or(1);
         let messages: u128 = file.messages.iter().map(|message| u128::from(message.count)).sum();
+        let messages = messages.saturating_add(channels::sums(file).0);
         let most = messages.saturating_mul(sums.message).saturating_add(sums.work);
         Some(("units", "busiest", most.saturating_mul(1000).div_ceil(u128::from(smallest.max(1)))))
     }

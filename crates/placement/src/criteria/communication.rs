@@ -37,7 +37,9 @@ impl Measure for Communication {
     }
 
     fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
-        file.messages.iter_mut().for_each(|message| message.count = divide(message.count));
+        let of_groups = file.group_messages.iter_mut().map(|channel| &mut channel.count);
+        let counts = file.messages.iter_mut().map(|message| &mut message.count).chain(of_groups);
+        counts.for_each(|count| *count = divide(*count));
     }
 
     fn program(&self) -> &'static str {

@@ -1,13 +1,15 @@
 //! Criteria that are sums of drags over pairs of actors: which drags, and which pairs count, is all that each says.
 
 use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
-use crate::file::{Drag, SnapshotFile};
+use crate::file::{Drag, GroupMessage, SnapshotFile};
 use crate::problem::Edge;
 
 /// What such a criterion is a sum of.
 pub(super) struct DragSum {
     /// Where a file has its drags.
     pub of_file: fn(&mut SnapshotFile) -> &mut Vec<Drag>,
+    /// What a channel between groups has of it.
+    pub of_channel: Option<fn(&mut GroupMessage) -> &mut u64>,
     /// What one pair has of it.
     pub of_edge: fn(&Edge) -> i64,
     /// What counts, of the sums over pairs.
@@ -54,6 +56,11 @@ impl<C: Drags> Measure for C {
     fn divide(&self, file: &mut SnapshotFile, divide: &dyn Fn(u64) -> u64) {
         for pair in (C::SUM.of_file)(file) {
             pair.drag = divide(pair.drag);
+        }
+        let Some(of_channel) = C::SUM.of_channel else { return };
+        for channel in &mut file.group_messages {
+            let drag = of_channel(channel);
+            *drag = divide(*drag);
         }
     }
 

@@ -8,6 +8,7 @@ pub(super) struct Interference;
 impl Drags for Interference {
     const SUM: DragSum = DragSum {
         of_file: |file| &mut file.interference,
+        of_channel: None,
         of_edge: |edge| edge.interference,
         of_pairs: |pairs| pairs.together,
         most: |amounts| amounts.edges.2,

@@ -1,6 +1,7 @@
 //! A problem as one number to be made small: items instead of actors, rows of needs, weighted edges and unary costs.
 
 mod exchange;
+mod groups;
 mod items;
 mod weights;
 
@@ -8,12 +9,14 @@ use std::collections::BTreeMap;
 
 use strum::IntoEnumIterator as _;
 
+use crate::channels::Channel;
 use crate::criteria::{Home, Measure, PairSums};
 use crate::file::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 
 pub use exchange::Exchange;
+pub use groups::Groups;
 use items::Items;
 pub use weights::Weights;
 
@@ -86,6 +89,8 @@ pub struct Weighted<'a> {
     set_bits: IxVec<SetIx, Vec<u64>>,
     tie_start: Vec<u32>,
     ties: Vec<Tie>,
+    /// Channels between groups, where ties leave them out.
+    pub groups: Option<Groups>,
     unary_start: Vec<u32>,
     unary: Vec<(UnitIx, i64)>,
     /// By item: what it costs with every preference missed, and what it costs without a place.
@@ -147,6 +152,7 @@ impl<'a> Weighted<'a> {
             sets,
             tie_start: Vec::new(),
             ties: Vec::new(),
+            groups: None,
             unary_start: Vec::new(),
             unary: Vec::new(),
             base: IxVec::new(),
@@ -261,6 +267,10 @@ impl<'a> Weighted<'a> {
         let rate = of_pairs(PairSums { exchanged: 1, ..PairSums::default() });
         let apart = of_pairs(PairSums { apart: 1, ..PairSums::default() });
         let shared = of_pairs(PairSums { together: 1, ..PairSums::default() });
+        let channels = &problem.channels;
+        self.groups = Groups::are_worth_while(channels, self.units)
+            .then(|| Groups::new(channels, &self.members, (rate, apart)));
+        let has_pairs = self.groups.is_some() && channels.is_written_out;
         let leaving = problem.current.enumerate().filter_map(|(actor, unit)| {
             Some(Home { actor, unit: (*unit)?, price: self.weights.leaving, without_place: true })
         });
@@ -285,8 +295,10 @@ impl<'a> Weighted<'a> {
                         continue;
                     }
                     let tie = ties.entry(peer).or_insert(Tie { peer, ..Tie::default() });
-                    tie.rate += rate * edge.rate;
-                    tie.apart += apart * edge.annoyance;
+                    let weighed =
+                        if has_pairs { channels.between(actor, edge.peer) } else { Channel::default() };
+                    tie.rate += rate * (edge.rate - weighed.rate);
+                    tie.apart += apart * (edge.annoyance - weighed.apart);
                     tie.shared += shared * edge.interference;
                 }
                 for home in &homes[actor] {

@@ -78,6 +78,11 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
             [edge.rate, edge.annoyance, edge.interference].map(i128::from);
         (rate + more_rate, apart + more_apart, shared + more_shared)
     });
+    let whole = problem.channels.once().filter(|_| problem.channels.are_whole());
+    let edges = whole.fold(edges, |(rate, apart, shared), (channel, pairs)| {
+        let pairs = i128::try_from(pairs).expect("pairs of actors are far fewer");
+        (rate + i128::from(channel.rate) * pairs, apart + i128::from(channel.apart) * pairs, shared)
+    });
     Amounts {
         snapshot,
         work: ActorIx::first(snapshot.actors()).map(heaviest).sum(),

@@ -1,11 +1,14 @@
 //! Channels between whole groups.
 
-use placement::Snapshot;
 use placement::file::SnapshotFile;
+use placement::ix::{ActorIx, UnitIx};
+use placement::{Assignment, MOST_EDGES, Snapshot, SnapshotError, State};
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use worlds::{grouped, written_out};
 
 /// Three actors of a group, two of another, one of a third application's, and one that is of none.
-fn world(channels: &Value) -> Result<Snapshot, placement::SnapshotError> {
+fn world(channels: &Value, objectives: &Value, most_pairs: usize) -> Result<Snapshot, SnapshotError> {
     let actor = |id: &str, group: Value| json!({"id": id, "group": group, "runsOn": {"cpu": 1}});
     let of = |name: &'static str, many: usize| {
         (0..many).map(move |at| (format!("v/s/{name}-{at}"), name.to_owned()))
@@ -15,16 +18,31 @@ fn world(channels: &Value) -> Result<Snapshot, placement::SnapshotError> {
     actors.extend([actor("v/t/a-0", "a".into()), actor("v/s/none", Value::Null)]);
     let units = json!([{"id": "n/c", "kind": "cpu", "node": "n", "capacity": 10}]);
     let costs = json!({"otherKind": 1});
-    let file = json!({"version": 1, "units": units, "actors": actors, "groupMessages": channels, "exchangeCost": costs});
-    Snapshot::read(&file.to_string())
+    let file = json!({"version": 1, "units": units, "actors": actors, "groupMessages": channels, "exchangeCost": costs,
+        "objectives": objectives});
+    let file: SnapshotFile = serde_json::from_value(file)
+        .map_err(|e| SnapshotError { path: String::new(), problem: e.to_string() })?;
+    Snapshot::with_most_pairs(file, most_pairs)
 }
 
-/// `a-0>b-0 3` and `a-0~b-0 1`, in order.
-fn pairs(file: &SnapshotFile) -> String {
-    let short = |id: &str| id.strip_prefix("v/s/").unwrap_or(id).to_owned();
-    let messages = file.messages.iter().map(|m| format!("{}>{} {}", short(&m.from), short(&m.to), m.count));
-    let drags = file.annoyance.iter().map(|d| format!("{}~{} {}", short(&d.a), short(&d.b), d.drag));
-    messages.chain(drags).collect::<Vec<_>>().join(", ")
+/// `a-0>b-0 3` for messages sent, and `a-0~b-0 1` for drag.
+fn pairs(snapshot: &Snapshot) -> String {
+    let short = |actor: ActorIx| {
+        let id = snapshot.actor_id(actor);
+        id.strip_prefix("v/s/").unwrap_or(id).to_owned()
+    };
+    let mut lines = Vec::new();
+    for actor in ActorIx::first(snapshot.actors()) {
+        for edge in snapshot.edges(actor) {
+            if edge.sent > 0 {
+                lines.push(format!("{}>{} {}", short(actor), short(edge.peer), edge.sent));
+            }
+            if edge.annoyance > 0 && actor < edge.peer {
+                lines.push(format!("{}~{} {}", short(actor), short(edge.peer), edge.annoyance));
+            }
+        }
+    }
+    lines.join(", ")
 }
 
 #[test]
@@ -34,39 +52,101 @@ fn a_channel_is_each_to_each() {
         (json!([{"from": "v/s/b", "to": "v/t/a", "count": 3}]), "b-0>v/t/a-0 3, b-1>v/t/a-0 3"),
         (
             json!([{"from": "v/s/b", "to": "v/t/a", "count": 3, "drag": 2}]),
-            "b-0>v/t/a-0 3, b-1>v/t/a-0 3, b-0~v/t/a-0 2, b-1~v/t/a-0 2",
+            "b-0>v/t/a-0 3, b-0~v/t/a-0 2, b-1>v/t/a-0 3, b-1~v/t/a-0 2",
         ),
-        (json!([{"from": "v/s/b", "to": "v/s/b", "count": 1, "drag": 5}]), "b-0>b-1 1, b-1>b-0 1, b-0~b-1 5"),
+        (json!([{"from": "v/s/b", "to": "v/s/b", "count": 1, "drag": 5}]), "b-0>b-1 1, b-0~b-1 5, b-1>b-0 1"),
         (
             json!([{"from": "v/t/a", "to": "v/s/b", "count": 1}, {"from": "v/s/b", "to": "v/t/a", "count": 1}]),
-            "v/t/a-0>b-0 1, v/t/a-0>b-1 1, b-0>v/t/a-0 1, b-1>v/t/a-0 1",
+            "b-0>v/t/a-0 1, b-1>v/t/a-0 1, v/t/a-0>b-0 1, v/t/a-0>b-1 1",
         ),
     ];
     for (channels, expected) in table {
-        let snapshot = world(&channels).unwrap();
-        assert_eq!(pairs(snapshot.file()), expected, "{channels}");
-        assert_eq!(snapshot.file().edges(), 0, "pairs of channels are no edges that are named");
+        let snapshot = world(&channels, &json!(["communication"]), 100).unwrap();
+        assert_eq!(pairs(&snapshot), expected, "{channels}");
+        assert_eq!(snapshot.file().edges(), channels.as_array().unwrap().len(), "a channel is an edge");
+        assert_eq!(
+            Snapshot::read(&snapshot.write()).unwrap().write(),
+            snapshot.write(),
+            "it stays a channel"
+        );
+        let whole = world(&channels, &json!(["communication"]), 0).unwrap();
+        assert_eq!(
+            (pairs(&whole).as_str(), whole.problem().channels.is_written_out),
+            ("", expected.is_empty())
+        );
     }
 }
 
 #[test]
 fn what_is_wrong_with_them_is_said_where_it_stands() {
-    let refused = |channels: Value| world(&channels).unwrap_err().to_string();
+    let of = |channels: Value, objective: &str, most: usize| {
+        world(&channels, &json!([objective]), most).unwrap_err().to_string()
+    };
+    let refused = |channels: Value| of(channels, "communication", 100);
     assert_eq!(
         refused(json!([{"from": "v/s/a", "to": "v/s/c", "count": 1}])),
         "groupMessages[0].to: no actor is of `v/s/c`; it is written namespace/application/group"
     );
-    assert!(
-        refused(json!([{"from": "v/s/a", "count": 1}])).starts_with("groupMessages[0]: missing field `to`")
-    );
-    let many = vec![json!({"from": "v/s/a", "to": "v/s/b", "count": 1}); 166_667];
-    assert_eq!(
-        refused(json!(many)),
-        "groupMessages[166666]: 1000002 pairs with those before it; at most 1000000 can be planned at once"
-    );
+    assert!(refused(json!([{"from": "v/s/a", "count": 1}])).contains("missing field `to`"));
     let large = 9_007_199_254_740_993_u64;
     assert!(
         refused(json!([{"from": "v/s/a", "to": "v/s/b", "count": large}]))
             .starts_with("groupMessages[0].count: 9")
     );
+    assert!(
+        refused(json!([{"from": "v/s/a", "to": "v/s/b", "count": large / 4}]))
+            .starts_with("messages: communication can add up to 13510798882111488, above 2^53"),
+        "six pairs"
+    );
+    let one = json!([{"from": "v/s/a", "to": "v/s/b", "count": 1}]);
+    assert!(world(&one, &json!(["busiest"]), 6).is_ok());
+    assert_eq!(
+        of(one.clone(), "busiest", 5),
+        "groupMessages: 6 pairs of actors, and `busiest` looks at each; at most 5 then: take `busiest` out of the objectives, or \
+         make the groups smaller"
+    );
+    assert_eq!(
+        of(json!(vec![one[0].clone(); MOST_EDGES + 1]), "communication", 5),
+        "messages: 200001 edges; at most 200000 can be planned at once"
+    );
+}
+
+/// Where everybody is: in turn, as some numbers say.
+fn somewhere(snapshot: &Snapshot, numbers: &[usize]) -> Assignment {
+    let place = |actor: ActorIx| match snapshot.current(actor) {
+        Some(home) if snapshot.is_fixed(actor) => Some(home),
+        _ => {
+            let at = numbers[actor.at() % numbers.len()] % (snapshot.units() + 1);
+            (at < snapshot.units()).then(|| UnitIx::new(at))
+        }
+    };
+    ActorIx::first(snapshot.actors()).map(place).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whole, written out by the model, and with every pair in the file: one world costs one number.
+    #[test]
+    fn a_channel_costs_what_its_pairs_cost(seed: u64, numbers in prop::collection::vec(0..1000_usize, 1..12)) {
+        let file = grouped(seed);
+        let listed = Snapshot::new(written_out(&file)).unwrap();
+        let by_model = Snapshot::new(file.clone()).unwrap();
+        let whole = Snapshot::with_most_pairs(file, 0).unwrap();
+        prop_assert_eq!(&listed.problem().edges, &by_model.problem().edges);
+        let assignment = somewhere(&whole, &numbers);
+        let state = State::of(&whole, &assignment);
+        let expected = State::of(&listed, &assignment);
+        for world in [&by_model, &whole] {
+            prop_assert_eq!(world.objectives(), listed.objectives());
+            let cost = listed.cost(&assignment);
+            prop_assert_eq!(&world.cost(&assignment), &cost);
+            prop_assert_eq!(world.own_part(&assignment, &cost), listed.own_part(&assignment, &cost));
+        }
+        for actor in ActorIx::first(whole.actors()) {
+            for unit in UnitIx::first(whole.units()) {
+                prop_assert_eq!(state.price(actor, unit), expected.price(actor, unit));
+            }
+        }
+    }
 }

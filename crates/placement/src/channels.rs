@@ -1,0 +1,223 @@
+//! Channels between whole groups: each of one sends to each of the other.
+//!
+//! They are kept as what they are. Those who read pairs of actors get pairs as long as there are few enough of them
+//! ([`MOST_PAIRS`]); what costs are made of, and the search, look at how many of each group a unit hosts.
+
+use std::collections::BTreeMap;
+
+use crate::error::fits;
+use crate::file::{GroupMessage, SnapshotFile};
+use crate::ix::{ActorIx, EndIx, IxVec};
+use crate::problem::number;
+use crate::{Criterion, Objectives, SnapshotError};
+
+/// The most pairs of actors that channels between groups are written out as, for those who read pairs.
+pub const MOST_PAIRS: usize = 200_000;
+
+/// What an actor of a group has to do with each actor of another one, both directions summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// The other group; where it is the same, all but the actor itself.
+    pub peer: EndIx,
+    /// For each unit of exchange cost: messages per window, or what they weigh.
+    pub rate: i64,
+    /// When the two are apart: the drag, or what it weighs.
+    pub apart: i64,
+}
+
+/// The channels between groups of a world.
+#[derive(Clone, Debug, Default)]
+pub struct Channels {
+    /// By actor: its group, where channels end in it, else [`EndIx::NONE`].
+    pub end_of: IxVec<ActorIx, EndIx>,
+    /// By group: its channels, peers ascending.
+    pub of: IxVec<EndIx, Vec<Channel>>,
+    /// By group: its actors, ascending.
+    pub members: IxVec<EndIx, Vec<ActorIx>>,
+    /// How many pairs of actors have to do with each other.
+    pub pairs: usize,
+    /// Whether the edges of the problem hold those pairs.
+    pub is_written_out: bool,
+}
+
+impl Channels {
+    /// The channels of a checked file, written out up to so many pairs.
+    pub(crate) fn new(file: &SnapshotFile, most_pairs: usize) -> Self {
+        let mut channels = Self { is_written_out: true, ..Self::default() };
+        if file.group_messages.is_empty() {
+            return channels;
+        }
+        let members = members(file);
+        let mut ends: BTreeMap<&str, EndIx> = BTreeMap::new();
+        let mut sums: BTreeMap<(EndIx, EndIx), (i64, i64)> = BTreeMap::new();
+        channels.end_of = IxVec::of(EndIx::NONE, file.actors.len());
+        for channel in &file.group_messages {
+            let [from, to] = [&channel.from, &channel.to].map(|name| {
+                *ends.entry(name).or_insert_with(|| {
+                    let own = members[name].clone();
+                    let end = channels.members.push(own.clone());
+                    own.iter().for_each(|actor| channels.end_of[*actor] = end);
+                    end
+                })
+            });
+            let sum = sums.entry((from.min(to), from.max(to))).or_default();
+            // Within a group each sends to the other, and both are one pair.
+            sum.0 += number(channel.count) * if from == to { 2 } else { 1 };
+            sum.1 += number(channel.drag);
+        }
+        channels.of = IxVec::of(Vec::new(), channels.members.len());
+        for ((a, b), (rate, apart)) in sums {
+            channels.pairs = channels.pairs.saturating_add(channels.pairs_between(a, b));
+            channels.of[a].push(Channel { peer: b, rate, apart });
+            if a != b {
+                channels.of[b].push(Channel { peer: a, rate, apart });
+            }
+        }
+        channels.of.iter_mut().for_each(|of| of.sort_unstable_by_key(|channel| channel.peer));
+        channels.is_written_out = channels.pairs <= most_pairs;
+        channels
+    }
+
+    /// Whether there are channels that no edge stands for.
+    pub fn are_whole(&self) -> bool {
+        !self.is_written_out
+    }
+
+    /// Why something that reads pairs of actors cannot be had; `None` where edges stand for all pairs.
+    pub fn refusal(&self, who: &str) -> Option<String> {
+        self.are_whole().then(|| {
+            format!(
+                "{who} reads pairs of actors, and the channels between groups make {}; at most {MOST_PAIRS} are written out",
+                self.pairs
+            )
+        })
+    }
+
+    fn pairs_between(&self, a: EndIx, b: EndIx) -> usize {
+        let size = self.members[a].len();
+        if a == b { size * size.saturating_sub(1) / 2 } else { size * self.members[b].len() }
+    }
+
+    /// What two actors have to do with each other by such channels.
+    pub fn between(&self, a: ActorIx, b: ActorIx) -> Channel {
+        let (Some(&end), Some(&peer)) = (self.end_of.get(a), self.end_of.get(b)) else {
+            return Channel::default();
+        };
+        let of = self.of.get(end).map_or(&[][..], Vec::as_slice);
+        let found = of.binary_search_by_key(&peer, |channel| channel.peer);
+        found.map_or_else(|_| Channel::default(), |at| of[at])
+    }
+
+    /// The channels of an actor's group.
+    pub fn of_actor(&self, actor: ActorIx) -> &[Channel] {
+        let end = self.end_of.get(actor).copied().unwrap_or(EndIx::NONE);
+        self.of.get(end).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// Every channel once, with how many pairs of actors it joins.
+    pub fn once(&self) -> impl Iterator<Item = (&Channel, usize)> {
+        let ends = self.of.enumerate();
+        let once = ends.flat_map(|(end, of)| {
+            of.iter().filter(move |channel| channel.peer >= end).map(move |channel| (end, channel))
+        });
+        once.map(|(end, channel)| (channel, self.pairs_between(end, channel.peer)))
+    }
+}
+
+/// The actors of each group that channels may name, as they name it.
+fn members(file: &SnapshotFile) -> BTreeMap<String, Vec<ActorIx>> {
+    let mut members: BTreeMap<String, Vec<ActorIx>> = BTreeMap::new();
+    for (position, actor) in ActorIx::first(file.actors.len()).zip(&file.actors) {
+        if let (Some(group), Some((application, _))) = (&actor.group, actor.id.rsplit_once('/')) {
+            members.entry(format!("{application}/{group}")).or_default().push(position);
+        }
+    }
+    members
+}
+
+/// Refuses groups that nobody is of, numbers out of range, and more pairs than criteria take that are about single ones.
+pub(crate) fn check(
+    file: &SnapshotFile,
+    objectives: &Objectives,
+    most_pairs: usize,
+) -> Result<(), SnapshotError> {
+    if file.group_messages.is_empty() {
+        return Ok(());
+    }
+    let members = members(file);
+    for (position, channel) in file.group_messages.iter().enumerate() {
+        fits(&|| format!("groupMessages[{position}].count"), channel.count)?;
+        fits(&|| format!("groupMessages[{position}].drag"), channel.drag)?;
+        for (field, group) in [("from", &channel.from), ("to", &channel.to)] {
+            if !members.contains_key(group) {
+                let problem = format!("no actor is of `{group}`; it is written namespace/application/group");
+                return Err(SnapshotError::new(format!("groupMessages[{position}].{field}"), problem));
+            }
+        }
+    }
+    let of_single_pairs = [Criterion::Latency, Criterion::Busiest];
+    let Some(named) = of_single_pairs.iter().find(|criterion| objectives.names(**criterion)) else {
+        return Ok(());
+    };
+    let channels = Channels::new(file, most_pairs);
+    if channels.is_written_out {
+        return Ok(());
+    }
+    let problem = format!(
+        "{} pairs of actors, and `{named}` looks at each; at most {most_pairs} then: take `{named}` out of the objectives, or make \
+         the groups smaller",
+        channels.pairs
+    );
+    Err(SnapshotError::new("groupMessages", problem))
+}
+
+/// What is sent, and what drags, over all pairs of all channels; `counts` says of how many ordered pairs of two groups it
+/// speaks.
+fn sum(file: &SnapshotFile, counts: impl Fn(&[ActorIx], &[ActorIx], bool) -> u128) -> (u128, u128) {
+    if file.group_messages.is_empty() {
+        return (0, 0);
+    }
+    let members = members(file);
+    let nobody = Vec::new();
+    let (mut messages, mut drags) = (0u128, 0u128);
+    for channel in &file.group_messages {
+        let [from, to] = [&channel.from, &channel.to].map(|name| members.get(name).unwrap_or(&nobody));
+        let is_own = channel.from == channel.to;
+        let pairs = counts(from, to, is_own);
+        messages = messages.saturating_add(u128::from(channel.count) * pairs);
+        drags = drags.saturating_add(u128::from(channel.drag) * pairs / if is_own { 2 } else { 1 });
+    }
+    (messages, drags)
+}
+
+/// How many ordered pairs two groups of such sizes make.
+fn ordered(from: usize, to: usize, is_own: bool) -> u128 {
+    from as u128 * if is_own { to.saturating_sub(1) } else { to } as u128
+}
+
+/// Messages and drags of all pairs of all channels.
+pub(crate) fn sums(file: &SnapshotFile) -> (u128, u128) {
+    sum(file, |from, to, is_own| ordered(from.len(), to.len(), is_own))
+}
+
+/// The same of those pairs of which at least one actor can move.
+pub(crate) fn open_sums(file: &SnapshotFile) -> (u128, u128) {
+    let fixed = |of: &[ActorIx]| of.iter().filter(|actor| file.actors[actor.at()].fixed).count();
+    sum(file, |from, to, is_own| {
+        ordered(from.len(), to.len(), is_own) - ordered(fixed(from), fixed(to), is_own)
+    })
+}
+
+/// Goes through every ordered pair of every channel: who sends, and who receives.
+pub(crate) fn for_each_pair(file: &SnapshotFile, mut each: impl FnMut(ActorIx, ActorIx, &GroupMessage)) {
+    if file.group_messages.is_empty() {
+        return;
+    }
+    let members = members(file);
+    for channel in &file.group_messages {
+        let (Some(from), Some(to)) = (members.get(&channel.from), members.get(&channel.to)) else { continue };
+        for &a in from {
+            to.iter().filter(|b| **b != a).for_each(|b| each(a, *b, channel));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What one more actor of a group would cost on each unit, kept up to date while others come and go.
+
+use crate::channels::{Channel, Channels};
+use crate::ix::{ActorIx, EndIx, UnitIx};
+use crate::weighted::NOWHERE;
+
+/// By group and unit: what the channels of the group cost an actor there, with everybody else where they are.
+///
+/// Asking takes a look, a change as many steps as there are units for each channel of the group: the sum over all pairs
+/// is ½ Σ n(a,u) · n(b,v) · c(a,b,u,v) over groups and units, n how many of a group are on a unit, and this is its derivative.
+#[derive(Clone, Debug)]
+pub struct GroupCosts {
+    units: usize,
+    costs: Vec<i64>,
+}
+
+impl GroupCosts {
+    /// With nobody anywhere.
+    pub fn new(groups: usize, units: usize) -> Self {
+        Self { units, costs: vec![0; groups * units] }
+    }
+
+    /// What an actor of the group would cost on the unit.
+    #[inline]
+    pub fn at(&self, group: EndIx, unit: UnitIx) -> i64 {
+        self.costs[group.at() * self.units + unit.at()]
+    }
+
+    /// So many of a group with these channels go from a place to another; either may be nowhere.
+    pub fn follow(
+        &mut self,
+        channels: &[Channel],
+        many: i64,
+        from: UnitIx,
+        to: UnitIx,
+        exchange_cost: impl Fn(UnitIx, UnitIx) -> i64,
+    ) {
+        if from == to {
+            return;
+        }
+        for channel in channels {
+            let costs = &mut self.costs[channel.peer.at() * self.units..][..self.units];
+            let (rate, apart) = (many * channel.rate, many * channel.apart);
+            for (place, sign) in [(from, -1), (to, 1)] {
+                if place == NOWHERE {
+                    continue;
+                }
+                for (unit, cost) in UnitIx::first(costs.len()).zip(costs.iter_mut()) {
+                    *cost += sign * (rate * exchange_cost(unit, place) + apart);
+                }
+                costs[place.at()] -= sign * apart;
+            }
+        }
+    }
+}
+
+/// What the pairs of single actors come to, for whoever places one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct ChannelSums {
+    /// Messages × exchange cost.
+    exchanged: GroupCosts,
+    /// Drag.
+    apart: GroupCosts,
+}
+
+impl ChannelSums {
+    /// With nobody anywhere; `None` where edges stand for all channels.
+    pub fn new(channels: &Channels, units: usize) -> Option<Self> {
+        let costs = || GroupCosts::new(channels.of.len(), units);
+        channels.are_whole().then(|| Self { exchanged: costs(), apart: costs() })
+    }
+
+    /// An actor goes from a place to another.
+    pub fn follow(
+        &mut self,
+        channels: &Channels,
+        actor: ActorIx,
+        from: UnitIx,
+        to: UnitIx,
+        exchange_cost: impl Fn(UnitIx, UnitIx) -> i64,
+    ) {
+        let of = channels.of_actor(actor);
+        let messages: Vec<Channel> = of.iter().map(|channel| Channel { apart: 0, ..*channel }).collect();
+        let drags: Vec<Channel> = of.iter().map(|channel| Channel { rate: 0, ..*channel }).collect();
+        self.exchanged.follow(&messages, 1, from, to, exchange_cost);
+        self.apart.follow(&drags, 1, from, to, |_, _| 0);
+    }
+
+    /// What an actor without a place would pay on a unit: messages × exchange cost, and drag.
+    pub fn at(&self, channels: &Channels, actor: ActorIx, unit: UnitIx) -> (i64, i64) {
+        let end = channels.end_of.get(actor).copied().unwrap_or(EndIx::NONE);
+        if end == EndIx::NONE { (0, 0) } else { (self.exchanged.at(end, unit), self.apart.at(end, unit)) }
+    }
+}

@@ -1,0 +1,102 @@
+//! How many of each group are where, and what the channels between groups cost with that.
+
+use std::collections::BTreeMap;
+
+use crate::criteria::PairSums;
+use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, UnitIx};
+use crate::{Assignment, Problem};
+
+/// Where the actors of one group are.
+#[derive(Clone, Default)]
+struct Tally {
+    all: i64,
+    kinds: BTreeMap<KindIx, i64>,
+    units: BTreeMap<UnitIx, i64>,
+    numas: BTreeMap<PlaceIx, i64>,
+    nodes: BTreeMap<NodeIx, i64>,
+    zones: BTreeMap<PlaceIx, i64>,
+    zones_of_nodes: BTreeMap<(NodeIx, PlaceIx), i64>,
+}
+
+impl Tally {
+    fn count(&mut self, problem: &Problem, unit: UnitIx) {
+        let (node, zone) = (problem.unit_node[unit], problem.unit_zone[unit]);
+        self.all += 1;
+        *self.kinds.entry(problem.unit_kind[unit]).or_default() += 1;
+        *self.units.entry(unit).or_default() += 1;
+        *self.numas.entry(problem.unit_numa[unit]).or_default() += 1;
+        *self.nodes.entry(node).or_default() += 1;
+        *self.zones.entry(zone).or_default() += 1;
+        *self.zones_of_nodes.entry((node, zone)).or_default() += 1;
+    }
+
+    fn on(&self, unit: UnitIx) -> i64 {
+        self.units.get(&unit).copied().unwrap_or(0)
+    }
+}
+
+/// How many pairs share a place of which these are the numbers.
+fn sharing<K: Ord>(one: &BTreeMap<K, i64>, other: &BTreeMap<K, i64>) -> i64 {
+    one.iter().filter_map(|(place, here)| Some(here * other.get(place)?)).sum()
+}
+
+/// Σ exchange cost over ordered pairs of an actor of each of two groups, and how many of these pairs are on different units.
+///
+/// A cost is a sum over kinds and over places that differ ([`Problem::class_cost`]), so pairs are counted by what they share
+/// instead of one by one; costs that pairs of units have of their own come on top.
+fn between(problem: &Problem, one: &Tally, other: &Tally) -> (i64, i64) {
+    let both = one.all * other.all;
+    let [units, numas, nodes, zones] = [
+        sharing(&one.units, &other.units),
+        sharing(&one.numas, &other.numas),
+        sharing(&one.nodes, &other.nodes),
+        sharing(&one.zones, &other.zones),
+    ];
+    let in_zones_of_nodes = sharing(&one.zones_of_nodes, &other.zones_of_nodes);
+    let of_kinds = |(a, here): (&KindIx, &i64)| -> i64 {
+        other.kinds.iter().map(|(b, there)| here * there * problem.kind_cost(*a, *b)).sum()
+    };
+    let on_one_unit = one.units.iter().map(|(unit, here)| {
+        let kind = problem.unit_kind[*unit];
+        here * other.on(*unit) * problem.kind_cost(kind, kind)
+    });
+    let added = problem.added_costs();
+    let of_classes = one.kinds.iter().map(of_kinds).sum::<i64>() - on_one_unit.sum::<i64>()
+        + added.numa * (nodes - numas)
+        + added.node * (both - nodes)
+        + added.zone * (both - nodes - zones + in_zones_of_nodes);
+    let of_pairs = problem.pair_costs().map(|(a, b, cost)| {
+        let pairs = one.on(a) * other.on(b) + one.on(b) * other.on(a);
+        pairs * (cost - problem.class_cost(a, b))
+    });
+    (of_classes + of_pairs.sum::<i64>(), both - units)
+}
+
+/// What channels between groups cost of which no edge stands for the pairs, for those who count.
+pub(crate) fn channel_sums(
+    problem: &Problem,
+    assignment: &Assignment,
+    counts: impl Fn(ActorIx) -> bool,
+) -> PairSums {
+    let channels = &problem.channels;
+    let mut sums = PairSums::default();
+    if channels.is_written_out {
+        return sums;
+    }
+    let mut tallies = IxVec::of(Tally::default(), channels.of.len());
+    for (actor, place) in assignment.enumerate().filter(|(actor, _)| counts(*actor)) {
+        if let (Some(tally), Some(unit)) = (tallies.get_mut(channels.end_of[actor]), *place) {
+            tally.count(problem, unit);
+        }
+    }
+    for (end, of) in channels.of.enumerate() {
+        for channel in of.iter().filter(|channel| channel.peer >= end) {
+            let (exchanged, apart) = between(problem, &tallies[end], &tallies[channel.peer]);
+            // Within a group each pair is met in both orders.
+            let met = if channel.peer == end { 2 } else { 1 };
+            sums.exchanged += channel.rate * (exchanged / met);
+            sums.apart += channel.apart * (apart / met);
+        }
+    }
+    sums
+}

@@ -1,0 +1,125 @@
+//! What flows between actors and between whole groups, rounded.
+
+use std::collections::BTreeMap;
+
+use crate::numbers::{Exact, ceil};
+
+/// What flows between two actors, or from each actor of a group to each of another, by the pair in ascending order.
+#[derive(Default)]
+pub(crate) struct Flow {
+    /// From the smaller to the larger position; also what actors of one group send to each other.
+    pub up: Exact,
+    /// From the larger to the smaller.
+    pub down: Exact,
+    /// When the two are apart.
+    pub drag: u64,
+}
+
+/// What everyone of a group sends to everyone of another, or of its own but itself.
+pub(crate) struct GroupFlow {
+    /// The position of the group that sends.
+    pub from: usize,
+    /// That of the group that receives.
+    pub to: usize,
+    /// Messages of each to each, per window.
+    pub count: u64,
+    /// Drag of each pair when apart.
+    pub drag: u64,
+}
+
+/// Both directions between two groups in whole messages. Their sum is rounded up once; within a group, where both are equal, each
+/// is.
+fn rounded((a, b): (usize, usize), flow: &Flow) -> (u64, u64) {
+    let up = ceil(flow.up);
+    (up, if a == b { up } else { ceil(flow.up + flow.down).saturating_sub(up) })
+}
+
+/// The channels between two groups.
+pub(crate) fn each_to_each((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow> {
+    let (up, down) = rounded((a, b), flow);
+    // Within a group a pair drags for both of its directions.
+    let drag = if a == b { 2 * flow.drag } else { flow.drag };
+    let mut channels = vec![GroupFlow { from: a, to: b, count: up, drag }];
+    if a != b {
+        channels.push(GroupFlow { from: b, to: a, count: down, drag: 0 });
+    }
+    // The drag goes with whichever direction there is.
+    if up == 0 && down > 0 {
+        channels.remove(0);
+        channels[0].drag = drag;
+    }
+    channels.retain(|channel| channel.count > 0 || channel.drag > 0);
+    channels
+}
+
+/// What two actors of these groups exchange beside what their groups do, from the first to the second and back: all of it
+/// together is rounded up once.
+pub(crate) fn beside(
+    of_groups: &BTreeMap<(usize, usize), Flow>,
+    [first, second]: [usize; 2],
+    flow: &Flow,
+) -> (u64, u64) {
+    let pair = (first.min(second), first.max(second));
+    let Some(groups) = of_groups.get(&pair) else {
+        let up = ceil(flow.up);
+        return (up, ceil(flow.up + flow.down).saturating_sub(up));
+    };
+    let (said_up, said_down) = rounded(pair, groups);
+    let (more_up, more_down) = match first.cmp(&second) {
+        std::cmp::Ordering::Less => (groups.up, groups.down),
+        std::cmp::Ordering::Equal => (groups.up, groups.up),
+        std::cmp::Ordering::Greater => (groups.down, groups.up),
+    };
+    let all = ceil(flow.up + more_up + flow.down + more_down).saturating_sub(said_up + said_down);
+    let said_up = if first <= second { said_up } else { said_down };
+    let up = ceil(flow.up + more_up).saturating_sub(said_up).min(all);
+    (up, all - up)
+}
+
+/// The position of an actor's group.
+pub(crate) fn group_of(members: &[Vec<usize>], actor: usize) -> usize {
+    let has = |of: &Vec<usize>| of.binary_search(&actor).is_ok();
+    members.iter().position(has).expect("who sends is of a group that the channel names")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_groups_and_single_actors_send_is_rounded_once() {
+        let part = |numerator: i128| Exact::new(numerator, 7);
+        let mut checked = 0;
+        for (up, down, more_up, more_down) in
+            (0..9).flat_map(|a| (0..9).flat_map(move |b| (0..9).map(move |c| (a, b, c, (a + 2 * c) % 5))))
+        {
+            for [first, second] in [[0, 1], [1, 0], [1, 1]] {
+                let pair = (first.min(second), first.max(second));
+                let is_own = first == second;
+                let groups = Flow { up: part(up), down: part(if is_own { 0 } else { down }), drag: 3 };
+                let channels = each_to_each(pair, &groups);
+                let said: u64 =
+                    channels.iter().map(|channel| channel.count * if is_own { 2 } else { 1 }).sum();
+                assert_eq!(
+                    channels.iter().map(|channel| channel.drag).sum::<u64>(),
+                    if is_own { 6 } else { 3 }
+                );
+                let flow = Flow { up: part(more_up), down: part(more_down), drag: 0 };
+                let of_groups = BTreeMap::from([(pair, groups)]);
+                let (there, back) = beside(&of_groups, [first, second], &flow);
+                let all = part(more_up + more_down + up + if is_own { up } else { down });
+                // Within a group both directions are one number, so that an odd sum becomes even.
+                let expected = if is_own { ceil(all).max(said) } else { ceil(all) };
+                assert_eq!(
+                    said + there + back,
+                    expected,
+                    "{up} {down} {more_up} {more_down} {first} {second}"
+                );
+                checked += 1;
+            }
+        }
+        assert_eq!(checked, 3 * 9 * 9 * 9);
+        let alone = Flow { up: part(3), down: part(3), drag: 0 };
+        assert_eq!(beside(&BTreeMap::new(), [0, 1], &alone), (1, 0));
+    }
+}
