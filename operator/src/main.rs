@@ -42,6 +42,7 @@ mod slim;
 mod standing;
 mod tending;
 mod touched;
+mod undeclared;
 mod watches;
 mod writes;
 
