@@ -7,6 +7,7 @@
 
 mod again;
 mod api_server;
+mod away;
 mod churn;
 mod crash;
 mod decisions;
