@@ -34,6 +34,7 @@ mod pools;
 mod pulse;
 mod quotas;
 mod reconcile;
+mod refusals;
 mod report;
 mod revisions;
 mod rollout;
