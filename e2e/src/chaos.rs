@@ -1,15 +1,15 @@
-//! `cairn-e2e chaos`: of two operators the one that leads is killed or stopped at random moments of roll-outs and node
-//! losses, and what came of it is read in the audit log.
+//! `cairn-e2e chaos`: of two operators the one that leads is killed or stopped at random moments of roll-outs, rolling updates,
+//! drains and node losses, and what came of it is read in the audit log.
 //!
 //! A batch is one control plane, one seed, and so many strikes of each kind; the seed decides what changes, when the strike
 //! comes, and of which kind it is. After each strike everything that is wanted must run again before the next change. Each
 //! row says at which commit it was measured: a measurement that was stopped goes on with the batch that it was in.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    collections::BTreeMap,
     fs,
     path::Path,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -23,6 +23,7 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::process::Child;
 
 use crate::{
     Cluster, Nodes, Process, SimulatedNode, keeper,
@@ -31,6 +32,9 @@ use crate::{
 };
 
 pub mod checker;
+mod page;
+
+use page::page;
 
 /// The namespace of the applications.
 const HERE: &str = "chaos";
@@ -85,6 +89,10 @@ pub struct Batch {
     pub until_all_run: Vec<f64>,
     /// How many nodes were lost.
     pub lost_nodes: usize,
+    /// How many nodes were drained.
+    pub drained_nodes: usize,
+    /// How many applications were given a new template.
+    pub updates: usize,
     /// How many pods were started, as the audit log has it.
     pub started: usize,
     /// How many pods were asked to go.
@@ -136,24 +144,30 @@ pub async fn measure(size: Size, seed: u64, commit: &str) -> Result<Batch> {
         after_stop: Vec::new(),
         until_all_run: Vec::new(),
         lost_nodes: 0,
+        drained_nodes: 0,
+        updates: 0,
         started: 0,
         stopped: 0,
         hand_overs: 0,
         findings: Vec::new(),
     };
     for is_kill in strikes {
-        let lost = scene.change().await?;
-        batch.lost_nodes += usize::from(lost);
+        let mut change = scene.change().await?;
+        batch.lost_nodes += usize::from(change.loses);
+        batch.drained_nodes += usize::from(change.drain.is_some());
+        batch.updates += usize::from(change.updates);
         // no condition is waited for: the strike is to come at any moment
         tokio::time::sleep(Duration::from_millis(scene.rng.u64(0..=size.moments))).await;
         let seconds = scene.strike(is_kill).await?;
         if is_kill { &mut batch.after_kill } else { &mut batch.after_stop }.push(seconds);
         let taken_over = Instant::now();
+        if let Some((_, drains)) = &mut change.drain {
+            let ended = drains.wait().await.context("cannot wait for kubectl drain")?;
+            ensure!(ended.success(), "kubectl drain: {ended}");
+        }
         scene.settled().await?;
         batch.until_all_run.push(taken_over.elapsed().as_secs_f64());
-        if lost {
-            scene.replace_node().await?;
-        }
+        scene.make_good(change).await?;
         scene.pair.complete().await?;
     }
     let verdict = checker::check(cluster.audit().await?.events(), HERE);
@@ -199,13 +213,57 @@ impl Pair<'_> {
     }
 }
 
+/// What is done to the cluster at once.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// An application gets more or fewer actors.
+    Replicas,
+    /// It is deleted and made anew.
+    Anew,
+    /// It gets a new template.
+    Update,
+    /// A node goes, and one of the first two happens or none.
+    Loss,
+    /// A node goes in the middle of an update.
+    LossAndUpdate,
+    /// A node is drained, and sometimes an application gets a new template.
+    Drain,
+}
+
+/// Each comes once before any comes again.
+const FORMS: [Form; 6] =
+    [Form::Replicas, Form::Anew, Form::Update, Form::Loss, Form::LossAndUpdate, Form::Drain];
+
+/// What was begun.
+struct Change {
+    updates: bool,
+    loses: bool,
+    /// The node that is drained, and who does it: it ends when none of its pods is left.
+    drain: Option<(String, Child)>,
+}
+
+/// What an application is to have.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    replicas: u32,
+    /// Which template: later ones are larger.
+    edition: u32,
+}
+
+impl Wanted {
+    fn image(self) -> String {
+        format!("none:{}", self.edition)
+    }
+}
+
 /// One batch while it runs.
 struct Scene<'a> {
     rng: Rng,
     size: Size,
     client: Client,
-    /// How many actors each application is to have.
-    wanted: BTreeMap<String, u32>,
+    wanted: BTreeMap<String, Wanted>,
+    /// What comes next, the last first.
+    forms: Vec<Form>,
     nodes_made: usize,
     pair: Pair<'a>,
     nodes: Nodes<'a>,
@@ -225,13 +283,14 @@ impl<'a> Scene<'a> {
         let client = cluster.client().await?;
         let leases = Api::namespaced(client.clone(), NAMESPACE);
         let pair = Pair { cluster, leases, processes: BTreeMap::new(), made: 0 };
-        let wanted =
-            (0..size.applications).map(|index| (format!("app-{index}"), size.actors * 3 / 4)).collect();
+        let at_first = Wanted { replicas: size.actors * 3 / 4, edition: 0 };
+        let wanted = (0..size.applications).map(|index| (format!("app-{index}"), at_first)).collect();
         let rng = Rng::with_seed(seed);
-        let mut scene = Self { rng, size, client, wanted, nodes_made: size.nodes, pair, nodes };
+        let mut scene =
+            Self { rng, size, client, wanted, forms: Vec::new(), nodes_made: size.nodes, pair, nodes };
         scene.pair.complete().await?;
-        for (name, replicas) in &scene.wanted {
-            scene.create(name, *replicas).await?;
+        for (name, wanted) in &scene.wanted {
+            scene.create(name, *wanted).await?;
         }
         scene.settled().await?;
         Ok(scene)
@@ -241,9 +300,9 @@ impl<'a> Scene<'a> {
         Api::namespaced(self.client.clone(), HERE)
     }
 
-    async fn create(&self, name: &str, replicas: u32) -> Result<()> {
+    async fn create(&self, name: &str, wanted: Wanted) -> Result<()> {
         let manifest = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
-            "metadata": {"name": name}, "spec": {"actors": [group(replicas)]}});
+            "metadata": {"name": name}, "spec": {"actors": [group(wanted)], "update": self.update()}});
         let application: ActorApplication = serde_json::from_value(manifest)?;
         let created = wait::until(LIMIT, async || {
             match self.applications().create(&PostParams::default(), &application).await {
@@ -256,33 +315,65 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Begins a roll-out, or takes a node away, or both; tells whether a node is lost.
-    async fn change(&mut self) -> Result<bool> {
+    /// How fast templates roll out: a fifth of the largest application at once.
+    fn update(&self) -> Value {
+        json!({"maxUnavailable": (self.size.actors / 5).max(1)})
+    }
+
+    /// Begins one thing or several at once.
+    async fn change(&mut self) -> Result<Change> {
+        if self.forms.is_empty() {
+            self.forms = FORMS.to_vec();
+            self.rng.shuffle(&mut self.forms);
+        }
+        let form = self.forms.pop().context("there are forms")?;
         let names: Vec<String> = self.wanted.keys().cloned().collect();
         let name = names[self.rng.usize(..names.len())].clone();
-        let replicas = self.rng.u32(self.size.actors / 2..=self.size.actors);
-        let (rolls_out, anew, loses) = match self.rng.u8(..4) {
-            0 => (true, true, false),
-            1 => (true, false, false),
-            2 => (true, false, true),
-            _ => (false, false, true),
-        };
-        if rolls_out {
-            self.wanted.insert(name.clone(), replicas);
+        let coin = self.rng.bool();
+        let updates =
+            matches!(form, Form::Update | Form::LossAndUpdate) || (coin && matches!(form, Form::Drain));
+        let resizes = matches!(form, Form::Replicas | Form::Anew) || (coin && matches!(form, Form::Loss));
+        let mut wanted = self.wanted[&name];
+        if resizes {
+            wanted.replicas = self.rng.u32(self.size.actors / 2..=self.size.actors);
         }
-        if anew {
+        wanted.edition += u32::from(updates);
+        self.wanted.insert(name.clone(), wanted);
+        if matches!(form, Form::Anew) {
             self.applications().delete(&name, &DeleteParams::default()).await?;
-            self.create(&name, replicas).await?;
-        } else if rolls_out {
-            let patch = Patch::Merge(json!({"spec": {"actors": [group(replicas)]}}));
+            self.create(&name, wanted).await?;
+        } else if updates || resizes {
+            let patch = Patch::Merge(json!({"spec": {"actors": [group(wanted)]}}));
             self.applications().patch(&name, &PatchParams::default(), &patch).await?;
         }
+        let at = self.rng.usize(..self.nodes.names().len());
+        let node = self.nodes.names()[at].clone();
+        let loses = matches!(form, Form::Loss | Form::LossAndUpdate);
         if loses {
-            let at = self.rng.usize(..self.nodes.names().len());
-            let node = self.nodes.names()[at].clone();
             self.nodes.delete(&node).await?;
         }
-        Ok(loses)
+        let drain = if matches!(form, Form::Drain) { Some((node.clone(), self.drain(&node)?)) } else { None };
+        Ok(Change { updates, loses, drain })
+    }
+
+    /// Begins to evict everybody from a node, as administrators do.
+    fn drain(&self, node: &str) -> Result<Child> {
+        let mut kubectl = self.pair.cluster.command("kubectl");
+        kubectl.args(["drain", node, "--ignore-daemonsets", &format!("--timeout={}s", LIMIT.as_secs())]);
+        let mut kubectl = tokio::process::Command::from(kubectl);
+        kubectl.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        kubectl.spawn().context("cannot start kubectl")
+    }
+
+    /// Gives back the room that a change took away.
+    async fn make_good(&mut self, change: Change) -> Result<()> {
+        if change.loses {
+            self.replace_node().await?;
+        }
+        if let Some((node, _)) = change.drain {
+            self.pair.cluster.kubectl(["uncordon", &node]).await?;
+        }
+        Ok(())
     }
 
     /// Adds a node of another name, so that there is as much room as before.
@@ -309,19 +400,19 @@ impl<'a> Scene<'a> {
     /// Waits until exactly what is wanted runs.
     async fn settled(&self) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), HERE);
-        let actors = |(name, replicas): (&String, &u32)| -> Vec<String> {
-            (0..*replicas).map(|index| format!("{name}-{GROUP}-{index}")).collect()
+        let actors = |(name, wanted): (&String, &Wanted)| -> Vec<(String, String)> {
+            (0..wanted.replicas).map(|index| (format!("{name}-{GROUP}-{index}"), wanted.image())).collect()
         };
-        let expected: BTreeSet<String> = self.wanted.iter().flat_map(actors).collect();
+        let expected: BTreeMap<String, String> = self.wanted.iter().flat_map(actors).collect();
         let settled = wait::until(LIMIT, async || {
             for application in self.applications().list(&ListParams::default()).await?.items {
                 let (name, status) = (application.name_any(), application.status.unwrap_or_default());
                 let seen = status.observed_generation == application.metadata.generation;
                 let running = status.actors.map_or(-1, |actors| actors.running);
-                let wanted = self.wanted[&name];
+                let wanted = self.wanted[&name].replicas;
                 ensure!(seen && i64::from(running) == i64::from(wanted), "{name}: {running} of {wanted} run");
             }
-            let mut running = BTreeSet::new();
+            let mut running = BTreeMap::new();
             for pod in pods.list(&ListParams::default()).await?.items {
                 let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
                 let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
@@ -329,9 +420,13 @@ impl<'a> Scene<'a> {
                 let name = pod.name_any();
                 ensure!(phase == Some("Running") && is_there, "{name} is {phase:?} on {node:?}");
                 ensure!(pod.metadata.deletion_timestamp.is_none(), "{name} is going");
-                running.insert(name);
+                let spec = pod.spec.unwrap_or_default();
+                let image = spec.containers.into_iter().find_map(|container| container.image);
+                running.insert(name, image.unwrap_or_default());
             }
-            ensure!(running == expected, "{} pods of {}", running.len(), expected.len());
+            ensure!(running.len() == expected.len(), "{} pods of {}", running.len(), expected.len());
+            let other = expected.iter().find(|(name, image)| running.get(*name) != Some(image));
+            ensure!(other.is_none(), "{other:?} is not there");
             anyhow::Ok(())
         });
         settled.await.map_err(|seen| anyhow!("not everything runs: {seen}"))
@@ -343,65 +438,10 @@ fn node(index: usize) -> SimulatedNode {
 }
 
 /// Actors with nothing to gain by a move, so that one is never right where the place is still there.
-fn group(replicas: u32) -> Value {
+fn group(wanted: Wanted) -> Value {
     let requests = json!({"cpu": "500m", "memory": "64Mi"});
-    let container = json!({"name": "actor", "image": "none", "resources": {"requests": requests}});
+    let container = json!({"name": "actor", "image": wanted.image(), "resources": {"requests": requests}});
     let implementation =
         json!({"kind": "cpu", "serviceTime": "1ms", "template": {"spec": {"containers": [container]}}});
-    json!({"name": GROUP, "replicas": replicas, "arrivals": "1/s", "implementations": [implementation]})
-}
-
-/// Seconds of one kind that a batch measured.
-type Durations = fn(&Batch) -> &Vec<f64>;
-
-fn page(all: &[Batch], size: Size, commit: &str) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let gather = |of: Durations| {
-        let mut seconds: Vec<f64> = all.iter().flat_map(of).copied().collect();
-        seconds.sort_by(f64::total_cmp);
-        seconds
-    };
-    let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
-    let mut text = format!(
-        "# Operators that are killed at random moments\n\n{} nodes, {} applications of up to {} actors each, two operators with a \
-         lease of {} s; etcd, API server,\ncontroller manager, scheduler, KWOK and both operators share {cores} cores. An \
-         application gets more or fewer actors, is deleted and made\nanew, or a node goes; up to {} ms later the operator that \
-         leads is killed (SIGKILL) or stopped (SIGTERM).\n\n| after | times | median | worst | aim |\n|---|---:|---:|---:|---:|\n",
-        size.nodes, size.applications, size.actors, size.lease_seconds, size.moments
-    );
-    let rows: [(&str, Durations, &str); 3] = [
-        ("SIGKILL, until another leads", |batch| &batch.after_kill, "20 s"),
-        ("SIGTERM, until another leads", |batch| &batch.after_stop, "3 s"),
-        ("that, until everything runs", |batch| &batch.until_all_run, ""),
-    ];
-    for (what, of, aim) in rows {
-        let seconds = gather(of);
-        let at = |index: usize| seconds.get(index).copied().unwrap_or_default();
-        let (median, worst) = (at(seconds.len() / 2), at(seconds.len().saturating_sub(1)));
-        // writing into a String cannot fail
-        let _ = writeln!(text, "| {what} | {} | {median:.1} s | {worst:.1} s | {aim} |", seconds.len());
-    }
-    let _ = writeln!(
-        text,
-        "\n{} pods were started and {} were asked to go, {} nodes were lost, and {} times another operator began to write.\n",
-        sum(|batch| batch.started),
-        sum(|batch| batch.stopped),
-        sum(|batch| batch.lost_nodes),
-        sum(|batch| batch.hand_overs)
-    );
-    let findings: Vec<&String> = all.iter().flat_map(|batch| &batch.findings).collect();
-    let _ = writeln!(
-        text,
-        "What must not have happened, by the audit log (an actor twice, an actor lost, a pod deleted that should stay, two \
-         operators\nthat write): {}.",
-        findings.len()
-    );
-    for finding in findings {
-        let _ = writeln!(text, "- {finding}");
-    }
-    let _ = writeln!(
-        text,
-        "\nMade at {commit} by `make bench`, which runs `cairn-e2e chaos`; the numbers are in [chaos.json](chaos.json)."
-    );
-    text
+    json!({"name": GROUP, "replicas": wanted.replicas, "arrivals": "1/s", "implementations": [implementation]})
 }

@@ -110,11 +110,20 @@ impl Cluster {
         Ok(Self { plane, supervisor, talk: Mutex::new(Some(talk)), numbers: AtomicUsize::new(1) })
     }
 
-    /// Stops the API server and starts it again, with all that it knew. Blocks until it is ready.
+    /// Stops the API server and starts it again, with all that it knew; or starts one that was stopped. Blocks until it is ready.
     pub fn restart_apiserver(&self) -> Result<()> {
+        self.order(control_plane::RESTART)
+    }
+
+    /// Stops the API server, until it is restarted. Nobody may ask the supervisor for anything else meanwhile.
+    pub fn stop_apiserver(&self) -> Result<()> {
+        self.order(control_plane::STOP)
+    }
+
+    fn order(&self, order: &str) -> Result<()> {
         let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
         let talk = talk.as_mut().expect("it goes when the cluster does");
-        writeln!(talk.stdin, "{}", control_plane::RESTART).context("cannot reach the supervisor")?;
+        writeln!(talk.stdin, "{order}").context("cannot reach the supervisor")?;
         talk.plane()?.context("the supervisor ended; the reason is on stderr").map(drop)
     }
 

@@ -83,6 +83,9 @@ pub(crate) fn mark_failed(state: &Path) {
 /// Has the supervisor restart the API server. It prints the control plane again when that is ready.
 pub(crate) const RESTART: &str = "restart kube-apiserver";
 
+/// The word for it to stop, until the other one comes.
+pub(crate) const STOP: &str = "stop kube-apiserver";
+
 /// Starts a control plane with this many real nodes, prints it, and holds it until stdin closes or a signal comes.
 ///
 /// Everything is stopped in order then, and the state folder removed. It is kept, and named on stderr, when
@@ -127,11 +130,23 @@ async fn hold(
         };
         match order.as_deref() {
             Err(_) => return Ok(()),
+            Ok(STOP) => {
+                running.0[APISERVER].stop().await?;
+                keeper::say(&plane)?;
+                match orders.next().await.as_deref() {
+                    Err(_) => return Ok(()),
+                    Ok(RESTART) => plane = running.restart_apiserver(plane).await?,
+                    Ok(other) => bail!("no order while the API server is away: {other}"),
+                }
+            }
             Ok(RESTART) => plane = running.restart_apiserver(plane).await?,
             Ok(other) => bail!("no order: {other}"),
         }
     }
 }
+
+/// Where the API server is among the processes.
+const APISERVER: usize = 1;
 
 /// The processes that run, in the order of their start: etcd, the API server, and its clients.
 #[derive(Default)]
@@ -168,7 +183,7 @@ impl Running {
 
     /// Stops the API server, starts it again with what is in etcd, and waits until it is ready.
     async fn restart_apiserver(&mut self, plane: ControlPlane) -> Result<ControlPlane> {
-        let server = &mut self.0[1];
+        let server = &mut self.0[APISERVER];
         server.stop().await?;
         *server = child(&plane, "kube-apiserver", flags::apiserver(&plane))?;
         let client = plane.client().await?;

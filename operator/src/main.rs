@@ -34,6 +34,7 @@ mod pools;
 mod pulse;
 mod quotas;
 mod reconcile;
+mod refusals;
 mod report;
 mod revisions;
 mod rollout;
@@ -42,6 +43,7 @@ mod slim;
 mod standing;
 mod tending;
 mod touched;
+mod undeclared;
 mod watches;
 mod writes;
 

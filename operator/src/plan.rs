@@ -51,7 +51,8 @@ pub async fn decide(
         match decide_under(&policy, application, key, ctx, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that could be planned with is in force again: plan with that.
-                let Some(refused) = ctx.policies.withdraw(&policy, &problem) else {
+                let (name, problem) = policy.at_fault(&problem);
+                let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
                 };
                 let note = format!("{refused}; the last good version stays in force");

@@ -32,6 +32,16 @@ impl Known {
     }
 }
 
+/// The version of the policy of this name that a plan under `policy` uses: `policy` itself, or what is enforced on it where that
+/// is the one in force.
+fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
+    if policy.name == name {
+        return Some(policy.clone().under([]));
+    }
+    let (_, program) = policy.enforced.iter().find(|(enforced, _)| enforced == name)?;
+    known.good.clone().filter(|good| good.program.as_ref() == Some(program))
+}
+
 /// Every policy by name.
 #[derive(Debug, Default)]
 pub struct Policies(Mutex<BTreeMap<String, Known>>);
@@ -56,32 +66,30 @@ impl Policies {
         }
     }
 
-    /// Notes that a plan was made with a version.
+    /// Notes that a plan was made with a version, and with those that are enforced on it.
     pub fn prove(&self, policy: &Policy) {
-        let policy = &policy.clone().under([]);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get_mut(&policy.name)
-            && known.proven.as_ref() != Some(policy)
-        {
-            known.proven = Some(policy.clone());
+        for (name, known) in all.iter_mut() {
+            if let Some(used) = used_of(policy, name, known)
+                && known.proven.as_ref() != Some(&used)
+            {
+                known.proven = Some(used);
+            }
         }
     }
 
     /// Takes back a version whose program turned out to be wrong when a plan was to be made with it; whether an earlier
     /// one is in force instead. A version that plans were made with is not taken back: the world is too large for it, and
-    /// only that application goes without a plan.
-    pub fn withdraw(&self, policy: &Policy, problem: &str) -> Option<PolicyError> {
-        let policy = &policy.clone().under([]);
+    /// only that application goes without a plan. `name` is that of the policy at fault, `policy` itself or one that is enforced on it.
+    pub fn withdraw(&self, policy: &Policy, name: &str, problem: &str) -> Option<PolicyError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.get_mut(&policy.name)?;
-        let earlier = known.proven.clone().filter(|proven| proven != policy)?;
-        if known.good.as_ref() != Some(policy) {
-            // A newer version came meanwhile, or another application found it out.
-            return None;
-        }
-        let about = format!("policy {} ", policy.name);
+        let known = all.get_mut(name)?;
+        // Otherwise a newer version came meanwhile, or another application found it out.
+        let used = used_of(policy, name, known).filter(|used| known.good.as_ref() == Some(used))?;
+        let earlier = known.proven.clone().filter(|proven| *proven != used)?;
+        let about = format!("policy {name} ");
         let problem = problem.strip_prefix(&about).unwrap_or(problem).to_owned();
-        let problem = PolicyError { name: policy.name.clone(), place: PROGRAM.to_owned(), problem };
+        let problem = PolicyError { name: name.to_owned(), place: PROGRAM.to_owned(), problem };
         *known = Known { good: Some(earlier), problem: Some(problem.clone()), ..std::mem::take(known) };
         Some(problem)
     }
@@ -249,7 +257,18 @@ mod tests {
         policies.prove(&proven);
         policies.learn(&with_program("n(0). n(X+1) :- n(X).")).unwrap();
         let (endless, _) = policies.in_force("fast", "vision").unwrap();
-        assert!(policies.withdraw(&endless, "it takes too many steps").is_some());
+        assert!(policies.withdraw(&endless, "fast", "it takes too many steps").is_some());
+        assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
+        // What is enforced is at fault by itself, and its earlier version comes back.
+        policies.learn(&enforced("n(0). n(X+1) :- n(X).", None)).unwrap();
+        let (endless, _) = policies.in_force("fast", "vision").unwrap();
+        assert_eq!(
+            policies.withdraw(&endless, "fast", "line 3: it is another's"),
+            None,
+            "that one is proven"
+        );
+        let told = policies.withdraw(&endless, "rules", "policy rules line 1: it takes too many steps");
+        assert_eq!(told.unwrap().to_string(), "policy rules: program.lp: line 1: it takes too many steps");
         assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
         // Who names it has it once.
         assert_eq!(policies.in_force("rules", "vision").unwrap().0.rules(), Some("p(1).".to_owned()));
@@ -289,15 +308,15 @@ mod tests {
         policies.learn(&endless).unwrap();
         let (newest, problem) = policies.in_force("fast", "vision").unwrap();
         assert_eq!((newest == before, problem), (false, None));
-        let told = policies.withdraw(&newest, "policy fast line 1: it takes too many steps").unwrap();
+        let told = policies.withdraw(&newest, "fast", "policy fast line 1: it takes too many steps").unwrap();
         assert_eq!(told.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
         assert_eq!(policies.in_force("fast", "vision").unwrap(), (before.clone(), Some(told)));
         // What plans were made with is not taken back by the world of one application.
-        assert_eq!(policies.withdraw(&before, "too large"), None);
+        assert_eq!(policies.withdraw(&before, "fast", "too large"), None);
         // A version that never planned anything has none before it.
         let first = Policies::default();
         first.learn(&endless).unwrap();
         let (only, _) = first.in_force("fast", "vision").unwrap();
-        assert_eq!(first.withdraw(&only, "too large"), None);
+        assert_eq!(first.withdraw(&only, "fast", "too large"), None);
     }
 }

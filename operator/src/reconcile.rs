@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{End, HeldBack, Refusal, Scope, Step, Wait, look_again};
-use crds::{
-    ActorApplication, DevicePool, Instance, NodeTopology, Placement, PlacementStatus, RefusalScope, Start,
-    Time,
-};
+use control::{End, HeldBack, Refusal, Scope, Step, look_again};
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, Start};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -27,6 +24,7 @@ use crate::ownership::owner;
 use crate::phase::placement_status;
 use crate::plan::decide;
 use crate::pods;
+use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{Outcome, application_status, event};
 use crate::rollout::Rollout;
 
@@ -157,33 +155,6 @@ fn unplaced(
     let of_waiting = wanted.actors.iter().filter(|actor| without.contains(actor.name.as_str()));
     let groups: BTreeSet<usize> = of_waiting.map(|actor| actor.group).collect();
     groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect()
-}
-
-/// Refusals as a Placement's status has them.
-fn as_told(refusals: &[Refusal]) -> Vec<crds::Refusal> {
-    let time = |refusal: &Refusal| {
-        let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
-        Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
-    };
-    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let told = |refusal: &Refusal| {
-        let (scope, node) = match &refusal.about.scope {
-            Scope::Node(node) => (RefusalScope::Node, Some(node.clone())),
-            Scope::Template => (RefusalScope::Template, None),
-            Scope::Namespace => (RefusalScope::Namespace, None),
-        };
-        crds::Refusal {
-            scope,
-            group: known(&refusal.about.group),
-            kind: known(&refusal.about.kind),
-            actor: refusal.actor.clone(),
-            node,
-            reason: refusal.reason.clone(),
-            count: i32::try_from(refusal.count).ok(),
-            until: time(refusal),
-        }
-    };
-    refusals.iter().map(told).collect()
 }
 
 /// Says once per message why nothing can be decided.
@@ -368,71 +339,6 @@ async fn carry_out(
     }
     remember(&key, decision, ctx, refusals, not_admitted).await?;
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
-    Ok(())
-}
-
-/// Has actors wait for what is not now; says what was not admitted, in words and by what it is about.
-fn wait_for(
-    not_now: impl Iterator<Item = NotNow>,
-    key: &ApplicationKey,
-    ctx: &Context,
-    outcome: &mut Outcome,
-) -> (Vec<String>, Vec<NotTaken>) {
-    let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
-    for refused in not_now {
-        let (actor, until, wait) = match refused {
-            // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
-            NotNow::Start(actor, about, reason) => {
-                said.push(format!("{actor}: {reason}"));
-                not_admitted.push((about, actor.clone(), reason.clone()));
-                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
-                (actor, until, Wait::BackOff(reason))
-            }
-            NotNow::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
-        };
-        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
-        outcome.waiting.insert(actor, wait);
-    }
-    (said, not_admitted)
-}
-
-/// What a refusal is about, the actor, and what was said.
-type NotTaken = (control::About, String, String);
-
-/// What nodes refused, by what it is about, and in words.
-fn by_nodes(
-    refused: Vec<control::Refused>,
-    units: &BTreeMap<String, Unit>,
-    actors: &[ActorName],
-) -> (Vec<NotTaken>, String) {
-    let said: Vec<String> =
-        refused.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
-    let refused = refused.into_iter().map(|it| {
-        let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
-        let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
-        let about = control::About { scope: Scope::Node(it.node), group: group.unwrap_or_default(), kind };
-        (about, it.actor, it.reason)
-    });
-    (refused.collect(), said.join("; "))
-}
-
-/// Writes refusals into the decision's status: facts for the next plan.
-async fn remember(
-    key: &ApplicationKey,
-    decision: &mut Placement,
-    ctx: &Context,
-    refusals: &mut Vec<Refusal>,
-    refused: Vec<NotTaken>,
-) -> Result<(), Error> {
-    // Several at once are one of their kind.
-    for (about, actor, reason) in refused {
-        ctx.refuse(key, &about, &actor, &reason);
-    }
-    *refusals = ctx.refused(key, None);
-    let before = decision.status.clone().unwrap_or_default();
-    let status = PlacementStatus { refusals: as_told(refusals), ..before };
-    *decision = ctx.writer.apply_status(decision, &status).await?;
-    ctx.caches.wrote(decision.clone());
     Ok(())
 }
 

@@ -12,11 +12,13 @@ use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::leader::{Leadership, Turn};
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
+use crate::undeclared;
 
 /// The name under which the operator owns fields.
 pub const FIELD_MANAGER: &str = "cairn";
@@ -61,9 +63,8 @@ impl Writer {
                 PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             turn.within(api.create(&parameters, placement)).await
         } else {
-            let turn = self.begin("Placement", "apply")?;
-            let parameters = PatchParams::apply(FIELD_MANAGER).force();
-            turn.within(api.patch(&name, &parameters, &Patch::Apply(placement))).await
+            let body = serde_json::to_value(placement).expect("plain data with text keys always serializes");
+            self.apply("apply", placement, None, body).await?
         };
         written.map_err(|source| match source {
             // It is there by now, or it is another one: the watch will say which.
@@ -79,24 +80,47 @@ impl Writer {
         S: Serialize,
     {
         let kind = K::kind(&());
-        let turn = self.begin(&kind, "apply-status")?;
         let name = object.name_any();
-        let url = K::url_path(&(), object.namespace().as_deref());
         let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "status": status,
             "metadata": {"name": name, "uid": object.uid(), "resourceVersion": object.resource_version()}});
-        let request = kube::core::Request::new(url).patch_subresource(
-            "status",
-            &name,
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&body),
-        );
-        let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
-        let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
-        turn.within(self.client.request::<K>(request)).await.map_err(|source| match source {
+        let written = self.apply("apply-status", object, Some("status"), body).await?;
+        written.map_err(|source| match source {
             // It changed meanwhile, or is another one by now: the watch will say.
             kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
-            source => failed(source),
+            source => Error::Apply { what: format!("status of {kind} {name}"), source },
         })
+    }
+
+    /// Server-side apply of an object or of a part of it; without the fields that the definition in the cluster does not declare,
+    /// as it may be an older one.
+    async fn apply<K>(
+        &self,
+        verb: &str,
+        object: &K,
+        part: Option<&str>,
+        mut body: Value,
+    ) -> Result<Result<K, kube::Error>, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let (name, parameters) = (object.name_any(), PatchParams::apply(FIELD_MANAGER).force());
+        let request = kube::core::Request::new(K::url_path(&(), object.namespace().as_deref()));
+        loop {
+            let turn = self.begin(&K::kind(&()), verb)?;
+            let patch = Patch::Apply(&body);
+            let request = match part {
+                Some(part) => request.patch_subresource(part, &name, &parameters, &patch),
+                None => request.patch(&name, &parameters, &patch),
+            };
+            let request = match request {
+                Ok(request) => request,
+                Err(e) => return Ok(Err(kube::Error::BuildRequest(e))),
+            };
+            match turn.within(self.client.request::<K>(request)).await {
+                Err(kube::Error::Api(refused)) if undeclared::strip(&mut body, &refused) => {}
+                written => return Ok(written),
+            }
+        }
     }
 
     /// Makes an object; what has its name already is left as it is.

@@ -182,6 +182,28 @@ impl Policy {
         (!all.is_empty()).then(|| all.join("\n"))
     }
 
+    /// Whose program a problem with all the rules is about, by its line, and the problem in that program's own lines; without a
+    /// line it is this policy's. `policy NAME line 7: …` is what an evaluation says.
+    pub fn at_fault(&self, problem: &str) -> (&str, String) {
+        let own = (self.name.as_str(), problem.to_owned());
+        let Some(rest) = problem.strip_prefix(&format!("policy {} line ", self.name)) else { return own };
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (line, rest) = rest.split_at(digits);
+        let Ok(line) = line.parse::<usize>() else { return own };
+        let lines = |program: &str| program.matches('\n').count() + 1;
+        let mut before = self.program.as_deref().map_or(0, lines);
+        for (name, program) in &self.enforced {
+            // the line that names it is its first
+            before += 1;
+            let end = before + lines(program);
+            if line > before && line <= end {
+                return (name, format!("policy {name} line {}{rest}", line - before));
+            }
+            before = end;
+        }
+        own
+    }
+
     /// What a plan has to gain to be carried out, as a part of what staying costs.
     pub fn least_gain(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 100")]
@@ -285,6 +307,34 @@ impl ExchangeParameters {
             other_node: self.other_node.unwrap_or(30),
             other_zone: self.other_zone.unwrap_or(30),
             pairs: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_all_the_rules_is_of_one_program() {
+        let mut policy = Policy::builtin("fast");
+        policy.program = Some("p(1).\nq(1).\n".to_owned());
+        policy.enforced =
+            vec![("one".to_owned(), "r(1).".to_owned()), ("two".to_owned(), "s(1).\nt(1).".to_owned())];
+        let rules = policy.rules().unwrap();
+        let line_of = |text: &str| rules.lines().position(|line| line == text).unwrap() + 1;
+        for (text, name, line) in [
+            ("p(1).", "fast", 1),
+            ("q(1).", "fast", 2),
+            ("r(1).", "one", 1),
+            ("s(1).", "two", 1),
+            ("t(1).", "two", 2),
+        ] {
+            let (blamed, told) = policy.at_fault(&format!("policy fast line {}: too much", line_of(text)));
+            assert_eq!((blamed, told), (name, format!("policy {name} line {line}: too much")), "{text}");
+        }
+        for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: nobody's"] {
+            assert_eq!(policy.at_fault(other), ("fast", other.to_owned()));
         }
     }
 }

@@ -39,18 +39,23 @@ struct Life {
     nodes: BTreeSet<String>,
     is_bound: bool,
     is_asked_to_go: bool,
-    /// Whether there was a moment since it was made in which nobody wanted it, or its node was gone.
+    /// What it runs.
+    image: String,
+    /// Whether there was a moment since it was made in which nobody wanted it, or not this image, or its node was gone, or
+    /// cordoned before it was there.
     may_go: bool,
 }
 
 #[derive(Default)]
 struct Book {
     verdict: Verdict,
-    /// By application and group, how many are wanted.
-    wanted: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By application and group, how many are wanted, and of which image.
+    wanted: BTreeMap<String, BTreeMap<String, (u64, String)>>,
     /// By the name of the pod, which is free again when the pod is gone.
     lives: BTreeMap<String, Life>,
     nodes_that_went: BTreeSet<String>,
+    /// The nodes that take no new pods: who is there may be evicted by whoever cordoned them, not by the operator.
+    cordoned: BTreeSet<String>,
     /// The credentials of operators, in the order in which each began to write.
     writers: Vec<String>,
 }
@@ -63,13 +68,13 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
     events.sort_by_key(|event| event.received);
     let mut book = Book::default();
     for event in events {
-        if event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR) && event.resource != "leases"
-        {
+        if event.is_write() && is_by_operator(event) && event.resource != "leases" {
             book.written_by(event);
         }
         match (event.resource.as_str(), event.subresource.as_str(), event.verb.as_str()) {
             ("nodes", "", "create") => drop(book.nodes_that_went.remove(&event.name)),
             ("nodes", "", "delete") => book.node_went(&event.name),
+            ("nodes", "", "patch") => book.node_changed(event),
             _ if event.namespace != namespace => {}
             ("actorapplications", "", "create" | "update" | "patch") => book.application(event),
             ("actorapplications", "", "delete") => book.application_went(&event.name),
@@ -80,6 +85,15 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
         }
     }
     book.end()
+}
+
+fn is_by_operator(event: &AuditEvent) -> bool {
+    event.is_by_service_account(NAMESPACE, OPERATOR)
+}
+
+/// The image of the first container of a pod's spec.
+fn image(spec: &Value) -> &str {
+    text(&spec["containers"][0]["image"])
 }
 
 impl Book {
@@ -107,22 +121,43 @@ impl Book {
         }
     }
 
+    fn node_changed(&mut self, event: &AuditEvent) {
+        let Some(unschedulable) = event.request["spec"].get("unschedulable") else { return };
+        if unschedulable.as_bool() != Some(true) {
+            self.cordoned.remove(&event.name);
+            return;
+        }
+        self.cordoned.insert(event.name.clone());
+        let comes = |life: &&mut Life| !life.is_bound && life.nodes.contains(&event.name);
+        self.lives.values_mut().filter(comes).for_each(|life| life.may_go = true);
+    }
+
+    /// The image that an actor is wanted with; none where it is not wanted.
+    fn wanted_image(&self, application: &str, actor: &str) -> Option<&str> {
+        let (group, index) = actor.rsplit_once('-')?;
+        let (replicas, image) = self.wanted.get(application)?.get(group)?;
+        index.parse::<u64>().ok().filter(|index| index < replicas)?;
+        Some(image)
+    }
+
     fn is_wanted(&self, application: &str, actor: &str) -> bool {
-        let Some((group, index)) = actor.rsplit_once('-') else { return false };
-        let replicas = self.wanted.get(application).and_then(|groups| groups.get(group));
-        index.parse::<u64>().is_ok_and(|index| replicas.is_some_and(|replicas| index < *replicas))
+        self.wanted_image(application, actor).is_some()
     }
 
     fn application(&mut self, event: &AuditEvent) {
         let Some(groups) = event.request["spec"]["actors"].as_array() else { return };
         let name = if event.name.is_empty() { text(&event.request["metadata"]["name"]) } else { &event.name };
-        let group =
-            |group: &Value| (text(&group["name"]).to_owned(), group["replicas"].as_u64().unwrap_or_default());
+        let group = |group: &Value| {
+            let image = image(&group["implementations"][0]["template"]["spec"]).to_owned();
+            (text(&group["name"]).to_owned(), (group["replicas"].as_u64().unwrap_or_default(), image))
+        };
         self.wanted.insert(name.to_owned(), groups.iter().map(group).collect());
         let wanted: BTreeSet<String> = self
             .lives
             .iter()
-            .filter(|(_, life)| self.is_wanted(&life.application, &life.actor))
+            .filter(|(_, life)| {
+                self.wanted_image(&life.application, &life.actor) == Some(life.image.as_str())
+            })
             .map(|(pod, _)| pod.clone())
             .collect();
         for (_, life) in self.lives.iter_mut().filter(|(pod, _)| !wanted.contains(*pod)) {
@@ -147,8 +182,11 @@ impl Book {
         self.verdict.started += 1;
         let node =
             text(&metadata["annotations"][labels::UNIT]).split('/').next().unwrap_or_default().to_owned();
-        let may_go = self.nodes_that_went.contains(&node) || !self.is_wanted(&application, &actor);
-        let life = Life { application, actor, nodes: [node].into(), may_go, ..Life::default() };
+        let image = image(&event.request["spec"]).to_owned();
+        let may_go = self.nodes_that_went.contains(&node)
+            || self.cordoned.contains(&node)
+            || self.wanted_image(&application, &actor) != Some(&image);
+        let life = Life { application, actor, nodes: [node].into(), image, may_go, ..Life::default() };
         let pod = text(&metadata["name"]).to_owned();
         if self.lives.insert(pod.clone(), life).is_some() {
             self.find(format!("{pod} was started while nobody had confirmed that the one before it ended"));
@@ -170,10 +208,11 @@ impl Book {
         let Some(life) = self.lives.get_mut(pod) else { return };
         let at_once = event.request["gracePeriodSeconds"].as_i64() == Some(0);
         let node_is_there = !life.nodes.iter().any(|node| self.nodes_that_went.contains(node));
+        let drained = !is_by_operator(event) && life.nodes.iter().any(|node| self.cordoned.contains(node));
         let was_asked = std::mem::replace(&mut life.is_asked_to_go, true);
         let (may_go, is_bound) = (life.may_go, life.is_bound);
         self.verdict.stopped += usize::from(!was_asked);
-        if !was_asked && !may_go {
+        if !was_asked && !may_go && !drained {
             self.find(format!("{pod} was deleted by {} though it should stay", event.user));
         }
         if at_once && is_bound && node_is_there && event.user != KUBELET {
@@ -190,13 +229,16 @@ impl Book {
 
     fn end(mut self) -> Verdict {
         for (application, groups) in &self.wanted {
-            for (group, replicas) in groups {
+            for (group, (replicas, image)) in groups {
                 for index in 0..*replicas {
                     let pod = format!("{application}-{group}-{index}");
-                    let lives =
-                        self.lives.get(&pod).is_some_and(|life| life.is_bound && !life.is_asked_to_go);
-                    if !lives {
-                        self.verdict.findings.push(format!("{pod} is lost"));
+                    let life = self.lives.get(&pod).filter(|life| life.is_bound && !life.is_asked_to_go);
+                    match life {
+                        None => self.verdict.findings.push(format!("{pod} is lost")),
+                        Some(life) if life.image != *image => {
+                            self.verdict.findings.push(format!("{pod} is of an older template"));
+                        }
+                        Some(_) => {}
                     }
                 }
             }
@@ -220,12 +262,18 @@ mod tests {
 
     use super::*;
 
-    /// One line a request: `want app-a 2`, `forget app`, `start P on N`, `bind P to N`, `stop P`, `ended P` (by its node),
-    /// `kill P` (at once, by the operator), `lose N`, `write W` (an operator's, with the credential W).
+    /// One line a request: `want app-a 2`, `want app-a 2 newer`, `forget app`, `start P on N`, `start P on N newer`, `bind P to N`,
+    /// `stop P`, `evict P` (both by the operator), `drain P` (by somebody), `ended P` (by its node), `kill P` (at once, by the
+    /// operator), `lose N`, `cordon N`, `uncordon N`, `write W` (an operator's, with the credential W).
     fn verdict(log: &str) -> String {
         let events: Vec<AuditEvent> =
             log.lines().enumerate().map(|(at, line)| event(at, line.trim())).collect();
         check(&events, "here").findings.join("\n")
+    }
+
+    /// A pod's spec with an image.
+    fn running(image: Option<&&str>) -> Value {
+        json!({"containers": [{"image": image.unwrap_or(&"first")}]})
     }
 
     fn event(at: usize, line: &str) -> AuditEvent {
@@ -235,7 +283,9 @@ mod tests {
         let delete = |grace: Value| ("delete", "pods", "", json!({"gracePeriodSeconds": grace}));
         let (verb, resource, subresource, request) = match what {
             "want" => {
-                let actors = json!([{"name": "a", "replicas": words[2].parse::<u32>().unwrap()}]);
+                let implementation = json!({"template": {"spec": running(words.get(3))}});
+                let actors = json!([{"name": "a", "replicas": words[2].parse::<u32>().unwrap(),
+                    "implementations": [implementation]}]);
                 ("patch", "actorapplications", "", json!({"spec": {"actors": actors}}))
             }
             "forget" => ("delete", "actorapplications", "", Value::Null),
@@ -244,13 +294,15 @@ mod tests {
                 let labels = json!({labels::APPLICATION: application, labels::ACTOR: actor});
                 let annotations = json!({labels::UNIT: format!("{}/cpus-0", words[3])});
                 let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
-                ("create", "pods", "", json!({"metadata": metadata}))
+                ("create", "pods", "", json!({"metadata": metadata, "spec": running(words.get(4))}))
             }
             "bind" => ("create", "pods", "binding", json!({"target": {"name": words[3]}})),
             "stop" => delete(Value::Null),
-            "evict" => ("create", "pods", "eviction", Value::Null),
+            "evict" | "drain" => ("create", "pods", "eviction", Value::Null),
             "ended" | "kill" => delete(json!(0)),
             "lose" => ("delete", "nodes", "", Value::Null),
+            "cordon" => ("patch", "nodes", "", json!({"spec": {"unschedulable": true}})),
+            "uncordon" => ("patch", "nodes", "", json!({"spec": {"unschedulable": null}})),
             "write" => ("patch", "placements", "", Value::Null),
             other => panic!("{other}"),
         };
@@ -294,6 +346,14 @@ mod tests {
             // another one of the same name
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n forget app\n want app 1\n stop app-a-0\n ended app-a-0\n \
              start app-a-0 on n\n bind app-a-0 to n",
+            // a new template, and whoever comes meanwhile may still be of the older one
+            "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n want app 2 newer\n start app-a-1 on n\n bind app-a-1 to n\n \
+             stop app-a-0\n ended app-a-0\n start app-a-0 on n newer\n bind app-a-0 to n\n \
+             stop app-a-1\n ended app-a-1\n start app-a-1 on n newer\n bind app-a-1 to n",
+            // a node is drained while a pod is on its way there
+            "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n start app-a-1 on n\n cordon n\n drain app-a-0\n \
+             ended app-a-0\n stop app-a-1\n uncordon n\n start app-a-0 on m\n bind app-a-0 to m\n start app-a-1 on n\n \
+             bind app-a-1 to n",
             "write one\n write one\n write two",
         ];
         for log in logs {
@@ -320,6 +380,16 @@ mod tests {
             ("lose n\n kill app-a-0", "app-a-0 is lost"),
             ("lose n\n stop app-a-0", "app-a-0 is lost"),
             ("want app 2\n start app-a-1 on n", "app-a-1 is lost"),
+            ("want app 1 newer", "app-a-0 is of an older template"),
+            // the node is cordoned, which is no reason for the operator; nor is one that was
+            (
+                "cordon n\n evict app-a-0\n ended app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+            ),
+            (
+                "cordon n\n uncordon n\n drain app-a-0\n ended app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+                "app-a-0 was deleted by drain though it should stay",
+            ),
             ("want app 0", "app-a-0 lives though nobody wants it"),
             (
                 "want app 0\n kill app-a-0",

@@ -17,6 +17,10 @@ rules:
 - level: Request
   verbs: [create, delete]
   resources: [{group: '', resources: [pods, pods/binding]}]
+# and who cordons a node
+- level: Request
+  verbs: [patch]
+  resources: [{group: '', resources: [nodes]}]
 - level: Metadata
 ";
 

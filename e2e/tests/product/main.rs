@@ -8,6 +8,7 @@
 mod again;
 mod agents;
 mod api_server;
+mod away;
 mod churn;
 mod crash;
 mod decisions;

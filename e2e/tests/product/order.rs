@@ -97,6 +97,16 @@ async fn what_is_enforced_holds_under_every_policy() {
         })
         .await;
     assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["two"]);
+    // one that cannot be written out is told by its name and its line, not by those of the policy that is named, and what
+    // could be stays in force
+    let mut endless = policy.clone();
+    endless["data"]["program.lp"] = json!("\nn(0).\nn(X+1) :- n(X).");
+    cluster.kubectl_with(["apply", "-f-"], &endless.to_string()).await.unwrap();
+    stage.patch("app", &json!({"spec": {"priority": 1}})).await;
+    let told = stage.event("app", "PolicyRefused", "policy enforced-here: program.lp: line 3").await;
+    assert!(told.ends_with("the last good version stays in force"), "{told}");
+    let seen = stage.settled("app", |seen| seen.message("Placed", "False").map(drop)).await;
+    assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["two"]);
     cluster.kubectl(["delete", "configmap", "enforced-here", "-n", NAMESPACE]).await.unwrap();
     stage.settled("app", Seen::all_placed).await;
 }

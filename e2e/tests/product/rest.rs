@@ -15,20 +15,23 @@ const RENEWALS: usize = 6;
 /// Fewer renewals than there are until it looks again where nothing rang.
 const BEFORE_IT_LOOKS: usize = 60;
 
-#[tokio::test]
-async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
-    let cluster = Cluster::shared();
-    let stage = Stage::set("rest", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+fn is_lease(event: &&AuditEvent) -> bool {
+    event.resource == "leases"
+}
 
-    let is_lease = |event: &&AuditEvent| event.resource == "leases";
-    let by_it = |event: &&AuditEvent| event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR);
+/// Whether the operator wrote it.
+fn is_by_it(event: &&AuditEvent) -> bool {
+    event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR)
+}
+
+/// Waits until the operator writes nothing but its lease.
+pub async fn at_rest() {
+    let cluster = Cluster::shared();
     // the last words about the start, or of a search that was cut short and is taken up again, may still be on their way
     let mut before = cluster.audit().await.unwrap();
     wait_for("renewals in a row, and nothing else", SOON, async || {
         let now = cluster.audit().await?;
-        let writes: Vec<_> = now.since(&before).iter().filter(by_it).cloned().collect();
+        let writes: Vec<_> = now.since(&before).iter().filter(is_by_it).cloned().collect();
         if let Some(other) = writes.iter().find(|event| !is_lease(event)) {
             before = now;
             anyhow::bail!("it still writes: {other:?}");
@@ -37,7 +40,16 @@ async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
         Ok(())
     })
     .await;
+}
 
+#[tokio::test]
+async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
+    let cluster = Cluster::shared();
+    let stage = Stage::set("rest", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+
+    at_rest().await;
     let before = cluster.audit().await.unwrap();
     stage
         .patch(
@@ -51,11 +63,11 @@ async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
     let asked = after.iter().find(|event| {
         event.resource == "actorapplications" && event.verb == "patch" && event.user == "admin"
     });
-    let answered = after.iter().filter(by_it).find(|event| event.resource == "placements");
+    let answered = after.iter().filter(is_by_it).find(|event| event.resource == "placements");
     let (asked, answered) = (asked.unwrap().received, answered.unwrap().received);
     let between = after
         .iter()
-        .filter(by_it)
+        .filter(is_by_it)
         .filter(is_lease)
         .filter(|event| (asked..answered).contains(&event.received));
     let renewals = between.count();

@@ -23,7 +23,7 @@ fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
 }
 
 /// Waits until the pool says, or says no more, that agents are silent.
-async fn told(stage: &Stage, pool: &str, is_silent: bool) {
+pub async fn told(stage: &Stage, pool: &str, is_silent: bool) {
     let pools = Api::<DevicePool>::all(stage.client.clone());
     wait_for("the pool tells of silent agents", SOON, async || {
         let status = pools.get(pool).await?.status.unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex as SyncMutex},
     time::Duration,
@@ -63,6 +63,23 @@ async fn product() -> MutexGuard<'static, Product> {
 
 /// How long a refusal counts here: longer than the time that the scheduler has on each of a few nodes.
 pub const REFUSAL_SECONDS: u32 = 150;
+
+/// Describes what a node has in a folder for an agent to publish; `ID:HEALTH` is a device that is not well.
+pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
+    let devices: Vec<_> = devices
+        .iter()
+        .map(|(id, type_)| {
+            let (id, health) = id.split_once(':').unwrap_or((id, "ok"));
+            json!({"id": id, "type": type_, "vendor": "acme", "model": "one", "health": health})
+        })
+        .collect();
+    let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology",
+        "metadata": {"name": node}, "spec": {"devices": devices}});
+    // in one step, as a ConfigMap's files change: never half a manifest
+    let draft = folder.join(format!(".{node}.yaml"));
+    fs::write(&draft, topology.to_string()).unwrap();
+    fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
+}
 
 /// The product with a test's own nodes, pools and namespace; what is left of them goes when this is dropped.
 pub struct Stage {
@@ -145,20 +162,7 @@ impl Stage {
     /// Describes what a node has, for the agent to publish; once more, and it has changed. `ID:HEALTH` is one that is not
     /// well.
     pub fn machine(&self, node: &str, devices: &[(&str, &str)]) {
-        let devices: Vec<_> = devices
-            .iter()
-            .map(|(id, type_)| {
-                let (id, health) = id.split_once(':').unwrap_or((id, "ok"));
-                json!({"id": id, "type": type_, "vendor": "acme", "model": "one", "health": health})
-            })
-            .collect();
-        let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology",
-            "metadata": {"name": node}, "spec": {"devices": devices}});
-        let folder = &self.product.topologies;
-        // in one step, as a ConfigMap's files change: never half a manifest
-        let draft = folder.join(format!(".{node}.yaml"));
-        fs::write(&draft, topology.to_string()).unwrap();
-        fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
+        describe(&self.product.topologies, node, devices);
     }
 
     /// Waits until a pool has so many units that can take an actor, as the operator sees it.

@@ -1,0 +1,63 @@
+//! What batches came to, for people.
+
+use std::fmt::Write as _;
+
+use super::{Batch, Size};
+
+/// Seconds of one kind that a batch measured.
+type Durations = fn(&Batch) -> &Vec<f64>;
+
+pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let gather = |of: Durations| {
+        let mut seconds: Vec<f64> = all.iter().flat_map(of).copied().collect();
+        seconds.sort_by(f64::total_cmp);
+        seconds
+    };
+    let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
+    let mut text = format!(
+        "# Operators that are killed at random moments\n\n{} nodes, {} applications of up to {} actors each, two operators with a \
+         lease of {} s; etcd, API server,\ncontroller manager, scheduler, KWOK and both operators share {cores} cores. An \
+         application gets more or fewer actors, is deleted and made\nanew, or gets a new template, a node goes or is drained; up to {} ms later the operator that \
+         leads is killed (SIGKILL) or stopped (SIGTERM).\n\n| after | times | median | worst | aim |\n|---|---:|---:|---:|---:|\n",
+        size.nodes, size.applications, size.actors, size.lease_seconds, size.moments
+    );
+    let rows: [(&str, Durations, &str); 3] = [
+        ("SIGKILL, until another leads", |batch| &batch.after_kill, "20 s"),
+        ("SIGTERM, until another leads", |batch| &batch.after_stop, "3 s"),
+        ("that, until everything runs", |batch| &batch.until_all_run, ""),
+    ];
+    for (what, of, aim) in rows {
+        let seconds = gather(of);
+        let at = |index: usize| seconds.get(index).copied().unwrap_or_default();
+        let (median, worst) = (at(seconds.len() / 2), at(seconds.len().saturating_sub(1)));
+        // writing into a String cannot fail
+        let _ = writeln!(text, "| {what} | {} | {median:.1} s | {worst:.1} s | {aim} |", seconds.len());
+    }
+    let _ = writeln!(
+        text,
+        "\n{} pods were started and {} were asked to go, {} templates were rolled out, {} nodes were lost and {} drained, and {} times another \
+         operator began to write.\n",
+        sum(|batch| batch.started),
+        sum(|batch| batch.stopped),
+        sum(|batch| batch.updates),
+        sum(|batch| batch.lost_nodes),
+        sum(|batch| batch.drained_nodes),
+        sum(|batch| batch.hand_overs)
+    );
+    let findings: Vec<&String> = all.iter().flat_map(|batch| &batch.findings).collect();
+    let _ = writeln!(
+        text,
+        "What must not have happened, by the audit log (an actor twice, an actor lost, a pod deleted that should stay, two \
+         operators\nthat write): {}.",
+        findings.len()
+    );
+    for finding in findings {
+        let _ = writeln!(text, "- {finding}");
+    }
+    let _ = writeln!(
+        text,
+        "\nMade at {commit} by `make bench`, which runs `cairn-e2e chaos`; the numbers are in [chaos.json](chaos.json)."
+    );
+    text
+}

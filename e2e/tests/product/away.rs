@@ -1,0 +1,54 @@
+//! The API server is away for longer than any lease lasts.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use e2e::{Cluster, SimulatedNode};
+use kube::ResourceExt as _;
+
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+
+/// The pods of actors by name, with their uids.
+fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
+    seen.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect()
+}
+
+/// What runs goes on; the operator ends, since it cannot know any more that it leads. Who comes after it is told by Leases that
+/// are long over that agents are silent, and by Nodes that they may be lost, and moves nobody for that; once they speak again it
+/// goes on.
+#[tokio::test]
+async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
+    let cluster = Cluster::shared();
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
+    let mut stage = Stage::set("away", nodes, [cpus(), gpus()]).await;
+    for node in ["one", "two"] {
+        stage.machine(node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    }
+    stage.offered("gpus", 4).await;
+    stage.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+
+    // the agent stands still, so that its Leases are over when somebody looks again
+    stage.product.agent.freeze().unwrap();
+    cluster.stop_apiserver().unwrap();
+    let ended = stage.product.operator.wait_ended(SOON).await;
+    // whatever was seen, the other tests need one
+    cluster.restart_apiserver().unwrap();
+    ended.unwrap();
+    stage.product.operator = cluster.start_operator().await.unwrap();
+    let during = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(uids(&during), uids(&before));
+    stage.product.agent.thaw().unwrap();
+    stage.offered("gpus", 4).await;
+
+    // it goes on: one more, and nobody moved for it
+    stage.apply(&application("app", &[("a", 4, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    let after = stage
+        .settled("app", |seen| {
+            ensure!(seen.wanted() == 6, "the older manifest");
+            seen.all_placed()
+        })
+        .await;
+    let (before, after) = (uids(&before), uids(&after));
+    assert!(before.iter().all(|(name, uid)| after.get(name) == Some(uid)), "{before:?} became {after:?}");
+}

@@ -1,0 +1,72 @@
+//! Definitions that are older than the operator: server-side apply refuses fields that they do not declare, where every other
+//! write drops them.
+
+use kube::core::Status;
+use serde_json::Value;
+
+/// What the API server says of each such field, after its path.
+const UNDECLARED: &str = ": field not declared in schema";
+
+/// Takes the fields out that the API server refused for that reason; whether there was one.
+pub fn strip(body: &mut Value, refused: &Status) -> bool {
+    let mut said: Vec<&str> = refused.message.split(UNDECLARED).collect();
+    // what follows the last of them is about no field
+    said.pop();
+    let paths = said.into_iter().filter_map(|said| said.rsplit(char::is_whitespace).next());
+    paths.map(segments).fold(false, |found, path| remove(body, &path) || found)
+}
+
+/// The names of a path, `.status.refusals[actor="a"].scope` for example; which element of a list is meant does not matter.
+fn segments(path: &str) -> Vec<String> {
+    let mut depth = 0;
+    let outside = |c: &char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => return depth == 0,
+        }
+        false
+    };
+    let path: String = path.chars().filter(outside).collect();
+    path.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn remove(value: &mut Value, path: &[String]) -> bool {
+    match (value, path) {
+        (Value::Array(all), _) => all.iter_mut().fold(false, |found, one| remove(one, path) || found),
+        (Value::Object(fields), [name]) => fields.remove(name).is_some(),
+        (Value::Object(fields), [name, rest @ ..]) => {
+            fields.get_mut(name).is_some_and(|inner| remove(inner, rest))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn says(message: &str) -> Status {
+        Status { message: message.to_owned(), code: 500, ..Status::default() }
+    }
+
+    #[test]
+    fn fields_that_a_definition_does_not_declare_are_left_out() {
+        let mut body = json!({"status": {"revision": {"current": "a"}, "actors": {"ready": 1, "wanted": 2},
+            "refusals": [{"actor": "a-0", "scope": "Node"}, {"actor": "a-1", "scope": "Node"}]}});
+        let one = "failed to create typed patch object (/old; cairn.dev/v1alpha1, Kind=ActorApplication): \
+            .status.revision: field not declared in schema";
+        assert!(strip(&mut body, &says(one)));
+        assert!(!strip(&mut body, &says(one)), "nothing is left to be taken out");
+        let several = "failed to create typed patch object (x): errors:\n  .status.actors.ready: field not declared in schema\n  \
+            .status.refusals[actor=\"a-0\"].scope: field not declared in schema";
+        assert!(strip(&mut body, &says(several)));
+        assert_eq!(
+            body,
+            json!({"status": {"actors": {"wanted": 2}, "refusals": [{"actor": "a-0"}, {"actor": "a-1"}]}})
+        );
+        assert!(!strip(&mut body, &says("etcdserver: request timed out")));
+    }
+}
