@@ -43,6 +43,18 @@ impl Line {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A slot, where nobody has to wait for one.
+    pub fn free(&self) -> Option<Slot<'_>> {
+        let mut state = self.state();
+        state.free = state.free.checked_sub(1)?;
+        Some(Slot(self))
+    }
+
+    /// Whether who comes now has to wait.
+    pub fn is_full(&self) -> bool {
+        self.state().free == 0
+    }
+
     /// Waits for a slot.
     pub async fn turn(&self, rank: Rank) -> Slot<'_> {
         let turn = {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use control::{Due, Observed, SecondLook, Verdict};
@@ -20,11 +20,11 @@ use crate::context::{Context, moment};
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::line::Rank;
-use crate::look::{judge, kinds, limits, observe};
+use crate::look::{Look, judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
 use crate::ownership::owner;
 use crate::report::{Outcome, decision_events, event};
-use crate::searches::{Considered, Found, Search};
+use crate::searches::{Considered, Found, Queued, Search};
 use crate::standing::Standing;
 
 /// After so many plans that others overtook, what still holds of the next one is kept.
@@ -118,6 +118,28 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     }
+    let rank = Rank::of(application);
+    // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
+    if !asked && outcome.decision.is_none() && !application.spec.paused && ctx.solver_slots.is_full() {
+        let facts = control::Considered {
+            generation: generation.unwrap_or(0),
+            chances,
+            turn,
+            second_look: before.facts.second_look,
+            ..control::Considered::default()
+        };
+        let look = Considered { generation, facts, ..before };
+        unfinished.is_over = true;
+        outcome.searching = true;
+        let (policy, application) = (policy.clone(), application.clone());
+        begin_search(
+            ctx,
+            key,
+            Due::Undecided,
+            Begun { policy, application, rank, world: None, look, again, round },
+        );
+        return Ok(());
+    }
     // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
     let committing = if asked { Some(ctx.commit.lock().await) } else { None };
     let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
@@ -170,9 +192,13 @@ async fn decide_under(
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     unfinished.is_over = true;
     outcome.searching = true;
-    let rank = Rank::of(application);
-    let begun = Begun { policy: policy.clone(), rank, world, look: now, again, round };
-    begin_search(ctx, key, why, begun);
+    let (policy, application) = (policy.clone(), application.clone());
+    begin_search(
+        ctx,
+        key,
+        why,
+        Begun { policy, application, rank, world: Some(world), look: now, again, round },
+    );
     Ok(())
 }
 
@@ -206,8 +232,10 @@ fn gives_way(application: &ActorApplication, key: &ApplicationKey, ctx: &Context
 /// What a search was begun with.
 struct Begun {
     policy: Policy,
+    application: ActorApplication,
     rank: Rank,
-    world: Arc<World>,
+    /// What it was looked at in, where it was.
+    world: Option<Arc<World>>,
     look: Considered,
     again: Option<SecondLook>,
     /// How many of its plans others overtook.
@@ -220,14 +248,48 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
     ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
-        let Begun { policy, rank, world, look, again, round } = begun;
+        let Begun { policy, application, rank, world, mut look, again, round } = begun;
         let number = again.map_or(0, |look| look.number);
-        let plan = search((&key, rank, &world), &policy, number, why, stop, &ctx).await;
-        ctx.searches
-            .put(&key, Search::Done(Box::new(Found { why, policy, world, look, again, round, plan })));
+        let others = Queued::in_line(&ctx.searches.under_way);
+        let (_slot, world) = match ctx.solver_slots.free() {
+            Some(slot) => (slot, world),
+            None => {
+                // Who waits holds no world, which would be an old one when its turn comes.
+                drop(world);
+                (ctx.solver_slots.turn(rank).await, None)
+            }
+        };
+        let world = match world {
+            Some(world) => Ok(world),
+            None => look_again((&application, &key), &policy, &mut look, &ctx).await,
+        };
+        let plan = match world {
+            Ok(world) => search((&key, &world), &policy, (number, &others), why, stop, &ctx)
+                .await
+                .map(|plan| (world, plan)),
+            Err(problem) => Err(problem),
+        };
+        ctx.searches.put(&key, Search::Done(Box::new(Found { why, policy, look, again, round, plan })));
         ctx.caches.ring(&key);
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
+}
+
+/// The world as it is when the turn of an application has come; what it was looked at in before counts no more.
+async fn look_again(
+    (application, key): (&ActorApplication, &ApplicationKey),
+    policy: &Policy,
+    considered: &mut Considered,
+    ctx: &Context,
+) -> Result<Arc<World>, Error> {
+    let decision = ctx.caches.decision(key)?;
+    let (world, Look { facts, infeasible }) =
+        observe(ctx, application, key, policy, decision.as_deref()).await?;
+    let control::Considered { generation, chances, turn, second_look, .. } = considered.facts;
+    considered.facts = control::Considered { generation, chances, turn, second_look, ..facts };
+    considered.infeasible = infeasible;
+    considered.notes.clone_from(&world.notes);
+    Ok(world)
 }
 
 /// Commits what a search found, or what is left of it in the newest world; whether that is done.
@@ -239,8 +301,8 @@ async fn settle(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Found { why, world, look: mut now, again, round, plan, .. } = found;
-    let plan = plan?;
+    let Found { why, look: mut now, again, round, plan, .. } = found;
+    let (world, plan) = plan?;
     now.facts.second_look =
         (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
     if application.spec.paused {
@@ -307,18 +369,16 @@ impl Drop for Unfinished<'_> {
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
-/// A second look at the same world has the number `look`, from 1, and a seed of its own.
+/// A second look at the same world has the number `look`, from 1, and a seed of its own; `others` wait or search, too.
 async fn search(
-    (key, rank, world): (&ApplicationKey, Rank, &Arc<World>),
+    (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
-    look: u32,
+    (look, others): (u32, &Queued<'_>),
     why: Due,
     stop: Arc<AtomicBool>,
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
-    let others = Queued::in_line(&ctx.searches.under_way);
-    let _slot = ctx.solver_slots.turn(rank).await;
     let timer = ctx.metrics.plan_seconds.start_timer();
     // Those who wait share the time of one: a queue is answered in about the time of a single search.
     let wall = Duration::from_millis(policy.wall_milliseconds);
@@ -363,26 +423,6 @@ async fn search(
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, stopped_by = %plan.stopped_by, unplaced = plan.cost.unplaced, "planned");
     Ok(plan)
-}
-
-/// One of those who wait for a search or are searched for.
-struct Queued<'a>(&'a AtomicUsize);
-
-impl<'a> Queued<'a> {
-    fn in_line(all: &'a AtomicUsize) -> Self {
-        all.fetch_add(1, Ordering::AcqRel);
-        Self(all)
-    }
-
-    fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// The strategy that the policy names, which may be one for production alone.

@@ -25,19 +25,19 @@ pub struct Considered {
 pub struct Found {
     pub why: Due,
     pub policy: Policy,
-    pub world: Arc<World>,
     pub look: Considered,
     pub again: Option<SecondLook>,
     pub round: u32,
-    pub plan: Result<Plan, Error>,
+    /// The plan, and the world that it was made for.
+    pub plan: Result<(Arc<World>, Plan), Error>,
 }
 
 impl Found {
     /// The same once more, where a plan was found.
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
-        let (policy, world, look) = (self.policy.clone(), self.world.clone(), self.look.clone());
-        Some(Self { why: self.why, policy, world, look, again: self.again, round: self.round, plan })
+        let (policy, look) = (self.policy.clone(), self.look.clone());
+        Some(Self { why: self.why, policy, look, again: self.again, round: self.round, plan })
     }
 }
 
@@ -83,5 +83,27 @@ impl Searches {
 
     pub fn put(&self, key: &ApplicationKey, search: Search) {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
+    }
+}
+
+/// One of those who wait for a search or are searched for.
+pub struct Queued<'a>(&'a AtomicUsize);
+
+impl<'a> Queued<'a> {
+    /// One more.
+    pub fn in_line(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::AcqRel);
+        Self(all)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
