@@ -70,7 +70,7 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 	@cargo test --quiet --locked --manifest-path crates/runtime/orders/Cargo.toml
 	$(call say,building programs and tests)
 	@cargo build --locked --workspace --all-targets
-	$(call say,building control plane and kubelets (about 16 minutes the first time; nothing afterwards))
+	$(call say,building control plane and kubelets (about 18 minutes the first time; nothing afterwards))
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
 	@e2e/test.sh
