@@ -1,9 +1,11 @@
 //! Why things are where they are, and why something has no place. Pure.
 //!
 //! [`tell`] fills in the reasons of a plan, [`explain()`] says what it would cost to be elsewhere and what binds,
-//! [`why_not`] finds an irreducible set of limits that leaves an actor no place.
+//! [`why_not`] finds an irreducible set of limits that leaves an actor no place, and [`remedies`] the smallest changes that would
+//! make room for it.
 
 mod caps;
+mod change;
 mod core;
 mod explain;
 mod limit;
@@ -11,6 +13,7 @@ mod moves;
 mod obstacles;
 mod oracle;
 mod relax;
+mod remedy;
 mod ruled;
 mod search;
 mod stay;
@@ -20,8 +23,10 @@ mod view;
 mod views;
 mod words;
 
+pub use self::change::Change;
 pub use self::core::{Core, WhyNot, why_not};
 pub use self::explain::{Alternative, Binding, Explanation, Outcome, Relief, Whereabouts, explain};
 pub use self::limit::{Element, Limit};
 pub use self::obstacles::{moves, obstacles};
+pub use self::remedy::{Remedy, remedies};
 pub use self::told::{REASONS_EFFORT, open_to_questions, reasons, tell};

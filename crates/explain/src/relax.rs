@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::change::Change;
 use crate::limit::Limit;
 use crate::ruled::{Kept, Policy};
 use placement::file::{Constraint, Levels, Node, SnapshotFile};
@@ -73,6 +74,19 @@ impl<'a> Question<'a> {
             .filter_map(|(_, constraint)| self.concerning(constraint, dropped))
             .collect();
         Snapshot::new(file).expect("a world with fewer actors and limits is as sound as the whole")
+    }
+
+    /// The world of the question after some changes; none where there is no such world. Units and actors that were there
+    /// keep their positions.
+    pub fn with(&self, changes: &[Change]) -> Option<Snapshot> {
+        let mut file = self.bare.clone();
+        file.constraints.clone_from(&self.snapshot.file().constraints);
+        changes.iter().for_each(|change| change.apply(self.snapshot, &mut file));
+        let nothing = BTreeSet::new();
+        let constraints = std::mem::take(&mut file.constraints);
+        file.constraints =
+            constraints.iter().filter_map(|constraint| self.concerning(constraint, &nothing)).collect();
+        Snapshot::new(file).ok()
     }
 
     /// An implementation that needs nothing of its own, for every kind that the actor has none for.

@@ -3,5 +3,6 @@
 
 mod corpus;
 mod explaining;
+mod remedies;
 mod ruled;
 mod why;

@@ -93,7 +93,7 @@ fn only(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> Snapshot
 }
 
 /// Whether all of `actors` can be placed at once so that no case is broken, by trying every way.
-fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case]) -> bool {
+pub fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case]) -> bool {
     fn place<'a>(file: &'a SnapshotFile, actors: &[ActorIx], cases: &[&Case], at: &mut Placed<'a>) -> bool {
         let Some((&actor, rest)) = actors.split_first() else {
             let place = |actor: &Actor| Some(at.get(actor.id.as_str())?.id.as_str());

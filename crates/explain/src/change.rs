@@ -1,0 +1,297 @@
+//! What can be changed in a world so that there is more room, one thing at a time.
+
+use placement::file::{Actor, Constraint, Node, RunsOn, SnapshotFile, Unit};
+use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
+use placement::{LARGEST, Snapshot};
+
+use crate::limit::pool_of;
+
+/// One thing that people can change. Quantities are in the units of the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// A constraint does not hold for one of the actors that it names.
+    LeaveOut {
+        /// Its position in the file.
+        position: usize,
+        /// Position of the actor.
+        actor: ActorIx,
+    },
+    /// A constraint does not hold.
+    Without {
+        /// Its position in the file.
+        position: usize,
+    },
+    /// A quota or a cap on power is raised.
+    Bound {
+        /// Position of the constraint in the file.
+        position: usize,
+        /// By how much.
+        more: u64,
+    },
+    /// Less of a resource is kept free.
+    Free {
+        /// Position of the constraint in the file.
+        position: usize,
+        /// How much less.
+        more: u64,
+    },
+    /// A unit takes more actors.
+    Slots {
+        /// Position of the unit.
+        unit: UnitIx,
+        /// How many more.
+        more: u64,
+    },
+    /// A unit has more of a resource.
+    OfUnit {
+        /// Position of the unit.
+        unit: UnitIx,
+        /// Position of the resource.
+        resource: ResourceIx,
+        /// How much more.
+        more: u64,
+    },
+    /// A node has more of a resource.
+    OfNode {
+        /// Position of the node.
+        node: NodeIx,
+        /// Position of the resource.
+        resource: ResourceIx,
+        /// How much more.
+        more: u64,
+    },
+    /// An actor runs on one more kind, and needs nothing there but what it needs on every kind.
+    Implementation {
+        /// Position of the actor.
+        actor: ActorIx,
+        /// The kind.
+        kind: String,
+    },
+    /// There is one more node like one that is there, with units as that one has.
+    Node {
+        /// Position of the node.
+        like: NodeIx,
+    },
+    /// There is a unit of a kind of which there is none, with what an actor needs there.
+    Kind {
+        /// Position of the actor.
+        actor: ActorIx,
+        /// The kind.
+        kind: String,
+    },
+}
+
+impl Change {
+    /// How much of it there is, where that is a number that can be less.
+    pub fn more(&self) -> Option<u64> {
+        match *self {
+            Self::Bound { more, .. }
+            | Self::Free { more, .. }
+            | Self::Slots { more, .. }
+            | Self::OfUnit { more, .. }
+            | Self::OfNode { more, .. } => Some(more),
+            _ => None,
+        }
+    }
+
+    /// The same with another number; itself where it has none.
+    #[must_use]
+    pub fn with(&self, number: u64) -> Self {
+        let mut change = self.clone();
+        match &mut change {
+            Self::Bound { more, .. }
+            | Self::Free { more, .. }
+            | Self::Slots { more, .. }
+            | Self::OfUnit { more, .. }
+            | Self::OfNode { more, .. } => *more = number,
+            _ => {}
+        }
+        change
+    }
+
+    /// Makes the change in a file of the world: that of the snapshot, or one with fewer actors and the same constraints.
+    pub fn apply(&self, snapshot: &Snapshot, file: &mut SnapshotFile) {
+        let id_of = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
+        match self {
+            Self::LeaveOut { position, actor } => {
+                let id = id_of(*actor);
+                leave_out(&mut file.constraints[*position], |other| *other == id);
+            }
+            Self::Without { position } => leave_out(&mut file.constraints[*position], |_| true),
+            Self::Bound { position, more } => match &mut file.constraints[*position] {
+                Constraint::Quota { max, .. } | Constraint::PowerCap { max, .. } => add(max, *more),
+                _ => {}
+            },
+            Self::Free { position, more } => {
+                if let Constraint::Reserve { quantity, .. } = &mut file.constraints[*position] {
+                    *quantity = quantity.saturating_sub(*more);
+                }
+            }
+            Self::Slots { unit, more } => {
+                if let Some(slots) = &mut file.units[unit.at()].slots {
+                    add(slots, *more);
+                }
+            }
+            Self::OfUnit { unit, resource, more } => {
+                let name = snapshot.resources()[*resource].clone();
+                add(file.units[unit.at()].provides.entry(name).or_default(), *more);
+            }
+            Self::OfNode { node, resource, more } => {
+                let name = snapshot.resources()[*resource].clone();
+                add(node_of(file, &snapshot.nodes()[*node]).provides.entry(name).or_default(), *more);
+            }
+            Self::Implementation { actor, kind } => {
+                if let Some(actor) = actor_of(file, &id_of(*actor)) {
+                    actor.runs_on.entry(kind.clone()).or_default();
+                }
+            }
+            Self::Node { like } => one_more_node(snapshot, *like, file),
+            Self::Kind { actor, kind } => a_unit_of(file, &id_of(*actor), kind),
+        }
+    }
+
+    /// The change in plain words.
+    pub fn tell(&self, snapshot: &Snapshot) -> String {
+        let name = |actor: ActorIx| snapshot.short_name(actor);
+        match self {
+            Self::LeaveOut { position, actor } => {
+                format!("{} not bound by: {}", name(*actor), snapshot.says(*position))
+            }
+            Self::Without { position } => format!("without: {}", snapshot.says(*position)),
+            Self::Bound { position, more } => format!("{more} more than: {}", snapshot.says(*position)),
+            Self::Free { position, more } => match &snapshot.file().constraints[*position] {
+                Constraint::Reserve { unit, resource, .. } => {
+                    format!("{more} less {resource} kept free on {unit}")
+                }
+                _ => String::new(),
+            },
+            Self::Slots { unit, more } => {
+                let slots = if *more == 1 { "slot" } else { "slots" };
+                format!("{more} more {slots} on {}", snapshot.unit_id(*unit))
+            }
+            Self::OfUnit { unit, resource, more } => {
+                format!("{more} more {} on {}", snapshot.resources()[*resource], snapshot.unit_id(*unit))
+            }
+            Self::OfNode { node, resource, more } => {
+                format!("{more} more {} on {}", snapshot.resources()[*resource], snapshot.nodes()[*node])
+            }
+            Self::Implementation { actor, kind } => {
+                format!("an implementation of {} for {kind}", name(*actor))
+            }
+            Self::Node { like } => format!("one more node like {}", snapshot.nodes()[*like]),
+            Self::Kind { kind, .. } => format!("a unit of kind {kind}"),
+        }
+    }
+
+    /// What kind of change it is: of those that differ in the place within a pool alone one is told of.
+    pub(crate) fn shape(&self, snapshot: &Snapshot) -> (u8, String) {
+        let pools = |node: NodeIx| {
+            let units = UnitIx::first(snapshot.units()).filter(|&unit| snapshot.node_of(unit) == node);
+            let mut pools: Vec<String> = units.map(|unit| pool_of(snapshot, unit)).collect();
+            pools.sort_unstable();
+            pools.dedup();
+            pools.join(" ")
+        };
+        match self {
+            Self::Slots { unit, .. } => (0, pool_of(snapshot, *unit)),
+            Self::OfUnit { unit, resource, .. } => {
+                (1, format!("{} {}", snapshot.resources()[*resource], pool_of(snapshot, *unit)))
+            }
+            Self::OfNode { node, resource, .. } => {
+                (2, format!("{} {}", snapshot.resources()[*resource], pools(*node)))
+            }
+            Self::Bound { position, .. } => (3, position.to_string()),
+            Self::Free { position, .. } => match &snapshot.file().constraints[*position] {
+                Constraint::Reserve { resource, .. } => (4, resource.clone()),
+                _ => (4, position.to_string()),
+            },
+            Self::LeaveOut { position, actor } => match snapshot.file().constraints[*position].reason() {
+                Some(_) => (5, format!("{} {}", name_of(snapshot, *position), actor.at())),
+                None => (5, format!("{position} {}", actor.at())),
+            },
+            Self::Without { position } => (6, position.to_string()),
+            Self::Implementation { actor, kind } => (7, format!("{kind} {}", actor.at())),
+            Self::Node { like } => (8, pools(*like)),
+            Self::Kind { kind, .. } => (9, kind.clone()),
+        }
+    }
+}
+
+/// What a constraint with a reason says, the digits in it left out: `node-1 is cordoned` and `node-2 is cordoned` are alike.
+pub(crate) fn name_of(snapshot: &Snapshot, position: usize) -> String {
+    snapshot.says(position).chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+fn add(number: &mut u64, more: u64) {
+    *number = number.saturating_add(more).min(LARGEST);
+}
+
+/// Takes actors out of what a constraint is about; where it is about one alone, it holds no more.
+fn leave_out(constraint: &mut Constraint, is_one: impl Fn(&String) -> bool) {
+    if let Some(actors) = constraint.actors_mut() {
+        actors.retain(|id| !is_one(id));
+    } else if let Constraint::Pin { actor, unit, .. } = constraint {
+        let (actor, unit) = (actor.clone(), unit.clone());
+        *constraint = Constraint::Prefer { actor, unit, weight: 0 };
+    }
+}
+
+fn actor_of<'a>(file: &'a mut SnapshotFile, id: &str) -> Option<&'a mut Actor> {
+    file.actors.iter_mut().find(|actor| actor.id == id)
+}
+
+fn node_of<'a>(file: &'a mut SnapshotFile, id: &str) -> &'a mut Node {
+    let at = file.nodes.iter().position(|node| node.id == id).unwrap_or_else(|| {
+        file.nodes.push(Node { id: id.to_owned(), ..Node::default() });
+        file.nodes.len() - 1
+    });
+    &mut file.nodes[at]
+}
+
+/// A name that nothing has yet.
+fn free_name(like: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = format!("{like}-more");
+    while is_taken(&name) {
+        name.push_str("-more");
+    }
+    name
+}
+
+fn one_more_node(snapshot: &Snapshot, like: NodeIx, file: &mut SnapshotFile) {
+    let id = &snapshot.nodes()[like];
+    let is_node = |name: &str| {
+        file.nodes.iter().any(|node| node.id == name) || file.units.iter().any(|unit| unit.node == name)
+    };
+    let new = free_name(id, is_node);
+    if let Some(node) = file.nodes.iter().find(|node| node.id == *id) {
+        let node = Node { id: new.clone(), ..node.clone() };
+        file.nodes.push(node);
+    }
+    let units: Vec<Unit> = file.units.iter().filter(|unit| unit.node == *id).cloned().collect();
+    for unit in units {
+        let name = free_name(&unit.id, |name| file.units.iter().any(|other| other.id == name));
+        file.units.push(Unit { id: name, node: new.clone(), others: None, ..unit });
+    }
+}
+
+fn a_unit_of(file: &mut SnapshotFile, actor: &str, kind: &str) {
+    let Some(actor) = actor_of(file, actor).map(|actor| actor.clone()) else { return };
+    let needs: RunsOn = actor.runs_on.get(kind).cloned().unwrap_or_default();
+    let mut provides = actor.requires;
+    for (resource, quantity) in needs.requires {
+        *provides.entry(resource).or_default() += quantity;
+    }
+    let node = free_name(kind, |name| {
+        file.nodes.iter().any(|node| node.id == name) || file.units.iter().any(|unit| unit.node == name)
+    });
+    file.nodes.push(Node { id: node.clone(), provides: needs.node_requires, ..Node::default() });
+    let id = free_name(kind, |name| file.units.iter().any(|unit| unit.id == name));
+    file.units.push(Unit {
+        id,
+        kind: kind.to_owned(),
+        node,
+        capacity: needs.work.max(1),
+        provides,
+        ..Unit::default()
+    });
+}

@@ -1,0 +1,267 @@
+//! What would make room: each of the proposed sets of changes does, and no smaller one of the same kind.
+
+use explain::{Change, remedies};
+use placement::file::{Constraint, SnapshotFile};
+use placement::ix::ActorIx;
+use placement::{Assignment, Snapshot};
+use proptest::prelude::*;
+
+use crate::why::{EFFORT, can_all_be_placed, most_placed, tight_file};
+use worlds::line::{assignment, file};
+
+/// Whether `actor` and all that have a place can have one at once after the changes, by trying every way.
+fn makes_room(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx, changes: &[Change]) -> bool {
+    let mut file: SnapshotFile = snapshot.file().clone();
+    changes.iter().for_each(|change| change.apply(snapshot, &mut file));
+    let actors: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&a| a == actor || assignment[a].is_some()).collect();
+    can_all_be_placed(&file, &actors, &[])
+}
+
+/// What is proposed, each checked: with it there is room, and with less of it there is none.
+fn proposed(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx) -> Vec<String> {
+    assert!(!makes_room(snapshot, assignment, actor, &[]), "{snapshot:?}: there is room");
+    let proposed = remedies(snapshot, actor, assignment, EFFORT);
+    for remedy in &proposed {
+        let told = remedy.tell(snapshot);
+        assert!(
+            makes_room(snapshot, assignment, actor, &remedy.changes),
+            "{snapshot:?}: {told} is not enough"
+        );
+        for position in 0..remedy.changes.len() {
+            let mut less = remedy.changes.clone();
+            match less[position].more() {
+                Some(more) if more > 1 => less[position] = less[position].with(more - 1),
+                _ => drop(less.remove(position)),
+            }
+            assert!(
+                !makes_room(snapshot, assignment, actor, &less),
+                "{snapshot:?}: {told} is more than needed"
+            );
+        }
+    }
+    proposed.iter().map(|remedy| remedy.tell(snapshot)).collect()
+}
+
+/// Reasons as the operator gives them, one for each constraint, in their order.
+fn because(mut file: SnapshotFile, reasons: &[&str]) -> Snapshot {
+    for (constraint, why) in file.constraints.iter_mut().zip(reasons) {
+        match constraint {
+            Constraint::Only { reason, .. }
+            | Constraint::Never { reason, .. }
+            | Constraint::Quota { reason, .. }
+            | Constraint::PowerCap { reason, .. } => *reason = Some((*why).to_owned()),
+            _ => {}
+        }
+    }
+    Snapshot::new(file).unwrap()
+}
+
+/// Why `x` has no place: units, actors, rules, the reasons of the rules, where the others are, and what is proposed.
+type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], &'a str, &'a str);
+
+const CASES: [Case; 20] = [
+    // no slot is free
+    (
+        "g:gpu:9:slots=1 h:gpu:9:slots=1",
+        "a:gpu=1 b:gpu=1 x:gpu=1",
+        "",
+        &[],
+        "a=g b=h",
+        "1 more slot on g; or one more node like n",
+    ),
+    // memory of the units
+    (
+        "g:gpu:9:mem=4,pool=p h:gpu:9:mem=9,pool=p",
+        "a:gpu=1:mem=7 x:gpu=1:mem=5",
+        "",
+        &[],
+        "a=h",
+        "1 more mem on g; or one more node like n",
+    ),
+    // memory of the units, where the others would have to move
+    (
+        "g:gpu:9:mem=6,pool=p h:gpu:9:mem=8,pool=p",
+        "a:gpu=1:mem=4 b:gpu=1:mem=3 x:gpu=1:mem=8",
+        "",
+        &[],
+        "a=g b=h",
+        "1 more mem on g; or one more node like n",
+    ),
+    // cores of the nodes
+    (
+        "u:cpu:9:node=n v:cpu:9:node=m",
+        "a:cpu=1:node.cores=3 x:cpu=1:node.cores=4",
+        "node n cores=4; node m cores=2",
+        &[],
+        "a=u",
+        "1 more cores on m",
+    ),
+    // a kind of which there is no unit
+    ("c:cpu:9", "x:fpga=1", "", &[], "", "an implementation of x for cpu; or a unit of kind fpga"),
+    // no implementation at all
+    (
+        "c:cpu:9 g:gpu:9",
+        "x:",
+        "",
+        &[],
+        "",
+        "an implementation of x for cpu; or an implementation of x for gpu",
+    ),
+    // every node is cordoned
+    (
+        "u:cpu:9:node=n1 v:cpu:9:node=n2",
+        "x:cpu=1",
+        "never x nodes n1; never x nodes n2",
+        &["n1 is cordoned", "n2 is cordoned"],
+        "",
+        "x not bound by: n1 is cordoned; or one more node like n1",
+    ),
+    // a selector that no node has
+    (
+        "u:cpu:9:node=n v:cpu:9:node=m",
+        "x:cpu=1",
+        "only x nodes m; never x nodes m",
+        &["its template asks for disk=ssd", "taint dedicated=db on m"],
+        "",
+        "x not bound by: its template asks for disk=ssd; or x not bound by: taint dedicated=db on m",
+    ),
+    // a pinned actor's unit is taken
+    (
+        "g:gpu:9:slots=1 h:gpu:9",
+        "a:gpu=1:at=g,fixed x:gpu=1",
+        "pin x g",
+        &[],
+        "",
+        "1 more slot on g; or without: pinned to g",
+    ),
+    // a quota of how many
+    (
+        "c:cpu:9",
+        "a:cpu=1 b:cpu=1 x:cpu=1",
+        "quota a,b,x 2",
+        &["quota of namespace ns: pods"],
+        "a=c b=c",
+        "1 more than: quota of namespace ns: pods",
+    ),
+    // a quota of a resource
+    (
+        "c:cpu:9:node=n",
+        "a:cpu=1:node.cores=3 x:cpu=1:node.cores=4",
+        "node n cores=9; quota a,x 5 of=cores",
+        &["quota of namespace ns: requests.cpu"],
+        "a=c",
+        "2 more than: quota of namespace ns: requests.cpu",
+    ),
+    // a pool's quota per namespace
+    (
+        "g:gpu:9:pool=gpus,slots=4 c:cpu:9:pool=cpus",
+        "a:gpu=1 x:gpu=1",
+        "quota a,x 1 pool=gpus",
+        &["pool gpus gives ns at most 1"],
+        "a=g",
+        "1 more than: pool gpus gives ns at most 1; or an implementation of x for cpu",
+    ),
+    // two quotas
+    (
+        "g:gpu:9:pool=gpus,slots=4",
+        "a:gpu=1 x:gpu=1",
+        "quota a,x 1 pool=gpus; quota a,x 1",
+        &["pool gpus gives ns at most 1", "quota of namespace ns: pods"],
+        "a=g",
+        "1 more than: pool gpus gives ns at most 1, and 1 more than: quota of namespace ns: pods",
+    ),
+    // each on a node of its own
+    (
+        "u:cpu:9:node=n v:cpu:9:node=m",
+        "a:cpu=1 b:cpu=1 x:cpu=1",
+        "apart node a b x",
+        &[],
+        "a=u b=v",
+        "a not bound by: each on a node of its own; or b not bound by: each on a node of its own; or x not bound by: each on a node of its own; or one more node like m",
+    ),
+    // together where there is no room for both
+    (
+        "g:gpu:9:node=n,slots=1 h:gpu:9:node=m,slots=1",
+        "a:gpu=1 x:gpu=1",
+        "together node a x",
+        &[],
+        "a=g",
+        "1 more slot on g; or a not bound by: all on one node; or x not bound by: all on one node",
+    ),
+    // a cap on power
+    (
+        "u:cpu:10:node=n,power=100,idle=20 v:cpu:10:node=m,power=100,idle=20",
+        "a:cpu=5 x:cpu=5",
+        "powerCap all 100",
+        &[],
+        "a=u",
+        "20 more than: at most 100 W in all",
+    ),
+    // a device that is another's alone
+    (
+        "g:gpu:9:node=n,slots=1",
+        "other:gpu=1:at=g,fixed x:gpu=1",
+        "",
+        &[],
+        "",
+        "1 more slot on g; or one more node like n",
+    ),
+    // a pool that is not for the namespace
+    (
+        "g:gpu:9:pool=gpus",
+        "x:gpu=1",
+        "never x units g",
+        &["pool gpus is not for namespace ns"],
+        "",
+        "x not bound by: pool gpus is not for namespace ns; or one more node like n",
+    ),
+    // what is kept free
+    (
+        "g:gpu:9:mem=8",
+        "x:gpu=1:mem=7",
+        "reserve g mem 3",
+        &[],
+        "",
+        "2 more mem on g; or 2 less mem kept free on g; or one more node like n",
+    ),
+    // a slot and memory at once
+    (
+        "g:gpu:9:mem=8,slots=1",
+        "a:gpu=1:mem=6 x:gpu=1:mem=4",
+        "only a,x units g",
+        &["kept to g"],
+        "a=g",
+        "1 more slot on g, and 2 more mem on g",
+    ),
+];
+
+#[test]
+fn of_twenty_impossible_worlds_each_has_smallest_changes_that_make_it_possible() {
+    let mut wrong = String::new();
+    for (units, actors, rules, reasons, places, expected) in CASES {
+        let snapshot = because(file(units, actors, rules), reasons);
+        let assignment = assignment(&snapshot, places);
+        assert_eq!(snapshot.violations(&assignment), []);
+        let proposed = proposed(&snapshot, &assignment, snapshot.actor("x").unwrap()).join("; or ");
+        if proposed != expected {
+            wrong += &format!("{units} | {actors} | {rules}\n  {proposed}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "other proposals:\n{wrong}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    /// In random worlds without room, too.
+    #[test]
+    fn every_proposal_is_enough_and_nothing_of_it_can_be_missed(seed: u64) {
+        let snapshot = Snapshot::new(tight_file(seed)).unwrap();
+        let best = most_placed(&snapshot);
+        for actor in ActorIx::first(snapshot.actors()) {
+            if best.get(actor).is_some_and(Option::is_none) {
+                proposed(&snapshot, &best, actor);
+            }
+        }
+    }
+}
