@@ -56,7 +56,9 @@ impl Channels {
                 *ends.entry(name).or_insert_with(|| {
                     let own = members[name].clone();
                     let end = channels.members.push(own.clone());
-                    own.iter().for_each(|actor| channels.end_of[*actor] = end);
+                    for actor in own {
+                        channels.end_of[actor] = end;
+                    }
                     end
                 })
             });
