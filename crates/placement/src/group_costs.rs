@@ -2,7 +2,6 @@
 
 use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, UnitIx};
-use crate::weighted::NOWHERE;
 
 /// By group and unit: what the channels of the group cost an actor there, with everybody else where they are.
 ///
@@ -44,7 +43,7 @@ impl GroupCosts {
             let costs = &mut self.costs[channel.peer.at() * self.units..][..self.units];
             let (rate, apart) = (many * channel.rate, many * channel.apart);
             for (place, sign) in [(from, -1), (to, 1)] {
-                if place == NOWHERE {
+                if place == UnitIx::NONE {
                     continue;
                 }
                 if rate != 0 {
@@ -53,7 +52,7 @@ impl GroupCosts {
                 // On one unit they are not apart.
                 costs[place.at()] -= sign * apart;
             }
-            let came = i64::from(from == NOWHERE) - i64::from(to == NOWHERE);
+            let came = i64::from(from == UnitIx::NONE) - i64::from(to == UnitIx::NONE);
             if came * apart != 0 {
                 for cost in costs.iter_mut() {
                     *cost += came * apart;
