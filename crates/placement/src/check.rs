@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::channels::Channels;
 use crate::error::{SnapshotError, fits};
 use crate::file::{SnapshotFile, VERSION};
 use crate::names::Names;
@@ -42,6 +43,23 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
     constraints::check_names(file, &mut names)?;
     check_sums(file, objectives)?;
     if objectives.names(Criterion::Latency) { check_paths(file) } else { Ok(()) }
+}
+
+/// Refuses criteria that look at single pairs of actors where channels between groups make more than are written out.
+pub(crate) fn check_pairs(
+    channels: &Channels,
+    objectives: &Objectives,
+    most_pairs: usize,
+) -> Result<(), SnapshotError> {
+    let mut of_single_pairs = [Criterion::Latency, Criterion::Busiest].into_iter();
+    let named = of_single_pairs.find(|criterion| objectives.names(*criterion));
+    let Some(named) = named.filter(|_| channels.are_whole()) else { return Ok(()) };
+    let problem = format!(
+        "{} pairs of actors, and `{named}` looks at each; at most {most_pairs} then: take `{named}` out of the objectives, or make \
+         the groups smaller",
+        channels.pairs
+    );
+    Err(SnapshotError::new("groupMessages", problem))
 }
 
 /// Every number of the file by its path, for the range check.

@@ -26,3 +26,8 @@ pub(crate) fn fits(path: &dyn Fn() -> String, value: u64) -> Result<(), Snapshot
     }
     Err(SnapshotError::new(path(), format!("{value} is above 2^53; use a smaller number or a coarser unit")))
 }
+
+/// A number of a checked file, as the signed integer that sums are made of.
+pub(crate) fn number(given: u64) -> i64 {
+    i64::try_from(given).expect("numbers above 2^53 are refused on input")
+}

@@ -2,7 +2,6 @@
 
 use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, UnitIx};
-use crate::weighted::NOWHERE;
 
 /// By group and unit: what the channels of the group cost an actor there, with everybody else where they are.
 ///
@@ -26,14 +25,16 @@ impl GroupCosts {
         self.costs[group.at() * self.units + unit.at()]
     }
 
-    /// So many of a group with these channels go from a place to another; either may be nowhere.
+    /// So many of a group with these channels go from a place to another; either may be nowhere. `add_row` adds to each unit's
+    /// number the exchange cost to a place, so many times.
+    #[inline]
     pub fn follow(
         &mut self,
         channels: &[Channel],
         many: i64,
         from: UnitIx,
         to: UnitIx,
-        exchange_cost: impl Fn(UnitIx, UnitIx) -> i64,
+        add_row: impl Fn(UnitIx, i64, &mut [i64]),
     ) {
         if from == to {
             return;
@@ -42,13 +43,20 @@ impl GroupCosts {
             let costs = &mut self.costs[channel.peer.at() * self.units..][..self.units];
             let (rate, apart) = (many * channel.rate, many * channel.apart);
             for (place, sign) in [(from, -1), (to, 1)] {
-                if place == NOWHERE {
+                if place == UnitIx::NONE {
                     continue;
                 }
-                for (unit, cost) in UnitIx::first(costs.len()).zip(costs.iter_mut()) {
-                    *cost += sign * (rate * exchange_cost(unit, place) + apart);
+                if rate != 0 {
+                    add_row(place, sign * rate, costs);
                 }
+                // On one unit they are not apart.
                 costs[place.at()] -= sign * apart;
+            }
+            let came = i64::from(from == UnitIx::NONE) - i64::from(to == UnitIx::NONE);
+            if came * apart != 0 {
+                for cost in costs.iter_mut() {
+                    *cost += came * apart;
+                }
             }
         }
     }
@@ -82,8 +90,12 @@ impl ChannelSums {
         let of = channels.of_actor(actor);
         let messages: Vec<Channel> = of.iter().map(|channel| Channel { apart: 0, ..*channel }).collect();
         let drags: Vec<Channel> = of.iter().map(|channel| Channel { rate: 0, ..*channel }).collect();
-        self.exchanged.follow(&messages, 1, from, to, exchange_cost);
-        self.apart.follow(&drags, 1, from, to, |_, _| 0);
+        self.exchanged.follow(&messages, 1, from, to, |place, rate, costs| {
+            for (unit, cost) in UnitIx::first(costs.len()).zip(costs) {
+                *cost += rate * exchange_cost(place, unit);
+            }
+        });
+        self.apart.follow(&drags, 1, from, to, |_, _, _| {});
     }
 
     /// What an actor without a place would pay on a unit: messages × exchange cost, and drag.

@@ -5,6 +5,7 @@ mod lookup;
 use std::collections::BTreeMap;
 
 use crate::channels::{self, Channels};
+use crate::error::number;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
@@ -464,9 +465,4 @@ fn sorted<'a, I>(names: impl Iterator<Item = &'a String>) -> IxVec<I, String> {
     names.sort_unstable();
     names.dedup();
     names.into()
-}
-
-/// A number of a checked file, as the signed integer that sums are made of.
-pub(crate) fn number(given: u64) -> i64 {
-    i64::try_from(given).expect("numbers above 2^53 are refused on input")
 }

@@ -1,7 +1,7 @@
 //! From a file to a world: read, checked, indexed.
 
 use crate::channels::{Channels, MOST_PAIRS};
-use crate::check::check;
+use crate::check::{check, check_pairs};
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
 use crate::{Derived, Objectives, Snapshot, SnapshotError, channels, constraints, others};
@@ -37,9 +37,10 @@ impl Snapshot {
         others::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
-        channels::check(&file, &objectives, most_pairs)?;
-        check(&file, &objectives)?;
+        channels::check(&file)?;
         let channels = Channels::new(&file, most_pairs);
+        check_pairs(&channels, &objectives, most_pairs)?;
+        check(&file, &objectives)?;
         let problem = Problem::new(&file, &objectives, channels, constraints::enter);
         Ok(Self::of(file, objectives, problem))
     }

@@ -9,7 +9,6 @@ use crate::constraints::{Excess, excesses};
 use crate::criteria::{Class, Figure, Measure, PairSums, Step};
 use crate::group_costs::ChannelSums;
 use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
-use crate::weighted::NOWHERE;
 use crate::{Assignment, Criterion, Snapshot};
 
 /// An assignment with loads, remaining resources and overloads kept up to date.
@@ -184,7 +183,7 @@ impl<'a> State<'a> {
         self.remaining.count(problem, actor, unit, step.sign());
         self.company.count(problem, actor, unit, comes);
         if let Some(sums) = &mut self.channels {
-            let (from, to) = if comes { (NOWHERE, unit) } else { (unit, NOWHERE) };
+            let (from, to) = if comes { (UnitIx::NONE, unit) } else { (unit, UnitIx::NONE) };
             sums.follow(&problem.channels, actor, from, to, |a, b| problem.exchange_cost(a, b));
         }
         (self.load[unit], self.hosted[unit]) = (step.load.1, step.hosted.1);

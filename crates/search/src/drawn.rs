@@ -40,7 +40,7 @@ impl Model<'_> {
     #[inline]
     pub fn drawn_peer(&self, item: ItemIx, draw: u32, rng: &mut fastrand::Rng) -> Option<ItemIx> {
         let ties = self.ties(item);
-        if ties.is_empty() || draw % 2 == 0 && self.has_groups(item) {
+        if ties.is_empty() || draw.is_multiple_of(2) && self.has_groups(item) {
             return self.drawn_of_groups(item, rng);
         }
         Some(ties[rng.usize(..ties.len())].peer)

@@ -31,8 +31,8 @@ impl<'m> GroupTies<'m> {
     #[inline]
     pub fn follow(&mut self, model: &Model, item: ItemIx, from: UnitIx, to: UnitIx) {
         for (end, many) in self.groups.shares(item) {
-            let exchange_cost = |a: UnitIx, b: UnitIx| model.exchange.cost(a, b);
-            self.costs.follow(&self.groups.of[*end], *many, from, to, exchange_cost);
+            let add_row = |place, times, costs: &mut [i64]| model.exchange.add_row(place, times, costs);
+            self.costs.follow(&self.groups.of[*end], *many, from, to, add_row);
         }
     }
 

@@ -15,6 +15,7 @@ const APPLICATION: &str = "ns/app";
 /// Up to 12 actors of three groups and of none, some of them fixed, some bound to be together, on up to 6 units; channels
 /// between any two of the groups, in either direction and within one, and single messages and drags beside them.
 pub fn grouped(seed: u64) -> SnapshotFile {
+    use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
     let rng = &mut Rng::with_seed(seed);
     let units = rng.usize(2..=6);
     let kind = |at: usize| ["cpu", "gpu"][at % 2].to_owned();
@@ -23,7 +24,7 @@ pub fn grouped(seed: u64) -> SnapshotFile {
         kind: kind(at),
         node: format!("n{}", at / 2),
         zone: (at < 4).then(|| "east".to_owned()),
-        numa: (at % 3 > 0).then(|| format!("numa-{}", at % 2)),
+        numa: (!at.is_multiple_of(3)).then(|| format!("numa-{}", at % 2)),
         capacity: 30,
         ..Unit::default()
     };
@@ -73,9 +74,7 @@ pub fn grouped(seed: u64) -> SnapshotFile {
         other_node: rng.u64(..30),
         other_zone: 7,
         pairs: vec![pair],
-        ..ExchangeCost::default()
     };
-    use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
     file.objectives = match rng.u8(..3) {
         0 => Levels::default(),
         1 => Levels::Adaptive,

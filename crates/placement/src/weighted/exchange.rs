@@ -62,6 +62,24 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// Adds to each unit's number the exchange cost to a place, so many times.
+    #[inline]
+    pub fn add_row(&self, place: UnitIx, times: i64, to: &mut [i64]) {
+        match self {
+            Self::Table { units, costs } => {
+                let row = &costs[place.at() * units..][..*units];
+                to.iter_mut().zip(row).for_each(|(sum, cost)| *sum += times * i64::from(*cost));
+            }
+            Self::Classes(classes) => {
+                for (unit, sum) in UnitIx::first(to.len()).zip(to) {
+                    *sum += times * classes.cost(place, unit);
+                }
+            }
+        }
+    }
+}
+
 /// The whole table, unless a cost is too large for it.
 fn table(snapshot: &Snapshot) -> Option<Vec<u32>> {
     let units = UnitIx::first(snapshot.units());

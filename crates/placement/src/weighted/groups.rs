@@ -54,7 +54,9 @@ impl Groups {
             let mut counts: BTreeMap<EndIx, i64> = BTreeMap::new();
             let ends = actors.iter().map(|actor| channels.end_of[*actor]);
             ends.filter(|end| *end != EndIx::NONE).for_each(|end| *counts.entry(end).or_default() += 1);
-            counts.keys().for_each(|end| items[*end].push(item));
+            for end in counts.keys() {
+                items[*end].push(item);
+            }
             shares.push(counts.into_iter().collect());
         }
         let mut groups = Self { of, items, shares, own: IxVec::new() };
