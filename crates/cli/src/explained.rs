@@ -1,6 +1,8 @@
 //! An explanation for people and for programs: what it would cost to be elsewhere, and what binds.
 
-use explain::{Alternative, Explanation, Outcome, Relief, Whereabouts};
+use std::collections::BTreeSet;
+
+use explain::{Alternative, Explanation, Outcome, REASONS_EFFORT, Relief, Whereabouts};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
@@ -27,6 +29,8 @@ const MOST_NAMES: usize = 3;
 pub struct Explained {
     world: Snapshot,
     explanation: Explanation,
+    /// Of actors without a place, one of each group: the smallest changes that would make room, each in words.
+    room: Vec<(ActorIx, Vec<String>)>,
 }
 
 impl Explained {
@@ -35,13 +39,16 @@ impl Explained {
         let own = ActorIx::first(world.actors()).filter(|&actor| !world.is_fixed(actor));
         let whom: Vec<ActorIx> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
         let explanation = explain::explain(&world, assignment, &whom);
-        Self { world, explanation }
+        let room = room(&world, assignment, &whom);
+        Self { world, explanation, room }
     }
 
     /// For people: a table of alternatives, what is full, what is in the way.
     pub fn render(&self, style: Style) -> Vec<String> {
-        let Self { world, explanation } = self;
+        let Self { world, explanation, room } = self;
         let reliefs = explanation.binding.reliefs.iter().map(|relief| in_the_way(world, relief));
+        let room =
+            room.iter().map(|(actor, ways)| format!("{}: {}", world.short_name(*actor), ways.join("; or ")));
         vec![
             alternatives(world, &explanation.placed, style),
             section("Full", Tone::Heading, &shortened(&explanation.binding.full), style),
@@ -51,8 +58,29 @@ impl Explained {
                 &shortened(&reliefs.collect::<Vec<_>>()),
                 style,
             ),
+            section("Would make room", Tone::Change, &shortened(&room.collect::<Vec<_>>()), style),
         ]
     }
+}
+
+/// What would make room for those of `whom` that have no place: for one of each group, as the others are like it. Nothing where a
+/// policy has rules about where actors are: of places that a change would open these do not speak.
+fn room(world: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<(ActorIx, Vec<String>)> {
+    if world.rules().is_some() {
+        return Vec::new();
+    }
+    let mut groups = BTreeSet::new();
+    let is_new = |actor: &ActorIx| match &world.file().actors[actor.at()].group {
+        Some(group) => groups.insert(group),
+        None => true,
+    };
+    let homeless: Vec<ActorIx> =
+        whom.iter().copied().filter(|&actor| assignment[actor].is_none()).filter(is_new).collect();
+    let effort = REASONS_EFFORT / (homeless.len().max(1) as u64);
+    let ways = |actor| -> Vec<String> {
+        explain::remedies(world, actor, assignment, effort).iter().map(|way| way.tell(world)).collect()
+    };
+    homeless.into_iter().map(|actor| (actor, ways(actor))).filter(|(_, ways)| !ways.is_empty()).collect()
 }
 
 /// The explanation as programs read it.
@@ -62,6 +90,17 @@ pub struct ExplanationReport {
     actors: Vec<ActorReport>,
     full: Vec<String>,
     in_the_way: Vec<ReliefReport>,
+    /// Of actors without a place, one of each group.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    would_make_room: Vec<RoomReport>,
+}
+
+/// Changes any of which would make room for an actor.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RoomReport {
+    actor: String,
+    any_of: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,7 +132,7 @@ struct ReliefReport {
 
 impl ExplanationReport {
     /// Names in place of positions.
-    pub fn new(Explained { world: snapshot, explanation }: &Explained) -> Self {
+    pub fn new(Explained { world: snapshot, explanation, room }: &Explained) -> Self {
         let change =
             |change: &[i64]| InOrder(levels(snapshot).into_iter().zip(change.iter().copied()).collect());
         let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
@@ -120,6 +159,10 @@ impl ExplanationReport {
             actors: explanation.placed.iter().map(whereabouts).collect(),
             full: explanation.binding.full.clone(),
             in_the_way: explanation.binding.reliefs.iter().map(relief).collect(),
+            would_make_room: room
+                .iter()
+                .map(|(who, any_of)| RoomReport { actor: actor(*who), any_of: any_of.clone() })
+                .collect(),
         }
     }
 }

@@ -275,7 +275,7 @@ fn one_more_node(snapshot: &Snapshot, like: NodeIx, file: &mut SnapshotFile) {
 }
 
 fn a_unit_of(file: &mut SnapshotFile, actor: &str, kind: &str) {
-    let Some(actor) = actor_of(file, actor).map(|actor| actor.clone()) else { return };
+    let Some(actor) = actor_of(file, actor).cloned() else { return };
     let needs: RunsOn = actor.runs_on.get(kind).cloned().unwrap_or_default();
     let mut provides = actor.requires;
     for (resource, quantity) in needs.requires {

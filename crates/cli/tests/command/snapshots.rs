@@ -146,6 +146,9 @@ fn an_explanation_says_what_it_would_cost_to_be_elsewhere_and_what_is_in_the_way
     Full
       n1/gpu: 1 of 1 slots taken
 
+    Would make room
+      classify-1: 1 more slot on n1/gpu; or an implementation of classify-1 for cpu; or one more node like n1
+
     Without a place
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
@@ -154,7 +157,7 @@ fn an_explanation_says_what_it_would_cost_to_be_elsewhere_and_what_is_in_the_way
     ");
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]);
     insta::assert_snapshot!(serde_json::to_string(&ran.json()["explanation"]).unwrap(), @r#"
-    {"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":29995,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/crop-1","alternatives":[{"change":{"annoyance":0,"communication+migration":605,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/classify-0","alternatives":[{"forbidden":"it runs on gpu only","names":["n0/cpu","n1/cpu"],"units":2}],"unit":"n1/gpu"}],"full":["n1/gpu: 1 of 1 slots taken"],"inTheWay":[]}
+    {"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":29995,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/crop-1","alternatives":[{"change":{"annoyance":0,"communication+migration":605,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/classify-0","alternatives":[{"forbidden":"it runs on gpu only","names":["n0/cpu","n1/cpu"],"units":2}],"unit":"n1/gpu"}],"full":["n1/gpu: 1 of 1 slots taken"],"inTheWay":[],"wouldMakeRoom":[{"actor":"vision/surveillance/classify-1","anyOf":["1 more slot on n1/gpu","an implementation of classify-1 for cpu","one more node like n1"]}]}
     "#);
     let plain = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "-o", "json"]);
     assert!(plain.json().get("explanation").is_none());
