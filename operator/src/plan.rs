@@ -118,26 +118,16 @@ async fn decide_under(
         unfinished.is_over = true;
         return Ok(());
     }
-    let rank = Rank::of(application);
+    let begun = |world, look, again| {
+        let (policy, application, rank) = (policy.clone(), application.clone(), Rank::of(application));
+        Begun { policy, application, rank, world, look, again, round }
+    };
     // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
     if !asked && outcome.decision.is_none() && !application.spec.paused && ctx.solver_slots.is_full() {
-        let facts = control::Considered {
-            generation: generation.unwrap_or(0),
-            chances,
-            turn,
-            second_look: before.facts.second_look,
-            ..control::Considered::default()
-        };
-        let look = Considered { generation, facts, ..before };
+        let look = before.unseen(generation, (chances, turn));
         unfinished.is_over = true;
         outcome.searching = true;
-        let (policy, application) = (policy.clone(), application.clone());
-        begin_search(
-            ctx,
-            key,
-            Due::Undecided,
-            Begun { policy, application, rank, world: None, look, again, round },
-        );
+        begin_search(ctx, key, Due::Undecided, begun(None, look, again));
         return Ok(());
     }
     // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
@@ -192,13 +182,7 @@ async fn decide_under(
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     unfinished.is_over = true;
     outcome.searching = true;
-    let (policy, application) = (policy.clone(), application.clone());
-    begin_search(
-        ctx,
-        key,
-        why,
-        Begun { policy, application, rank, world: Some(world), look: now, again, round },
-    );
+    begin_search(ctx, key, why, begun(Some(world), now, again));
     Ok(())
 }
 
@@ -251,13 +235,12 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
         let Begun { policy, application, rank, world, mut look, again, round } = begun;
         let number = again.map_or(0, |look| look.number);
         let others = Queued::in_line(&ctx.searches.under_way);
-        let (_slot, world) = match ctx.solver_slots.free() {
-            Some(slot) => (slot, world),
-            None => {
-                // Who waits holds no world, which would be an old one when its turn comes.
-                drop(world);
-                (ctx.solver_slots.turn(rank).await, None)
-            }
+        let (_slot, world) = if let Some(slot) = ctx.solver_slots.free() {
+            (slot, world)
+        } else {
+            // Who waits holds no world, which would be an old one when its turn comes.
+            drop(world);
+            (ctx.solver_slots.turn(rank).await, None)
         };
         let world = match world {
             Some(world) => Ok(world),

@@ -21,6 +21,20 @@ pub struct Considered {
     pub proposed: Option<String>,
 }
 
+impl Considered {
+    /// What is known of an application that is looked at when its turn to search has come.
+    pub fn unseen(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
+        let facts = control::Considered {
+            generation: generation.unwrap_or(0),
+            chances,
+            turn,
+            second_look: self.facts.second_look,
+            ..control::Considered::default()
+        };
+        Self { generation, facts, ..self }
+    }
+}
+
 /// What a search found.
 pub struct Found {
     pub why: Due,

@@ -13,7 +13,8 @@ pub fn strip(body: &mut Value, refused: &Status) -> bool {
     // what follows the last of them is about no field
     said.pop();
     let paths = said.into_iter().filter_map(|said| said.rsplit(char::is_whitespace).next());
-    paths.map(segments).fold(false, |found, path| remove(body, &path) || found)
+    let taken: Vec<bool> = paths.map(|path| remove(body, &segments(path))).collect();
+    taken.contains(&true)
 }
 
 /// The names of a path, `.status.refusals[actor="a"].scope` for example; which element of a list is meant does not matter.
@@ -33,7 +34,10 @@ fn segments(path: &str) -> Vec<String> {
 
 fn remove(value: &mut Value, path: &[String]) -> bool {
     match (value, path) {
-        (Value::Array(all), _) => all.iter_mut().fold(false, |found, one| remove(one, path) || found),
+        (Value::Array(all), _) => {
+            let taken: Vec<bool> = all.iter_mut().map(|one| remove(one, path)).collect();
+            taken.contains(&true)
+        }
         (Value::Object(fields), [name]) => fields.remove(name).is_some(),
         (Value::Object(fields), [name, rest @ ..]) => {
             fields.get_mut(name).is_some_and(|inner| remove(inner, rest))

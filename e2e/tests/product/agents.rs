@@ -23,6 +23,13 @@ const RESOURCE: &str = "nvidia.com/gpu";
 /// How often each Lease is renewed by agents that hardly get to run.
 const RENEWALS: usize = 2;
 
+/// Has all agents stand still, or go on.
+fn each(agents: &mut [Process], order: fn(&mut Process) -> Result<()>) {
+    for agent in agents {
+        order(agent).unwrap();
+    }
+}
+
 /// Where each actor was decided to be, and the uid of its pod.
 fn kept(seen: &Seen) -> BTreeMap<String, (String, Option<String>)> {
     let uid = |actor: &str| seen.pods.iter().find(|pod| pod.labels()[crds::labels::ACTOR] == actor)?.uid();
@@ -131,15 +138,15 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     scene.nobody_moves("with other agents on those nodes").await;
 
     // all stand still at once, and then run for a moment now and again
-    agents.iter_mut().for_each(|agent| agent.freeze().unwrap());
+    each(&mut agents, Process::freeze);
     scene.heard(0).await;
     scene.nobody_moves("while no agent runs").await;
     let mut last = scene.renewals().await.unwrap();
     let mut renewed: BTreeMap<String, usize> = BTreeMap::new();
     wait_for("agents that hardly run renew their Leases", SOON, async || {
-        agents.iter_mut().for_each(|agent| agent.thaw().unwrap());
+        each(&mut agents, Process::thaw);
         let now = scene.renewals().await?;
-        agents.iter_mut().for_each(|agent| agent.freeze().unwrap());
+        each(&mut agents, Process::freeze);
         for (name, at) in now {
             if last.insert(name.clone(), at).is_some_and(|before| before < at) {
                 *renewed.entry(name).or_default() += 1;
@@ -150,7 +157,7 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
         anyhow::Ok(())
     })
     .await;
-    agents.iter_mut().for_each(|agent| agent.thaw().unwrap());
+    each(&mut agents, Process::thaw);
     scene.heard(NODES).await;
     scene.nobody_moves("after the agents had starved").await;
 

@@ -15,12 +15,12 @@ const RENEWALS: usize = 6;
 /// Fewer renewals than there are until it looks again where nothing rang.
 const BEFORE_IT_LOOKS: usize = 60;
 
-fn is_lease(event: &&AuditEvent) -> bool {
+fn is_lease(event: &AuditEvent) -> bool {
     event.resource == "leases"
 }
 
 /// Whether the operator wrote it.
-fn is_by_it(event: &&AuditEvent) -> bool {
+fn is_by_it(event: &AuditEvent) -> bool {
     event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR)
 }
 
@@ -31,7 +31,7 @@ pub async fn at_rest() {
     let mut before = cluster.audit().await.unwrap();
     wait_for("renewals in a row, and nothing else", SOON, async || {
         let now = cluster.audit().await?;
-        let writes: Vec<_> = now.since(&before).iter().filter(is_by_it).cloned().collect();
+        let writes: Vec<_> = now.since(&before).iter().filter(|event| is_by_it(event)).cloned().collect();
         if let Some(other) = writes.iter().find(|event| !is_lease(event)) {
             before = now;
             anyhow::bail!("it still writes: {other:?}");
@@ -63,12 +63,12 @@ async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
     let asked = after.iter().find(|event| {
         event.resource == "actorapplications" && event.verb == "patch" && event.user == "admin"
     });
-    let answered = after.iter().filter(is_by_it).find(|event| event.resource == "placements");
+    let answered = after.iter().filter(|event| is_by_it(event)).find(|event| event.resource == "placements");
     let (asked, answered) = (asked.unwrap().received, answered.unwrap().received);
     let between = after
         .iter()
-        .filter(is_by_it)
-        .filter(is_lease)
+        .filter(|event| is_by_it(event))
+        .filter(|event| is_lease(event))
         .filter(|event| (asked..answered).contains(&event.received));
     let renewals = between.count();
     assert!(renewals < BEFORE_IT_LOOKS, "decided {renewals} renewals after the change");

@@ -26,14 +26,14 @@ use crate::stage::{PodHistory, SOON, Seen, Stage, application, cpus, describe, g
 use crate::strangers::OPERATOR_USER;
 
 /// The definitions that the release had which did not know of revisions, of names for actors, and of Instances by request, as
-/// they were recorded. That of NodeTopologies is the same; that of ActorApplications is large, and is made of the newest.
+/// they were recorded. That of NodeTopologies is the same; that of `ActorApplication`s is large, and is made of the newest.
 const OLDER: [&str; 3] = [
     include_str!("upgrade/instances.yaml"),
     include_str!("upgrade/placements.yaml"),
     include_str!("upgrade/devicepools.yaml"),
 ];
 
-/// What that release did not know of ActorApplications: where it is in the schema, and its name.
+/// What that release did not know of `ActorApplication`s: where it is in the schema, and its name.
 const NEW_OF_APPLICATIONS: [(&str, &str); 7] = [
     ("/spec", "failover"),
     ("/spec", "priority"),
