@@ -86,6 +86,13 @@ impl Scene<'_> {
     }
 }
 
+/// Has every agent do something.
+fn all_of(agents: &mut [Process], act: fn(&mut Process) -> Result<()>) {
+    for agent in agents {
+        act(agent).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody() {
     let names: Vec<_> = (0..NODES).map(|number| format!("node-{number:02}")).collect();
@@ -131,15 +138,15 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     scene.nobody_moves("with other agents on those nodes").await;
 
     // all stand still at once, and then run for a moment now and again
-    agents.iter_mut().for_each(|agent| agent.freeze().unwrap());
+    all_of(&mut agents, Process::freeze);
     scene.heard(0).await;
     scene.nobody_moves("while no agent runs").await;
     let mut last = scene.renewals().await.unwrap();
     let mut renewed: BTreeMap<String, usize> = BTreeMap::new();
     wait_for("agents that hardly run renew their Leases", SOON, async || {
-        agents.iter_mut().for_each(|agent| agent.thaw().unwrap());
+        all_of(&mut agents, Process::thaw);
         let now = scene.renewals().await?;
-        agents.iter_mut().for_each(|agent| agent.freeze().unwrap());
+        all_of(&mut agents, Process::freeze);
         for (name, at) in now {
             if last.insert(name.clone(), at).is_some_and(|before| before < at) {
                 *renewed.entry(name).or_default() += 1;
@@ -150,7 +157,7 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
         anyhow::Ok(())
     })
     .await;
-    agents.iter_mut().for_each(|agent| agent.thaw().unwrap());
+    all_of(&mut agents, Process::thaw);
     scene.heard(NODES).await;
     scene.nobody_moves("after the agents had starved").await;
 
