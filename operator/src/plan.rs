@@ -91,15 +91,7 @@ async fn decide_under(
         }
         Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
             round = found.round + 1;
-            let kept = found.kept();
-            let settled = settle(*found, policy, application, key, ctx, outcome).await;
-            if matches!(settled, Err(Error::Overtaken))
-                && let Some(kept) = kept
-            {
-                // The decision is not the one that is known here: what was found is looked at again when it is.
-                ctx.searches.put(key, Search::Done(Box::new(kept)));
-            }
-            if settled? {
+            if settle_or_keep(*found, policy, application, key, ctx, outcome).await? {
                 unfinished.is_over = true;
                 ctx.caches.ring_if_touched(key);
                 return Ok(());
@@ -273,6 +265,25 @@ async fn look_again(
     considered.infeasible = infeasible;
     considered.notes.clone_from(&world.notes);
     Ok(world)
+}
+
+/// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
+async fn settle_or_keep(
+    found: Found,
+    policy: &Policy,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<bool, Error> {
+    let kept = found.kept();
+    let settled = settle(found, policy, application, key, ctx, outcome).await;
+    if matches!(settled, Err(Error::Overtaken))
+        && let Some(kept) = kept
+    {
+        ctx.searches.put(key, Search::Done(Box::new(kept)));
+    }
+    settled
 }
 
 /// Commits what a search found, or what is left of it in the newest world; whether that is done.

@@ -23,13 +23,6 @@ const RESOURCE: &str = "nvidia.com/gpu";
 /// How often each Lease is renewed by agents that hardly get to run.
 const RENEWALS: usize = 2;
 
-/// Has all agents stand still, or go on.
-fn each(agents: &mut [Process], order: fn(&mut Process) -> Result<()>) {
-    for agent in agents {
-        order(agent).unwrap();
-    }
-}
-
 /// Where each actor was decided to be, and the uid of its pod.
 fn kept(seen: &Seen) -> BTreeMap<String, (String, Option<String>)> {
     let uid = |actor: &str| seen.pods.iter().find(|pod| pod.labels()[crds::labels::ACTOR] == actor)?.uid();
@@ -93,6 +86,13 @@ impl Scene<'_> {
     }
 }
 
+/// Has every agent do something.
+fn all_of(agents: &mut [Process], act: fn(&mut Process) -> Result<()>) {
+    for agent in agents {
+        act(agent).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody() {
     let names: Vec<_> = (0..NODES).map(|number| format!("node-{number:02}")).collect();
@@ -138,15 +138,15 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     scene.nobody_moves("with other agents on those nodes").await;
 
     // all stand still at once, and then run for a moment now and again
-    each(&mut agents, Process::freeze);
+    all_of(&mut agents, Process::freeze);
     scene.heard(0).await;
     scene.nobody_moves("while no agent runs").await;
     let mut last = scene.renewals().await.unwrap();
     let mut renewed: BTreeMap<String, usize> = BTreeMap::new();
     wait_for("agents that hardly run renew their Leases", SOON, async || {
-        each(&mut agents, Process::thaw);
+        all_of(&mut agents, Process::thaw);
         let now = scene.renewals().await?;
-        each(&mut agents, Process::freeze);
+        all_of(&mut agents, Process::freeze);
         for (name, at) in now {
             if last.insert(name.clone(), at).is_some_and(|before| before < at) {
                 *renewed.entry(name).or_default() += 1;
@@ -157,7 +157,7 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
         anyhow::Ok(())
     })
     .await;
-    each(&mut agents, Process::thaw);
+    all_of(&mut agents, Process::thaw);
     scene.heard(NODES).await;
     scene.nobody_moves("after the agents had starved").await;
 
