@@ -81,7 +81,9 @@ impl<'a> Question<'a> {
     pub fn with(&self, changes: &[Change]) -> Option<Snapshot> {
         let mut file = self.bare.clone();
         file.constraints.clone_from(&self.snapshot.file().constraints);
-        changes.iter().for_each(|change| change.apply(self.snapshot, &mut file));
+        for change in changes {
+            change.apply(self.snapshot, &mut file);
+        }
         let nothing = BTreeSet::new();
         let constraints = std::mem::take(&mut file.constraints);
         file.constraints =

@@ -12,7 +12,9 @@ use worlds::line::{assignment, file};
 /// Whether `actor` and all that have a place can have one at once after the changes, by trying every way.
 fn makes_room(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx, changes: &[Change]) -> bool {
     let mut file: SnapshotFile = snapshot.file().clone();
-    changes.iter().for_each(|change| change.apply(snapshot, &mut file));
+    for change in changes {
+        change.apply(snapshot, &mut file);
+    }
     let actors: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&a| a == actor || assignment[a].is_some()).collect();
     can_all_be_placed(&file, &actors, &[])
