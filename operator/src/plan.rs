@@ -91,7 +91,7 @@ async fn decide_under(
         }
         Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
             round = found.round + 1;
-            if settle_or_keep(*found, policy, application, key, ctx, outcome).await? {
+            if Box::pin(settle_or_keep(found, policy, application, key, ctx, outcome)).await? {
                 unfinished.is_over = true;
                 ctx.caches.ring_if_touched(key);
                 return Ok(());
@@ -101,8 +101,8 @@ async fn decide_under(
         Search::Done(_) | Search::None => {}
     }
     let again = before.facts.second_look.filter(|look| look.is_due(moment()));
-    let chances = ctx.caches.chances(key, kinds(application).into_iter());
-    let turn = ctx.caches.take_turn(key);
+    let own = kinds(application).into_iter();
+    let (chances, turn) = (ctx.caches.chances(key, own), ctx.caches.take_turn(key));
     // What touches it after this is looked at the next time.
     let touched = ctx.caches.take_touch(key) || round > 0;
     if before.generation == generation && !touched && outcome.decision.is_some() && again.is_none() && !turn {
@@ -117,8 +117,7 @@ async fn decide_under(
     // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
     if !asked && outcome.decision.is_none() && !application.spec.paused && ctx.solver_slots.is_full() {
         let look = before.unseen(generation, (chances, turn));
-        unfinished.is_over = true;
-        outcome.searching = true;
+        (unfinished.is_over, outcome.searching) = (true, true);
         begin_search(ctx, key, Due::Undecided, begun(None, look, again));
         return Ok(());
     }
@@ -172,8 +171,7 @@ async fn decide_under(
         return Ok(());
     }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
-    unfinished.is_over = true;
-    outcome.searching = true;
+    (unfinished.is_over, outcome.searching) = (true, true);
     begin_search(ctx, key, why, begun(Some(world), now, again));
     Ok(())
 }
@@ -269,7 +267,7 @@ async fn look_again(
 
 /// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
 async fn settle_or_keep(
-    found: Found,
+    found: Box<Found>,
     policy: &Policy,
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -277,7 +275,7 @@ async fn settle_or_keep(
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
     let kept = found.kept();
-    let settled = settle(found, policy, application, key, ctx, outcome).await;
+    let settled = settle(*found, policy, application, key, ctx, outcome).await;
     if matches!(settled, Err(Error::Overtaken))
         && let Some(kept) = kept
     {
