@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Batch, Size};
+use super::batch::{Batch, Size};
 
 /// Seconds of one kind that a batch measured.
 type Durations = fn(&Batch) -> &Vec<f64>;
