@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use crds::{ActorApplication, DevicePool, Placement, labels};
 use e2e::{Namespace, wait_for};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -138,7 +138,8 @@ async fn nobody_moves_when_a_kubelet_is_killed_and_comes_back_without_devices() 
         crate::scene::node(node).kill_kubelet().unwrap();
         wait_for("another kubelet runs", SOON, async || {
             let now = crate::scene::node(node).kubelet_process()?;
-            if now == killed { bail!("it is still there") } else { Ok(()) }
+            ensure!(now != killed, "it is still there");
+            anyhow::Ok(())
         })
         .await;
         scene.offers(node, 0).await;
