@@ -49,9 +49,15 @@ struct Hello<'a> {
 
 impl Hello<'_> {
     /// Has callers and callees on these nodes, and waits until all run there and none anywhere else.
-    async fn on(&self, [from, to]: [&str; 2]) {
-        self.namespace.apply(&manifest([from, to]).to_string()).await.unwrap();
-        let wanted = [("callee-0", to), ("callee-1", to), ("caller-0", from), ("caller-1", from)];
+    async fn on(&self, nodes: [&str; 2]) {
+        let [of_callers, of_others] = nodes;
+        self.namespace.apply(&manifest(nodes).to_string()).await.unwrap();
+        let wanted = [
+            ("callee-0", of_others),
+            ("callee-1", of_others),
+            ("caller-0", of_callers),
+            ("caller-1", of_callers),
+        ];
         wait_for("every actor runs where it is wanted", SOON, async || {
             let found = self.pods.list(&ListParams::default().labels(labels::ACTOR)).await?;
             let place = |pod: &Pod| {
