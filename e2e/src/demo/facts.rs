@@ -13,7 +13,11 @@ pub struct Facts {
     window_microseconds: u64,
     units: Vec<Unit>,
     actors: Vec<Actor>,
+    #[serde(default)]
     messages: Vec<Message>,
+    /// From each actor of a group to each of another, or of its own but itself.
+    #[serde(default)]
+    group_messages: Vec<Message>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,13 +72,12 @@ impl Facts {
             why = format!("{why} ({})", elsewhere.join(", "));
         }
         let (mut all, mut stay) = (0, 0);
-        for message in &self.messages {
-            let (from, to) = (short(&message.from), short(&message.to));
+        for (from, to, count) in self.sent() {
             if from == actor || to == actor {
-                all += message.count;
+                all += count;
                 let other = if from == actor { to } else { from };
                 let beside = places.iter().any(|place| place.actor == other && place.unit == unit);
-                stay += if beside { message.count } else { 0 };
+                stay += if beside { count } else { 0 };
             }
         }
         why + &match stay {
@@ -102,6 +105,23 @@ impl Facts {
     /// How long the work is counted over, in words.
     pub fn window(&self) -> String {
         seconds(self.window_microseconds)
+    }
+
+    /// Who sends to whom, and how much.
+    fn sent(&self) -> Vec<(&str, &str, u64)> {
+        let members = |group: &str| {
+            let is_member = |id: &&str| id.rsplit_once('-').is_some_and(|(prefix, _)| prefix == group);
+            self.actors.iter().map(|actor| actor.id.as_str()).filter(is_member).collect::<Vec<_>>()
+        };
+        let single = self.messages.iter().map(|one| (short(&one.from), short(&one.to), one.count));
+        let mut sent: Vec<_> = single.collect();
+        for channel in &self.group_messages {
+            for from in members(&channel.from) {
+                let others = members(&channel.to).into_iter().filter(|to| *to != from);
+                sent.extend(others.map(|to| (short(from), short(to), channel.count)));
+            }
+        }
+        sent
     }
 
     fn unit(&self, id: &str) -> Option<&Unit> {
@@ -139,8 +159,10 @@ mod tests {
     #[test]
     fn a_place_is_explained_by_work_and_by_messages_that_stay() {
         let text = r#"{"windowMicroseconds": 30000000, "units": [{"id": "n/c-0", "kind": "cpu", "capacity": 108000000}],
-            "actors": [{"id": "a/b/x-0", "runsOn": {"cpu": {"work": 25200000, "nodeRequires": {}}, "gpu": 2160000}}],
-            "messages": [{"from": "a/b/x-0", "to": "a/b/y-0", "count": 5}, {"from": "a/b/z-0", "to": "a/b/x-0", "count": 2}]}"#;
+            "actors": [{"id": "a/b/x-0", "runsOn": {"cpu": {"work": 25200000, "nodeRequires": {}}, "gpu": 2160000}},
+                {"id": "a/b/y-0", "runsOn": {"cpu": 1}}],
+            "groupMessages": [{"from": "a/b/x", "to": "a/b/y", "count": 5}],
+            "messages": [{"from": "a/b/z-0", "to": "a/b/x-0", "count": 2}]}"#;
         let facts = Facts::read(text).unwrap();
         let at = |actor: &str, unit: &str| Assignment {
             actor: actor.into(),
