@@ -337,6 +337,10 @@ fn settled(
     outcome: &mut Outcome,
 ) {
     now.infeasible.clear();
+    if plan.cost.unplaced == 0 {
+        // Where nobody waits for room, nobody asks where there was some: for many actors and units it is a lot to keep.
+        now.facts.openings.clear();
+    }
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
     outcome.infeasible = Some(BTreeSet::new());
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
