@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
 use placement::{Assignment, Snapshot};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use world::{ApplicationKey, Policy};
 
 use crate::caches::Caches;
@@ -20,8 +20,9 @@ use crate::judged::Mismatches;
 use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
+use crate::pace::Pace;
 use crate::policies::Policies;
-use crate::searches::{Considered, Searches};
+use crate::searches::{Considered, OneAtATime, Searches};
 use crate::writes::Writer;
 
 /// What every reconcile shares.
@@ -39,6 +40,12 @@ pub struct Context {
     pub solver_slots: Line,
     /// Plans are made side by side and committed one at a time.
     pub commit: AsyncMutex<()>,
+    /// Worlds are put together by so many as there are cores: more would wait for each other, each with a world half done.
+    pub looks: Semaphore,
+    /// Who looks after an application.
+    pub one_at_a_time: OneAtATime,
+    /// When people were told of each application.
+    pub pace: Pace,
     /// The searches, each in a task of its own.
     pub searches: Searches,
     /// What was considered for each application when it was last planned.

@@ -67,10 +67,15 @@ pub fn spec(
             .iter()
             .map(|unplaced| Unplaced {
                 actor: short(unplaced.actor),
-                reasons: unplaced.reasons.iter().take(MOST_REASONS).map(|reason| cut(reason)).collect(),
+                reasons: unplaced
+                    .reasons
+                    .iter()
+                    .take(MOST_REASONS)
+                    .map(|it| cut(&policy.retold(it)))
+                    .collect(),
             })
             .collect(),
-        moves: moves(world, plan, before, &assignments, index),
+        moves: moves((world, policy), plan, before, &assignments, index),
         assignments,
     }
 }
@@ -86,7 +91,7 @@ fn cut(text: &str) -> String {
 
 /// Every actor that was somewhere and is elsewhere now, with the reason.
 fn moves(
-    world: &World,
+    (world, policy): (&World, &Policy),
     plan: &Plan,
     before: Option<&Placement>,
     assignments: &[Assignment],
@@ -102,11 +107,11 @@ fn moves(
     let moved = |now: &Assignment| {
         let from = was.get(now.actor.as_str()).filter(|was| was.unit != now.unit)?;
         let reason = match planned.get(&now.actor) {
-            Some(reason) => (*reason).to_owned(),
+            Some(reason) => policy.retold(reason),
             None if !index.has_node(&from.node) => {
                 format!("node {} is gone", from.node)
             }
-            None if !world.units.contains_key(&from.unit) => format!("unit {} is gone", from.unit),
+            None if world.units.get(&from.unit).is_none() => format!("unit {} is gone", from.unit),
             None => refused(before, &now.actor, &from.node).unwrap_or_else(|| left(index, &from.node)),
         };
         Some(Move {

@@ -1,27 +1,40 @@
-//! Who waits for a search, and whose turn is next: by priority, then by age.
+//! Who waits for a search, and whose turn is next: by priority, then by age; what could wait is served last.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::ActorApplication;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use world::ApplicationKey;
 
-/// Who is served first: the higher priority, then the older, then by name.
+/// Who is served first: who needs something before who could merely be better, then the higher priority, then the older,
+/// then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(Reverse<i32>, Option<Timestamp>, ApplicationKey);
+pub struct Rank {
+    at_leisure: bool,
+    priority: Reverse<i32>,
+    created: Option<Timestamp>,
+    key: ApplicationKey,
+}
 
 impl Rank {
     pub fn of(application: &ActorApplication) -> Self {
         let created = application.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self(Reverse(application.spec.priority), created, ApplicationKey::of(application))
+        let key = ApplicationKey::of(application);
+        Self { at_leisure: false, priority: Reverse(application.spec.priority), created, key }
+    }
+
+    /// Behind all who are not.
+    pub fn at_leisure(self, is: bool) -> Self {
+        Self { at_leisure: is, ..self }
     }
 }
 
 /// So many slots, and who waits for one.
-pub struct Line(Mutex<State>);
+#[derive(Clone)]
+pub struct Line(Arc<Mutex<State>>);
 
 struct State {
     free: usize,
@@ -31,12 +44,12 @@ struct State {
 }
 
 /// A slot, given to the next when it is dropped.
-pub struct Slot<'a>(&'a Line);
+pub struct Slot(Line);
 
 impl Line {
     /// A line for so many slots.
     pub fn new(slots: usize) -> Self {
-        Self(Mutex::new(State { free: slots, came: 0, waiting: BTreeMap::new() }))
+        Self(Arc::new(Mutex::new(State { free: slots, came: 0, waiting: BTreeMap::new() })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -44,10 +57,10 @@ impl Line {
     }
 
     /// A slot, where nobody has to wait for one.
-    pub fn free(&self) -> Option<Slot<'_>> {
+    pub fn free(&self) -> Option<Slot> {
         let mut state = self.state();
         state.free = state.free.checked_sub(1)?;
-        Some(Slot(self))
+        Some(Slot(self.clone()))
     }
 
     /// Whether who comes now has to wait.
@@ -56,12 +69,12 @@ impl Line {
     }
 
     /// Waits for a slot.
-    pub async fn turn(&self, rank: Rank) -> Slot<'_> {
+    pub async fn turn(&self, rank: Rank) -> Slot {
         let turn = {
             let mut state = self.state();
             if state.free > 0 {
                 state.free -= 1;
-                return Slot(self);
+                return Slot(self.clone());
             }
             let (give, turn) = oneshot::channel();
             let number = state.came;
@@ -72,7 +85,7 @@ impl Line {
         let mut waits = Waits { line: self, turn };
         // Whoever has a slot gives it on, and the line outlives all who wait in it.
         drop((&mut waits.turn).await);
-        Slot(self)
+        Slot(self.clone())
     }
 }
 
@@ -86,12 +99,12 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.turn.close();
         if self.turn.try_recv().is_ok() {
-            drop(Slot(self.line));
+            drop(Slot(self.line.clone()));
         }
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.0.state();
         // Who does not wait any more is passed over.
@@ -115,14 +128,15 @@ mod tests {
         let (name, priority, age) = (fields.next().unwrap(), fields.next().unwrap(), fields.next().unwrap());
         let created = Some(Timestamp::from_second(age.parse().unwrap()).unwrap());
         let key = ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() };
-        Rank(Reverse(priority.parse().unwrap()), created, key)
+        let priority = Reverse(priority.parse().unwrap());
+        Rank { at_leisure: fields.next().is_some(), priority, created, key }
     }
 
-    /// `NAME:PRIORITY:AGE` come one after the other while the only slot is taken; who has it then, one after the other.
+    /// `NAME:PRIORITY:AGE[:leisure]` come one after the other while the only slot is taken; who has it then, one after the other.
     fn served(come: &str) -> String {
         let line = Line::new(1);
         let first = line.turn(rank("first:0:0")).now_or_never().unwrap();
-        let mut waiting: Vec<(&str, LocalBoxFuture<'_, Slot<'_>>)> =
+        let mut waiting: Vec<(&str, LocalBoxFuture<'_, Slot>)> =
             come.split(' ').map(|text| (text, line.turn(rank(text)).boxed_local())).collect();
         for (_, turn) in &mut waiting {
             assert!(turn.now_or_never().is_none());
@@ -150,6 +164,7 @@ mod tests {
             ("a:0:1 b:5:2", "b a"),
             ("a:-1:1 b:0:9 c:0:8", "c b a"),
             ("b:0:1 a:0:1", "a b"),
+            ("a:9:1:leisure b:0:2 c:0:1:leisure", "b a c"),
         ] {
             assert_eq!(served(come), expected, "{come}");
         }

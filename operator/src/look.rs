@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use control::Decision;
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use portfolio::{ClingoJudge, Limits};
-use world::{ApplicationKey, Index, Policy, World};
+use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -18,54 +17,52 @@ pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
     implementations.map(|implementation| implementation.kind.as_str()).collect()
 }
 
-/// The actors whose decided place may not be taken now, whoever wrote the decision.
-pub fn infeasible(
-    index: &Index,
-    application: &ActorApplication,
-    world: &World,
-    decision: Option<&Decision>,
-) -> BTreeSet<String> {
-    let Some(decision) = decision else { return BTreeSet::new() };
-    control::infeasible(&world.snapshot, decision, &world::seen(index, application, &world.units))
-}
-
 /// What is to be known of a world before it is planned.
 pub struct Look {
     pub facts: control::Considered,
     pub infeasible: BTreeSet<String>,
 }
 
-/// The world of an application as it is now, off the executor.
+/// The newest world of an application alone, off the executor.
+pub async fn newest(ctx: &Context, key: &ApplicationKey, policy: &Policy) -> Result<Arc<World>, Error> {
+    let (caches, key, policy) = (ctx.caches.clone(), key.clone(), policy.clone());
+    let look = move || {
+        let world = world::snapshot(&caches.index(), &key, &policy, Timestamp::now())?;
+        // Whoever asks first whether it is another world waits for the digest.
+        world.digest();
+        Ok(Arc::new(world))
+    };
+    off_the_executor(ctx, look).await
+}
+
+/// Works out something of a world on a thread of its own, when a core is free for it.
+async fn off_the_executor<T: Send + 'static>(
+    ctx: &Context,
+    look: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let span = tracing::Span::current();
+    let one = ctx.looks.acquire().await.map_err(|e| Error::Search(e.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
+    let seen = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    drop(one);
+    seen
+}
+
+/// The world of an application as it is now, and what its policy says of it, off the executor.
 pub async fn observe(
     ctx: &Context,
     application: &ActorApplication,
-    key: &ApplicationKey,
     policy: &Policy,
     decision: Option<&Placement>,
 ) -> Result<(Arc<World>, Look), Error> {
-    let (caches, application, key) = (ctx.caches.clone(), application.clone(), key.clone());
-    let (policy, decision, span) = (policy.clone(), decision.map(world::decision), tracing::Span::current());
+    let (caches, application) = (ctx.caches.clone(), application.clone());
+    let (policy, decision) = (policy.clone(), decision.map(world::decision));
     let look = move || {
-        let index = caches.index();
-        let world = world::snapshot(&index, &key, &policy, Timestamp::now())?;
-        let infeasible = infeasible(&index, &application, &world, decision.as_ref());
-        drop(index);
-        // Where what is decided cannot be, the world is as it is observed: it looks as if nothing had changed.
-        let mut digest = world.digest();
-        for actor in &infeasible {
-            digest.extend([" ", actor]);
-        }
-        let facts = control::Considered {
-            demand: world.demand(),
-            digest,
-            strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
-            openings: control::openings(&world.snapshot),
-            ..control::Considered::default()
-        };
+        let look = world::look(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
+        let world::Look { world, facts, infeasible } = look;
         Ok((Arc::new(world), Look { facts, infeasible }))
     };
-    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
-    task.await.map_err(|e| Error::Search(e.to_string()))?
+    off_the_executor(ctx, look).await
 }
 
 /// CPU seconds that a solver may burn beyond its wall clock.

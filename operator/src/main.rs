@@ -26,6 +26,7 @@ mod look;
 mod metrics;
 mod neighbours;
 mod ownership;
+mod pace;
 mod phase;
 mod plan;
 mod pods;
@@ -49,26 +50,34 @@ mod writes;
 
 use std::collections::HashMap;
 use std::future::IntoFuture;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
-use futures::StreamExt;
-use futures::channel::mpsc;
+use crds::ActorApplication;
+use futures::channel::mpsc::{self, UnboundedReceiver};
+use futures::{FutureExt, StreamExt};
 use kube::Client;
 use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
+use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use tracing_subscriber::EnvFilter;
+use world::ApplicationKey;
 
 use crate::config::{Config, LogFormat};
 use crate::context::Context;
 use crate::leader::Campaign;
 use crate::line::Line;
-use crate::reconcile::{after_error, reconcile};
+use crate::reconcile::{after_error, reconcile, settle};
+
+/// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A burst of changes around one application is looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -147,6 +156,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics: metrics.clone(),
         pulse: pulse.clone(),
     };
+    let (searches, settles) = searches::Searches::new();
     let context = Arc::new(Context {
         caches: caches.clone(),
         neighbours,
@@ -157,7 +167,10 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         mismatches,
         solver_slots: Line::new(config.planning.slots()),
         commit: Mutex::new(()),
-        searches: searches::Searches::default(),
+        looks: Semaphore::new(config.planning.slots()),
+        one_at_a_time: searches::OneAtATime::default(),
+        pace: pace::Pace::default(),
+        searches,
         considered: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
         back_offs: std::sync::Mutex::default(),
@@ -172,20 +185,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         tokio::spawn(pools::run(context.clone(), pools_changed));
         tokio::spawn(reconcile::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
-        // Searches are no part of a reconcile: none holds up who heals.
-        let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(AT_ONCE);
-        let queue = wanted.map(Ok::<_, std::convert::Infallible>);
-        let after = |application: Arc<_>, error: &_, _| after_error(&application, error);
-        let applied = applier(
-            |application, context| Box::pin(reconcile(application, context)),
-            after,
-            context.clone(),
-            caches.applications.clone(),
-            queue,
-            settings,
-        );
-        // Failures are told where they happen; an application that is gone is no failure.
-        applied.for_each(|_| futures::future::ready(())).await;
+        look_after(&context, wanted, settles).await;
     };
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
@@ -205,6 +205,30 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Looks after whoever rings, and settles what searches found; ends only with the watches.
+async fn look_after(
+    context: &Arc<Context>,
+    wanted: UnboundedReceiver<ObjectRef<ActorApplication>>,
+    settles: UnboundedReceiver<ApplicationKey>,
+) {
+    // Searches are no part of a reconcile: none holds up who heals.
+    let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(AT_ONCE);
+    let queue = wanted.map(Ok::<_, std::convert::Infallible>);
+    let applied = applier(
+        |application, context| Box::pin(reconcile(application, context)),
+        |application: Arc<_>, error: &_, _| after_error(&application, error),
+        context.clone(),
+        context.caches.applications.clone(),
+        queue,
+        settings,
+    );
+    // Failures are told where they happen; an application that is gone is no failure.
+    let applied = applied.for_each(|_| futures::future::ready(()));
+    let settled =
+        settles.for_each_concurrent(usize::from(AT_ONCE), |key| settle(key, context.clone()).boxed_local());
+    futures::future::select(pin!(applied), pin!(settled)).await;
 }
 
 /// Answers probes, scrapes and questions from now on.

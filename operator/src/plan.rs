@@ -79,8 +79,7 @@ async fn decide_under(
     let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
     let asked = asked::is_all(application, policy, &wanted, outcome.decision.as_ref());
     // Whatever ends this early, a later one looks again.
-    let mut unfinished = Unfinished { key, ctx, is_over: false };
-    let mut round = 0;
+    let (mut unfinished, mut round) = (Unfinished { key, ctx, is_over: false }, 0);
     match ctx.searches.take(key, generation) {
         // Who is asked for is not kept waiting until it is through.
         Search::Running { .. } if asked => outcome.searching = true,
@@ -100,22 +99,25 @@ async fn decide_under(
         }
         Search::Done(_) | Search::None => {}
     }
-    let again = before.facts.second_look.filter(|look| look.is_due(moment()));
+    // What could merely be better is looked at when nobody waits for a search.
+    let is_busy = ctx.solver_slots.is_full();
+    let again = before.facts.second_look.filter(|look| !is_busy && look.is_due(moment()));
     let own = kinds(application).into_iter();
-    let (chances, turn) = (ctx.caches.chances(key, own), ctx.caches.take_turn(key));
+    let (chances, turn) = (ctx.caches.chances(key, own), !is_busy && ctx.caches.take_turn(key));
     // What touches it after this is looked at the next time.
     let touched = ctx.caches.take_touch(key) || round > 0;
     if before.generation == generation && !touched && outcome.decision.is_some() && again.is_none() && !turn {
-        outcome.infeasible = Some(before.infeasible);
+        outcome.infeasible = Some(before.infeasible.clone());
+        before.put_off(key, ctx);
         unfinished.is_over = true;
         return Ok(());
     }
     let begun = |world, look, again| {
-        let (policy, application, rank) = (policy.clone(), application.clone(), Rank::of(application));
-        Begun { policy, application, rank, world, look, again, round }
+        let (policy, application) = (policy.clone(), application.clone());
+        Begun { policy, application, world, look, again, round }
     };
     // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
-    if !asked && outcome.decision.is_none() && !application.spec.paused && ctx.solver_slots.is_full() {
+    if !asked && outcome.decision.is_none() && !application.spec.paused && is_busy {
         let look = before.unseen(generation, (chances, turn));
         (unfinished.is_over, outcome.searching) = (true, true);
         begin_search(ctx, key, Due::Undecided, begun(None, look, again));
@@ -123,7 +125,7 @@ async fn decide_under(
     }
     // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
     let committing = if asked { Some(ctx.commit.lock().await) } else { None };
-    let (world, mut look) = observe(ctx, application, key, policy, outcome.decision.as_ref()).await?;
+    let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
     look.facts.generation = generation.unwrap_or(0);
@@ -203,11 +205,20 @@ fn gives_way(application: &ActorApplication, key: &ApplicationKey, ctx: &Context
     touched.gives_way(key, ahead.into_iter(), |key| ctx.searches.has(key), moment())
 }
 
+impl Considered {
+    /// A second look whose time came while others need the time is looked at later.
+    fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
+        if let Some(look) = self.facts.second_look.as_mut().filter(|look| look.is_due(moment())) {
+            *look = look.later(moment());
+            ctx.consider(key, self);
+        }
+    }
+}
+
 /// What a search was begun with.
 struct Begun {
     policy: Policy,
     application: ActorApplication,
-    rank: Rank,
     /// What it was looked at in, where it was.
     world: Option<Arc<World>>,
     look: Considered,
@@ -222,10 +233,11 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
     ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
-        let Begun { policy, application, rank, world, mut look, again, round } = begun;
+        let Begun { policy, application, world, mut look, again, round } = begun;
+        let rank = Rank::of(&application).at_leisure(why.can_wait());
         let number = again.map_or(0, |look| look.number);
         let others = Queued::in_line(&ctx.searches.under_way);
-        let (_slot, world) = if let Some(slot) = ctx.solver_slots.free() {
+        let (slot, world) = if let Some(slot) = ctx.solver_slots.free() {
             (slot, world)
         } else {
             // Who waits holds no world, which would be an old one when its turn comes.
@@ -242,8 +254,8 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
                 .map(|plan| (world, plan)),
             Err(problem) => Err(problem),
         };
-        ctx.searches.put(&key, Search::Done(Box::new(Found { why, policy, look, again, round, plan })));
-        ctx.caches.ring(&key);
+        let slot = Some(slot);
+        ctx.searches.is_through(key, Found { why, policy, look, again, round, plan, slot });
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
 }
@@ -256,8 +268,7 @@ async fn look_again(
     ctx: &Context,
 ) -> Result<Arc<World>, Error> {
     let decision = ctx.caches.decision(key)?;
-    let (world, Look { facts, infeasible }) =
-        observe(ctx, application, key, policy, decision.as_deref()).await?;
+    let (world, Look { facts, infeasible }) = observe(ctx, application, policy, decision.as_deref()).await?;
     let control::Considered { generation, chances, turn, second_look, .. } = considered.facts;
     considered.facts = control::Considered { generation, chances, turn, second_look, ..facts };
     considered.infeasible = infeasible;

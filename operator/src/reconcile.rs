@@ -19,7 +19,7 @@ use crate::devices;
 use crate::error::Error;
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, instance_status, root_of};
-use crate::look::{infeasible, kinds};
+use crate::look::kinds;
 use crate::ownership::owner;
 use crate::phase::placement_status;
 use crate::plan::decide;
@@ -37,11 +37,27 @@ const WRITES_AT_ONCE: usize = 16;
 /// When something could not be written, or the lease is lost; it is tried again.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(&application)))]
 pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let _alone = ctx.one_at_a_time.alone(&ApplicationKey::of(&application)).await;
     let working = ctx.writer.pulse.begin();
     let result = Box::pin(step(&application, &ctx)).await;
     drop(working);
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
+}
+
+/// Looks after an application whose search is through: what it found is committed before its slot is another's, however
+/// many wait to be looked after.
+pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
+    let Some(application) = ctx.caches.application(&key) else {
+        ctx.searches.forget(&key);
+        return;
+    };
+    if let Err(problem) = reconcile(application.clone(), ctx.clone()).await {
+        after_error(&application, &problem);
+    }
+    ctx.searches.give_back(&key);
+    // When it is to be looked at again is said to the queue.
+    ctx.caches.ring(&key);
 }
 
 async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Action, Error> {
@@ -86,7 +102,13 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     }
     let unplaced = unplaced(&ctx.caches.index(), application, outcome.decision.as_ref());
     ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced);
-    report(application, &key, ctx, &outcome, &refusals).await?;
+    let later = ctx.pace.not_before(&key, moment()).filter(|_| outcome.failure.is_none());
+    if later.is_some() {
+        outcome.next = later.into_iter().chain(outcome.next).min();
+    } else {
+        report(application, &key, ctx, &outcome, &refusals).await?;
+        ctx.pace.told(&key, moment());
+    }
     let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
     let wait = look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some());
     let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
@@ -121,6 +143,10 @@ const TURNS: Duration = Duration::from_secs(10);
 pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
+        if ctx.solver_slots.is_full() {
+            // Others need the time.
+            continue;
+        }
         let known: Vec<(ApplicationKey, u64)> = {
             let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
             considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
@@ -130,6 +156,7 @@ pub async fn background(ctx: Arc<Context>) {
             let Some(application) = ctx.caches.application(&key) else {
                 ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
                 ctx.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+                ctx.searches.forget(&key);
                 continue;
             };
             if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
@@ -204,7 +231,7 @@ fn look(
         // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
         // nothing.
         None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
-            Ok(world) => infeasible(&index, application, &world, Some(decided)),
+            Ok(world) => world::infeasible(&index, application, &world, Some(decided)),
             Err(_) => decided.places.keys().cloned().collect(),
         },
     };

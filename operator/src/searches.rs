@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use control::{Due, SecondLook};
+use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use placement::Plan;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use world::{ApplicationKey, Note, Policy, World};
 
 use crate::error::Error;
+use crate::line::Slot;
 
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default)]
@@ -44,14 +47,16 @@ pub struct Found {
     pub round: u32,
     /// The plan, and the world that it was made for.
     pub plan: Result<(Arc<World>, Plan), Error>,
+    /// The slot that it was searched with, until it is settled: no more worlds are held than searches may run.
+    pub slot: Option<Slot>,
 }
 
 impl Found {
-    /// The same once more, where a plan was found.
+    /// The same once more without its slot, where a plan was found.
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
         let (policy, look) = (self.policy.clone(), self.look.clone());
-        Some(Self { why: self.why, policy, look, again: self.again, round: self.round, plan })
+        Some(Self { why: self.why, policy, look, again: self.again, round: self.round, plan, slot: None })
     }
 }
 
@@ -68,14 +73,40 @@ pub enum Search {
 }
 
 /// The searches of all applications, each beside everything else that its application needs.
-#[derive(Default)]
 pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
     /// How many wait for their turn or search.
     pub under_way: AtomicUsize,
+    through: UnboundedSender<ApplicationKey>,
 }
 
 impl Searches {
+    /// No searches yet; with the names of those for whom one will be through.
+    pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
+        let (through, settles) = mpsc::unbounded();
+        (Self { of: Mutex::default(), under_way: AtomicUsize::default(), through }, settles)
+    }
+
+    /// A search is through: what it found is to be settled.
+    pub fn is_through(&self, key: ApplicationKey, found: Found) {
+        self.put(&key, Search::Done(Box::new(found)));
+        // Where nobody settles any more, the process ends.
+        drop(self.through.unbounded_send(key));
+    }
+
+    /// Leaves the slot to the next of what was found and could not be settled.
+    pub fn give_back(&self, key: &ApplicationKey) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Search::Done(found)) = of.get_mut(key) {
+            found.slot = None;
+        }
+    }
+
+    /// Forgets what was found for an application that is gone.
+    pub fn forget(&self, key: &ApplicationKey) {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
     /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
     pub fn take(&self, key: &ApplicationKey, generation: Option<i64>) -> Search {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,23 +132,67 @@ impl Searches {
 }
 
 /// One of those who wait for a search or are searched for.
-pub struct Queued<'a>(&'a AtomicUsize);
+pub struct Queued<'a> {
+    all: &'a AtomicUsize,
+    /// How many there were when it came, with it.
+    at_first: usize,
+}
 
 impl<'a> Queued<'a> {
     /// One more.
     pub fn in_line(all: &'a AtomicUsize) -> Self {
-        all.fetch_add(1, Ordering::AcqRel);
-        Self(all)
+        let at_first = all.fetch_add(1, Ordering::AcqRel) + 1;
+        Self { all, at_first }
     }
 
-    /// How many there are.
+    /// With how many it shares the time of a search: who came before it and who came after it.
     pub fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.all.load(Ordering::Acquire).max(self.at_first)
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.all.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Whoever looks after an application does so alone.
+#[derive(Default)]
+pub struct OneAtATime(Mutex<HashMap<ApplicationKey, Weak<AsyncMutex<()>>>>);
+
+impl OneAtATime {
+    /// Waits until nobody else looks after it.
+    pub async fn alone(&self, key: &ApplicationKey) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lock) = locks.get(key).and_then(Weak::upgrade) {
+                lock
+            } else {
+                locks.retain(|_, lock| lock.strong_count() > 0);
+                let lock = Arc::default();
+                locks.insert(key.clone(), Arc::downgrade(&lock));
+                lock
+            }
+        };
+        lock.lock_owned().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_came_with_many_has_no_more_time_than_who_is_searched_first_among_them() {
+        let all = AtomicUsize::default();
+        let mut line: Vec<Queued<'_>> = (0..4).map(|_| Queued::in_line(&all)).collect();
+        let last = line.pop().unwrap();
+        let counts: Vec<usize> = line.iter().map(Queued::count).collect();
+        assert_eq!(counts, [4, 4, 4]);
+        drop(line);
+        assert_eq!((all.load(Ordering::Acquire), last.count()), (1, 4));
+        drop(last);
+        assert_eq!(Queued::in_line(&all).count(), 1);
     }
 }

@@ -12,7 +12,7 @@ use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::look::{judge, limits, observe};
+use crate::look::{judge, limits, newest};
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";
@@ -43,7 +43,7 @@ struct Ahead {
 struct Looked {
     world: Arc<World>,
     verdict: Verdict,
-    /// With what the policy derives of it; nothing where the world is the one that was planned.
+    /// With what the policy derives of it; nothing where the plan is as it was judged.
     changed: Option<Snapshot>,
 }
 
@@ -121,8 +121,7 @@ impl<'a> Standing<'a> {
     }
 
     async fn world(&self) -> Result<Arc<World>, Error> {
-        let (world, _) = observe(self.ctx, self.application, self.key, self.policy, None).await?;
-        Ok(world)
+        newest(self.ctx, self.key, self.policy).await
     }
 
     /// What the policy's program derives of the world as it is now, before anybody has to wait for it.
@@ -179,7 +178,9 @@ impl<'a> Standing<'a> {
             Ok((verdict, snapshot))
         });
         let (verdict, snapshot) = task.await.map_err(|e| Error::Search(e.to_string()))??;
-        Ok(Some(Looked { world, verdict, changed: Some(snapshot) }))
+        // Who stands where it was planned to was judged there, and no program says another thing of it here.
+        let is_judged = !is_ruled && matches!(verdict, Verdict::Stands(_));
+        Ok(Some(Looked { world, verdict, changed: (!is_judged).then_some(snapshot) }))
     }
 }
 

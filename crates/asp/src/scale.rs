@@ -10,7 +10,7 @@ use placement::criteria::{Encoding, Scaling};
 use placement::file::{Constraint, ExchangeCost, SnapshotFile};
 use placement::ix::{IxVec, KindIx, ResourceIx};
 use placement::room::Rooms;
-use placement::{Criterion, Objectives, Problem, Snapshot, SnapshotError, constraints};
+use placement::{Criterion, Objectives, Problem, Rules, Snapshot, SnapshotError, constraints};
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
 const LARGEST_SUM: i64 = 1 << 30;
@@ -161,7 +161,7 @@ impl Scale {
         let divisor = level.map_or(1, |level| self.level(snapshot, level));
         let divisor = i64::try_from(divisor).unwrap_or(i64::MAX);
         let rules = snapshot.rules().map(|rules| rules.divided(divisor, rounding == Rounding::Cautious));
-        Ok(Snapshot::new(file)?.with_rules(rules))
+        snapshot.in_numbers(file, rules)
     }
 
     fn resource(&self, snapshot: &Snapshot, name: &str) -> u64 {
@@ -290,11 +290,15 @@ impl Peaks {
         let sum = |criterion: &Criterion| criterion.measure().most_sum(&world);
         let level = |level: &Vec<Criterion>| level.iter().map(sum).fold(0, i64::saturating_add);
         let work = levels.iter().flatten().map(|criterion| criterion.measure().most_work(&world));
+        // Limits that what runs breaks already are rules, in which nothing is divided either.
+        let bodies = snapshot.rules().map(Rules::ground).unwrap_or_default().iter();
+        let weights = bodies.map(|rule| rule.body.iter().fold(0, |sum: i64, (_, w)| sum.saturating_add(*w)));
+        let of_rules = ("constraints", "sums of rules", weights.max().unwrap_or(0));
         Self {
             work: work.max().unwrap_or(0).max(constraints::most_work(&world)),
             resources,
             levels: levels.iter().map(level).collect(),
-            limits: constraints::most_sums(&world).collect(),
+            limits: constraints::most_sums(&world).chain([of_rules]).collect(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced};
+use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced, Violation};
 
 use crate::nouns::{Decision, Seen};
 
@@ -83,7 +83,10 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTre
     for &(actor, _) in &comers {
         start[actor] = None;
     }
-    let (_, refused) = insert(snapshot, start, &comers);
+    // What was decided and does not run yet excuses nothing.
+    let before = start.clone();
+    let broken = |places: &Assignment| said(snapshot.violations_after(&before, places));
+    let (_, refused) = insert_if(&broken, start, &comers);
     found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
     found
 }
@@ -101,7 +104,15 @@ pub(crate) fn insert(
     start: Assignment,
     comers: &[(ActorIx, UnitIx)],
 ) -> (Assignment, Vec<ActorIx>) {
-    let excused: BTreeSet<String> = broken(snapshot, &start);
+    insert_if(&|places| said(snapshot.violations(places)), start, comers)
+}
+
+fn insert_if(
+    broken: &dyn Fn(&Assignment) -> BTreeSet<String>,
+    start: Assignment,
+    comers: &[(ActorIx, UnitIx)],
+) -> (Assignment, Vec<ActorIx>) {
+    let before = broken(&start);
     let (mut assignment, mut refused) = (start, Vec::new());
     let mut parts = vec![comers];
     while let Some(part) = parts.pop() {
@@ -109,7 +120,7 @@ pub(crate) fn insert(
         for &(actor, unit) in part {
             tried[actor] = Some(unit);
         }
-        if broken(snapshot, &tried).is_subset(&excused) {
+        if broken(&tried).is_subset(&before) {
             assignment = tried;
         } else if let [(actor, _)] = part {
             refused.push(*actor);
@@ -121,8 +132,8 @@ pub(crate) fn insert(
     (assignment, refused)
 }
 
-fn broken(snapshot: &Snapshot, assignment: &Assignment) -> BTreeSet<String> {
-    snapshot.violations(assignment).into_iter().map(|violation| violation.says).collect()
+fn said(violations: Vec<Violation>) -> BTreeSet<String> {
+    violations.into_iter().map(|violation| violation.says).collect()
 }
 
 pub(crate) fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {

@@ -72,7 +72,8 @@ pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
     let mut without = assignment.clone();
     ActorIx::first(snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
     let broken = |assignment: &Assignment| -> BTreeSet<String> {
-        let found = snapshot.violations(assignment).into_iter();
+        // What is broken already is excused, and a reason to look again all the same.
+        let found = snapshot.violations_after(&without, assignment).into_iter();
         found.map(|violation| violation.says.replace(|c: char| c.is_ascii_digit(), "")).collect()
     };
     let broken = &broken(assignment) - &broken(&without);
@@ -132,6 +133,12 @@ impl SecondLook {
     pub fn is_due(self, now: Moment) -> bool {
         now >= self.at
     }
+
+    /// The same, put off while others need the time.
+    #[must_use]
+    pub fn later(self, now: Moment) -> Self {
+        Self { at: now + SECOND_LOOKS[0], ..self }
+    }
 }
 
 /// Why an application has to be planned.
@@ -160,6 +167,13 @@ pub enum Due {
     Chance,
     /// The clock ended the last search, and it is time for another.
     SecondLook,
+}
+
+impl Due {
+    /// Whether nobody needs it: things could merely be better.
+    pub fn can_wait(self) -> bool {
+        matches!(self, Self::Chance | Self::SecondLook)
+    }
 }
 
 /// Whether an application has to be planned, and why.
@@ -275,10 +289,13 @@ struct Resources {
 
 impl Resources {
     fn of(snapshot: &Snapshot) -> Self {
+        let resources = || snapshot.resources().positions();
+        let of_unit = |unit| resources().map(|resource| snapshot.provided_on(unit, resource)).collect();
+        let of_node = |node| resources().map(|resource| snapshot.provided_at(node, resource)).collect();
         let mut taken = Self {
             hosted: IxVec::of(0, snapshot.units()),
-            units: snapshot.problem().unit_provides.clone(),
-            nodes: snapshot.problem().node_provides.clone(),
+            units: UnitIx::first(snapshot.units()).map(of_unit).collect(),
+            nodes: snapshot.nodes().positions().map(of_node).collect(),
         };
         for (actor, place) in snapshot.incumbent().enumerate() {
             let Some(unit) = *place else { continue };

@@ -1,7 +1,7 @@
 //! Whether a plan gains enough to be carried out: moving costs what no criterion counts, and facts are not certain.
 
 use placement::ix::ActorIx;
-use placement::{Assignment, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
+use placement::{Assignment, Criterion, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
 
 use crate::commit::price;
 
@@ -25,7 +25,8 @@ impl Gain {
     }
 }
 
-/// What going to `goes` gains; `None` where that is no question: what runs may not stay, or more actors have a place.
+/// What going to `goes` gains; `None` where that is no question: what runs may not stay, more actors have a place, or fewer are
+/// excused of what is broken already.
 ///
 /// `windows` are the facts of single windows, each with the units, actors and levels of `snapshot`: those that it is made
 /// of, and others that were seen before, which may come again.
@@ -39,9 +40,12 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
     let Some(level) = stay.iter().zip(&go).position(|(stay, go)| stay != go) else {
         return Some(Gain::default());
     };
-    if level == 0 {
+    let is_mended = |level: usize| snapshot.objectives().levels()[level - 1].contains(&Criterion::Excused);
+    if level == 0 || is_mended(level) {
         return None;
     }
+    // What runs may break limits in one window and not in another, which has no level of who is excused then.
+    let from_end = stay.len() - level;
     let part = |stay: i64, go: i64| {
         #[expect(clippy::cast_precision_loss, reason = "costs are at most 2^53")]
         let part = (stay - go) as f64 / stay.max(1) as f64;
@@ -49,7 +53,7 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
     };
     let each = windows.iter().map(|window| {
         let (stay, go) = costs(window);
-        part(stay[level], go[level])
+        part(stay[stay.len() - from_end], go[go.len() - from_end])
     });
     let uncertain = STANDARD_ERRORS * standard_error(&each.collect::<Vec<f64>>());
     Some(Gain { expected: part(stay[level], go[level]), uncertain })

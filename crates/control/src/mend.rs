@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Budget, Criterion, Plan, Snapshot, Strategy};
+use placement::{Assignment, Budget, Criterion, Plan, Rules, Snapshot, Strategy};
 
 use crate::commit::{insert, price, told, transfer};
 use crate::due::strain;
@@ -14,7 +14,8 @@ use crate::due::strain;
 /// Nobody moves unless the whole is better for it. `None` where a policy's rules say more than a quick search knows;
 /// then the plan is made again.
 pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Strategy) -> Option<Box<Plan>> {
-    if newest.rules().is_some() {
+    // Limits that are broken already are rules as well, and nobody who is placed again can come to one.
+    if newest.rules().is_some_and(Rules::are_written) {
         return None;
     }
     let places = transfer(planned, plan, newest);
@@ -27,13 +28,15 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
         .collect();
     let comers: Vec<(ActorIx, UnitIx)> =
         all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
-    let kept = [all.as_slice(), comers.as_slice()].map(|some| insert(newest, runs.clone(), some).0);
-    let [with_moves, without] = kept.map(|kept| again(planned, plan, newest, quick, &kept, &comers));
+    // Without moves; with them; and as if nothing had been planned for those who are nowhere yet: they may have been
+    // planned to be together where only some of them fit now.
+    let kept = [comers.as_slice(), all.as_slice(), &[]].map(|some| insert(newest, runs.clone(), some).0);
+    let mended = kept.map(|kept| again(planned, plan, newest, quick, &kept, &comers));
     let value = |assignment: &Assignment| {
         let cost = price(newest, assignment);
         (cost.unplaced, cost.vector(newest))
     };
-    let best = if value(&with_moves) < value(&without) { with_moves } else { without };
+    let best = mended.into_iter().min_by_key(value)?;
     Some(Box::new(told(planned, plan, newest, best)))
 }
 

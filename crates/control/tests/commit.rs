@@ -58,8 +58,8 @@ fn a_decision_that_is_not_there_is_made_from_what_runs() {
         // Who runs nowhere is placed around those who do.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@n1/gpu0 a-1@n0/gpu0"),
         ("units=n0/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@- a-1@n0/gpu0"),
-        // What cannot be is no place to stay at.
-        ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n1/gpu0"),
+        // What passes a limit already is excused, until a search finds room.
+        ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0"),
     ];
     for (world, expected) in table {
         let snapshot = snapshot(world);
@@ -160,6 +160,13 @@ fn a_place_that_was_decided_by_whomever_is_taken_only_where_it_is_feasible() {
             "a-0@n0/gpu0 b-0@n0/gpu0",
             "a-0@n0/gpu0 b-0@n0/gpu0",
             "",
+        ),
+        // What was decided for too many, and does not run, excuses nobody; what runs does.
+        (
+            "units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0,a-2@n0/gpu0",
+            "a-0@n0/gpu0 a-1@n0/gpu0 a-2@n0/gpu0",
+            "a-0@n0/gpu0 a-1@n0/gpu0",
+            "a-2",
         ),
         // An actor without a place is none that could not take it.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1", "a-0@n0/gpu0", "", ""),

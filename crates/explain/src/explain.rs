@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limit::{Element, Limit, grouped, numbered, pool_of};
+use crate::limit::{Element, Limit, grouped, numbered, of_case, pool_of};
 use crate::moves::Moves;
 use crate::stay::blocks;
 use crate::words::Teller;
@@ -125,7 +125,7 @@ fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option
         let state = &moves.state;
         if state.admits(actor, unit) {
             if let Some(&demand) = moves.broken_cases(actor, unit).first() {
-                shut.entry((Limit::Case { demand }, pool)).or_default().push(unit);
+                shut.entry((of_case(snapshot, demand)[0], pool)).or_default().push(unit);
             } else {
                 let outcome = Outcome::Costs(change(&stay, &moves.price(actor, unit)));
                 open.entry((outcome, pool)).or_default().push(unit);
@@ -194,19 +194,20 @@ fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
 
 /// Cases by the rule that they are of.
 fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Limit>> {
-    let mut rules: BTreeMap<&str, Vec<Limit>> = BTreeMap::new();
+    let mut rules: BTreeMap<&str, BTreeSet<Limit>> = BTreeMap::new();
     for &demand in cases {
         let rule = snapshot.rules().map_or("", |rules| rules.cases()[demand].rule.as_str());
-        rules.entry(rule).or_default().push(Limit::Case { demand });
+        rules.entry(rule).or_default().extend(of_case(snapshot, demand));
     }
-    rules.into_values()
+    rules.into_values().map(|limits| limits.into_iter().collect())
 }
 
 /// The limits that nobody who needs some would find enough of.
 fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     let mut full = BTreeSet::new();
     for unit in UnitIx::first(snapshot.units()) {
-        if snapshot.file().units[unit.at()].slots.is_some() && !state.has_slot(unit) {
+        let slots = snapshot.file().units[unit.at()].slots;
+        if slots.is_some_and(|slots| state.hosted_on(unit) as u64 >= slots) {
             full.insert(Limit::Slots { unit });
         }
     }
@@ -224,13 +225,13 @@ fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
         if of_node {
             let nodes = problem.nodes.positions();
             let scarce = nodes.filter(|&node| {
-                problem.node_provides[node][resource] > 0 && state.left_at(node, resource) < least
+                snapshot.provided_at(node, resource) > 0 && state.left_at(node, resource) < least
             });
             full.extend(scarce.map(|node| Limit::OfNode { node, resource }));
         } else {
             let units = problem.capacity.positions();
             let scarce = units.filter(|&unit| {
-                problem.unit_provides[unit][resource] > 0 && state.left_on(unit, resource) < least
+                snapshot.provided_on(unit, resource) > 0 && state.left_on(unit, resource) < least
             });
             full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places};
 use placement::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
-use placement::{GroundConstraint, Rules, Snapshot};
+use placement::{GroundConstraint, LiftedLimit, Rules, Snapshot};
 
 /// One limit or rule of a world that could be dropped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,8 +92,8 @@ pub(crate) fn elements(snapshot: &Snapshot, actor: ActorIx, placed: &IxVec<Actor
         }
     }
     if let Some(rules) = snapshot.rules() {
-        let cases = 0..rules.cases().len();
-        cases.for_each(|demand| add(Limit::Case { demand }));
+        let of_policy = (0..rules.cases().len()).filter(|demand| rules.cases()[*demand].limit.is_none());
+        of_policy.for_each(|demand| add(Limit::Case { demand }));
     }
     let (of_units, of_nodes) = wanted(snapshot, ActorIx::first(snapshot.actors()).filter(takes_part));
     for unit in UnitIx::first(snapshot.units()) {
@@ -110,6 +110,35 @@ pub(crate) fn elements(snapshot: &Snapshot, actor: ActorIx, placed: &IxVec<Actor
         }
     }
     found.into_values().map(|limits| Element { limits }).collect()
+}
+
+/// What a case of the world's rules is to a reader: a limit of the file where it is one, with what is reserved of it.
+pub(crate) fn of_case(snapshot: &Snapshot, demand: usize) -> Vec<Limit> {
+    let limit = snapshot.rules().and_then(|rules| rules.cases()[demand].limit);
+    match limit {
+        None => vec![Limit::Case { demand }],
+        Some(LiftedLimit::Slots(unit)) => vec![Limit::Slots { unit }],
+        Some(LiftedLimit::OfNode(node, resource)) => vec![Limit::OfNode { node, resource }],
+        Some(LiftedLimit::Constraint(position)) => vec![Limit::Constraint { position }],
+        Some(LiftedLimit::OfUnit(unit, resource)) => {
+            let reserves = reserves(snapshot, unit, resource).into_iter();
+            let reserves = reserves.map(|(position, _)| Limit::Constraint { position });
+            std::iter::once(Limit::OfUnit { unit, resource }).chain(reserves).collect()
+        }
+    }
+}
+
+/// What is reserved of a unit's resource: the constraint, and how much.
+pub(crate) fn reserves(snapshot: &Snapshot, unit: UnitIx, resource: ResourceIx) -> Vec<(usize, i64)> {
+    let (unit, resource) = (snapshot.unit_id(unit), &snapshot.resources()[resource]);
+    let constraints = snapshot.file().constraints.iter().enumerate();
+    let reserved = constraints.filter_map(|(position, constraint)| match constraint {
+        Constraint::Reserve { unit: of, resource: what, quantity } if of == unit && what == resource => {
+            Some((position, i64::try_from(*quantity).expect("numbers above 2^53 are refused on input")))
+        }
+        _ => None,
+    });
+    reserved.collect()
 }
 
 /// Elements of some limits, each once, in the order in which they are told. `actor` is who is told of.
@@ -183,6 +212,11 @@ impl<'a> Naming<'a> {
         }
     }
 
+    fn is_lifted(&self, unit: &str, resource: &String) -> bool {
+        let problem = self.snapshot.problem();
+        problem.lifted_of_units.contains_key(&(problem.unit_by_id[unit], problem.resource(resource)))
+    }
+
     fn case(&self, demand: usize) -> &GroundConstraint {
         &self.snapshot.rules().expect("only a world with rules has cases").cases()[demand]
     }
@@ -196,6 +230,12 @@ impl<'a> Naming<'a> {
             Constraint::Pin { .. } => (1, "pin", String::new(), false),
             Constraint::Apart { on, .. } => (5, "apart", on.to_string(), false),
             Constraint::Together { on, .. } => (5, "together", on.to_string(), false),
+            Constraint::Reserve { unit, resource, .. } if self.is_lifted(unit, resource) => {
+                // What runs takes more than is left: that, and what is reserved, fall together.
+                let unit = self.snapshot.problem().unit_by_id[unit];
+                let resource = self.snapshot.problem().resource(resource);
+                return (3, Key::OfUnit(resource, pool_of(self.snapshot, unit)));
+            }
             Constraint::Reserve { unit, resource, .. } => {
                 // What is reserved of one resource in one pool is one thing, like the resource itself.
                 let unit = self.snapshot.problem().unit_by_id[unit];

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::limit::Limit;
+use crate::limit::{Limit, of_case};
 use crate::ruled::{Kept, Policy};
 use placement::file::{Constraint, Levels, Node, SnapshotFile};
 use placement::ix::{ActorIx, IxVec};
-use placement::{Criterion, LARGEST, Snapshot};
+use placement::{Criterion, LARGEST, Rules, Snapshot};
 
 /// A world reduced to the question who can have a place: only some of its actors, and nothing that only costs.
 pub(crate) struct Question<'a> {
@@ -16,6 +16,8 @@ pub(crate) struct Question<'a> {
     pub actors: Vec<ActorIx>,
     bare: SnapshotFile,
     policy: Option<Policy<'a>>,
+    /// Limits of the file that the rules have, and the cases that say so.
+    lifted: Vec<(Limit, usize)>,
 }
 
 impl<'a> Question<'a> {
@@ -34,7 +36,11 @@ impl<'a> Question<'a> {
             ..SnapshotFile::default()
         };
         let policy = snapshot.rules().map(|rules| Policy::new(rules, &actors));
-        Self { snapshot, actors, bare, policy }
+        let cases = snapshot.rules().map(Rules::cases).unwrap_or_default().iter().enumerate();
+        let lifted = cases
+            .filter(|(_, case)| case.limit.is_some())
+            .flat_map(|(demand, _)| of_case(snapshot, demand).into_iter().map(move |limit| (limit, demand)));
+        Self { snapshot, actors, bare, policy, lifted: lifted.collect() }
     }
 
     /// The policy's rules without `dropped`.
@@ -43,7 +49,8 @@ impl<'a> Question<'a> {
             Limit::Case { demand } => Some(*demand),
             _ => None,
         });
-        Kept::new(self.policy.as_ref(), cases.collect())
+        let lifted = self.lifted.iter().filter(|(limit, _)| dropped.contains(limit));
+        Kept::new(self.policy.as_ref(), cases.chain(lifted.map(|(_, demand)| *demand)).collect())
     }
 
     /// The world of the question without `dropped`, the policy's rules aside. Units keep their positions; actors have those of `actors`.
@@ -69,15 +76,16 @@ impl<'a> Question<'a> {
             }
         }
         let constraints = snapshot.file().constraints.iter().enumerate();
-        file.constraints = constraints
+        let (kept, constraints): (Vec<usize>, Vec<Constraint>) = constraints
             .filter(|(position, _)| !dropped.contains(&Limit::Constraint { position: *position }))
-            .filter_map(|(_, constraint)| self.concerning(constraint, dropped))
-            .collect();
-        Snapshot::new(file).expect("a world with fewer actors and limits is as sound as the whole")
+            .filter_map(|(position, constraint)| Some((position, self.concerning(constraint, dropped)?)))
+            .unzip();
+        file.constraints = constraints;
+        snapshot.reduced(file, &kept).expect("a world with fewer actors and limits is as sound as the whole")
     }
 
     /// The world of the question after some changes; none where there is no such world. Units and actors that were there
-    /// keep their positions.
+    /// keep their positions. A limit that is broken already is what the rules say of it, whatever changes.
     pub fn with(&self, changes: &[Change]) -> Option<Snapshot> {
         let mut file = self.bare.clone();
         file.constraints.clone_from(&self.snapshot.file().constraints);
@@ -86,9 +94,11 @@ impl<'a> Question<'a> {
         }
         let nothing = BTreeSet::new();
         let constraints = std::mem::take(&mut file.constraints);
-        file.constraints =
-            constraints.iter().filter_map(|constraint| self.concerning(constraint, &nothing)).collect();
-        Snapshot::new(file).ok()
+        let concerning = |(position, constraint)| Some((position, self.concerning(constraint, &nothing)?));
+        let (kept, constraints): (Vec<usize>, Vec<Constraint>) =
+            constraints.iter().enumerate().filter_map(concerning).unzip();
+        file.constraints = constraints;
+        self.snapshot.reduced(file, &kept).ok()
     }
 
     /// An implementation that needs nothing of its own, for every kind that the actor has none for.

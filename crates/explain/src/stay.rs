@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::limit::{Element, Limit, grouped, numbered};
-use placement::file::Constraint;
+use crate::limit::{Element, Limit, grouped, numbered, of_case, reserves};
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Ruling, Snapshot, State};
 
@@ -53,19 +52,6 @@ pub(crate) fn blocks(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &
     blocks
 }
 
-/// What is reserved of a unit's resource: the constraint, and how much.
-fn reserves(snapshot: &Snapshot, unit: UnitIx, resource: ResourceIx) -> Vec<(usize, i64)> {
-    let (unit, resource) = (snapshot.unit_id(unit), &snapshot.resources()[resource]);
-    let constraints = snapshot.file().constraints.iter().enumerate();
-    let reserved = constraints.filter_map(|(position, constraint)| match constraint {
-        Constraint::Reserve { unit: of, resource: what, quantity } if of == unit && what == resource => {
-            Some((position, i64::try_from(*quantity).expect("numbers above 2^53 are refused on input")))
-        }
-        _ => None,
-    });
-    reserved.collect()
-}
-
 /// By unit: the cases of the policy's rules that the actor, which has no place, would break there.
 fn broken_cases<'a>(
     snapshot: &'a Snapshot,
@@ -95,7 +81,7 @@ pub(crate) fn core(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment)
         .zip(UnitIx::first(snapshot.units()))
         .map(|(cases, unit)| {
             let mut all = blocks(snapshot, actor, unit, &state);
-            all.extend(cases.into_iter().map(|demand| vec![Limit::Case { demand }]));
+            all.extend(cases.into_iter().map(|demand| of_case(snapshot, demand)));
             all
         })
         .collect();

@@ -43,7 +43,7 @@ pub fn open_to_questions(
     let homeless: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
     match snapshot.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
-        Some(Ok(rules)) => snapshot.clone().with_rules(rules),
+        Some(Ok(rules)) => snapshot.clone().with_rules_everywhere(rules),
         _ => snapshot.clone(),
     }
 }

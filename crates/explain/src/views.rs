@@ -302,8 +302,7 @@ fn fits(mut needs: Vec<(i64, i64)>, all: i64, left: i64) -> i64 {
 }
 
 fn slots(world: &Snapshot, unit: UnitIx) -> i64 {
-    let given = world.file().units[unit.at()].slots;
-    given.map_or(UNLIMITED, |slots| i64::try_from(slots).unwrap_or(UNLIMITED))
+    world.problem().slots[unit].unwrap_or(UNLIMITED)
 }
 
 /// By actor its class, and the first actor of each class.

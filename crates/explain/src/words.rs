@@ -37,7 +37,8 @@ pub(crate) struct Teller<'a> {
 
 impl Teller<'_> {
     pub fn tell(&self, element: &Element) -> String {
-        match element.limits[0] {
+        // What is reserved of a resource of which more is taken than there is stands before it.
+        match element.limits[element.limits.len() - 1] {
             Limit::Kinds { actor } => self.kinds(actor),
             Limit::Constraint { .. } => self.constraints(element),
             Limit::Case { .. } => self.cases(element),
@@ -142,10 +143,10 @@ impl Teller<'_> {
         let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
         let nodes: BTreeSet<NodeIx> = element.limits.iter().filter_map(Limit::node).collect();
         for &unit in &units {
-            add(self.snapshot.unit_provides(unit)[resource], self.state.left_on(unit, resource));
+            add(self.snapshot.provided_on(unit, resource), self.state.left_on(unit, resource));
         }
         for &node in &nodes {
-            add(self.snapshot.node_provides(node)[resource], self.state.left_at(node, resource));
+            add(self.snapshot.provided_at(node, resource), self.state.left_at(node, resource));
         }
         let places = if nodes.is_empty() { self.units(&units) } else { self.nodes(&nodes) };
         let of =

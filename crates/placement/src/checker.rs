@@ -10,12 +10,20 @@ use crate::{Assignment, Snapshot, constraints};
 impl Snapshot {
     /// Everything that the assignment breaks; empty when it is feasible.
     pub fn violations(&self, assignment: &Assignment) -> Vec<Violation> {
+        self.violations_after(&self.reading().home, assignment)
+    }
+
+    /// The same where limits of the file are excused by what ran `before`, and not by what the file says that runs.
+    pub fn violations_after(&self, before: &Assignment, assignment: &Assignment) -> Vec<Violation> {
         if let Some(problem) = self.malformed(assignment) {
             return vec![Violation { rule: Rule::Malformed, says: problem }];
         }
-        let checked = Checked { file: self.file(), reading: self.reading(), assignment };
+        let (file, reading, lifted) = (self.file(), self.reading(), self.inherited());
+        let checked = Checked { file, reading, assignment, now: before, lifted, ruled: &self.problem.lifted };
         let mut found = constraints::check(&checked);
-        let of_policy = self.rules().map(|rules| rules.violations(assignment)).unwrap_or_default();
+        // What the rules say of limits of the file has been checked by the file.
+        let of_policy =
+            self.rules().map(|rules| rules.broken(assignment, lifted.is_some())).unwrap_or_default();
         found.extend(of_policy.into_iter().map(|says| Violation { rule: Rule::Policy, says }));
         found
     }

@@ -132,7 +132,7 @@ impl CommonFactors {
         let penalty = i64::try_from(penalty).ok()?;
         let rules = snapshot.rules().map(|rules| rules.divided(penalty, false));
         // Smaller numbers are as sound; were they not, the original would do.
-        Some(Snapshot::new(file).ok()?.with_rules(rules))
+        snapshot.in_numbers(file, rules).ok()
     }
 
     fn divide_places(&self, file: &mut SnapshotFile) {

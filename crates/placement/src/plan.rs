@@ -21,7 +21,7 @@ pub struct Plan {
     pub cost: Cost,
     /// What has no place; why, `explain` fills in.
     pub unplaced: Vec<Unplaced>,
-    /// Who is in a breach of the policy's rules that is not held against them.
+    /// Who is in a breach of the policy's rules, or of limits, that is not held against them.
     pub excused: Vec<Excused>,
     /// What runs now and goes elsewhere; why, `explain` fills in.
     pub moves: Vec<Move>,
@@ -60,7 +60,7 @@ pub struct Unplaced {
     pub holds: Option<Holds>,
 }
 
-/// An actor in a breach of the policy's rules that was there before: nobody has come to it, and it is no worse than it was.
+/// An actor in a breach of a rule or a limit that was there before: nobody has come to it, and it is no worse than it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excused {
     /// Its position.

@@ -11,10 +11,10 @@ use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
 use crate::paths::Paths;
-use crate::{Criterion, Objectives};
+use crate::{Criterion, Lifted, Objectives};
 
 /// What an actor needs on one kind, resources summed over the actor's and the kind's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Implementation {
     /// Work per window.
     pub work: i64,
@@ -118,7 +118,7 @@ pub struct Problem {
     pub slots: IxVec<UnitIx, Option<i64>>,
     /// By unit: watts of an idle one, and watts added at full load.
     pub watts: IxVec<UnitIx, (i64, i64)>,
-    /// By unit and resource: provided minus reserved.
+    /// By unit and resource: provided minus reserved; more than anybody could take where that is lifted.
     pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
@@ -142,6 +142,12 @@ pub struct Problem {
     pub groups: usize,
     /// Caps on power.
     pub caps: Vec<PowerCap>,
+    /// Limits that what runs breaks already: they bind nobody here, and are rules of the world.
+    pub lifted: Lifted,
+    /// What there is of resources of units that are lifted.
+    pub lifted_of_units: BTreeMap<(UnitIx, ResourceIx), i64>,
+    /// What there is of resources of nodes that are lifted.
+    pub lifted_of_nodes: BTreeMap<(NodeIx, ResourceIx), i64>,
     /// Who sends to whom; empty where no level names `latency`.
     pub(crate) paths: Paths,
     /// Channels between groups.
@@ -376,14 +382,25 @@ impl Problem {
 
     fn find_candidates(&mut self, file: &SnapshotFile) {
         let mut known: BTreeMap<Vec<UnitIx>, SetIx> = BTreeMap::new();
+        // Of actors that ask for the same under the same rules one is looked at.
+        let mut alike: BTreeMap<_, SetIx> = BTreeMap::new();
+        let mut set_of = IxVec::new();
         for (actor, given) in self.current.positions().zip(&file.actors) {
-            let units = match (given.fixed, self.current[actor]) {
-                (true, Some(unit)) => vec![unit],
-                _ => self.capacity.positions().filter(|&unit| self.may_host(actor, unit)).collect(),
-            };
-            let next = SetIx::new(known.len());
-            self.candidate_set.push(*known.entry(units).or_insert(next));
+            let home = self.current[actor];
+            let is_own = |rule: &RuleIx| self.rules[*rule].except_current;
+            let told_apart = home.filter(|_| given.fixed || self.rules_of[actor].iter().any(is_own));
+            let key = (&self.implementations[actor], &self.rules_of[actor], told_apart, given.fixed);
+            let set = *alike.entry(key).or_insert_with(|| {
+                let units = match (given.fixed, home) {
+                    (true, Some(unit)) => vec![unit],
+                    _ => self.capacity.positions().filter(|&unit| self.may_host(actor, unit)).collect(),
+                };
+                let next = SetIx::new(known.len());
+                *known.entry(units).or_insert(next)
+            });
+            set_of.push(set);
         }
+        self.candidate_set = set_of;
         self.candidate_sets = IxVec::of(Vec::new(), known.len());
         for (units, set) in known {
             self.candidate_sets[set] = units;
@@ -461,8 +478,10 @@ fn positions<'a, I: Ix>(ids: impl Iterator<Item = &'a String>) -> BTreeMap<Strin
 }
 
 fn sorted<'a, I>(names: impl Iterator<Item = &'a String>) -> IxVec<I, String> {
-    let mut names: Vec<String> = names.cloned().collect();
+    // Most come again and again, one after the other.
+    let mut names: Vec<&String> = names.collect();
+    names.dedup();
     names.sort_unstable();
     names.dedup();
-    names.into()
+    names.into_iter().cloned().collect()
 }

@@ -1,10 +1,12 @@
 //! From a file to a world: read, checked, indexed.
 
+use std::sync::Arc;
+
 use crate::channels::{Channels, MOST_PAIRS};
 use crate::check::{check, check_pairs};
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Objectives, Snapshot, SnapshotError, channels, constraints, others};
+use crate::{Derived, Lifted, Objectives, Rules, Snapshot, SnapshotError, channels, constraints, others};
 
 impl Snapshot {
     /// Reads a snapshot file.
@@ -33,7 +35,30 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::read`].
-    pub fn with_most_pairs(mut file: SnapshotFile, most_pairs: usize) -> Result<Self, SnapshotError> {
+    pub fn with_most_pairs(file: SnapshotFile, most_pairs: usize) -> Result<Self, SnapshotError> {
+        Self::made(file, most_pairs, None)
+    }
+
+    /// The same world in other numbers. What runs is not asked anew what it breaks: those limits are left to the rules, which
+    /// are this world's.
+    ///
+    /// # Errors
+    /// As [`Snapshot::new`].
+    pub fn in_numbers(&self, file: SnapshotFile, rules: Option<Rules>) -> Result<Self, SnapshotError> {
+        Ok(Self::made(file, MOST_PAIRS, Some(self.problem.lifted.clone()))?.with_rules(rules))
+    }
+
+    /// This world with fewer actors, or with fewer limits, of whose constraints it keeps those at these positions, ascending. What
+    /// is broken already is left to this world's rules, which who asks must follow.
+    ///
+    /// # Errors
+    /// As [`Snapshot::new`].
+    pub fn reduced(&self, file: SnapshotFile, kept: &[usize]) -> Result<Self, SnapshotError> {
+        Self::made(file, MOST_PAIRS, Some(self.problem.lifted.renumbered(kept)))
+    }
+
+    fn made(mut file: SnapshotFile, most_pairs: usize, known: Option<Lifted>) -> Result<Self, SnapshotError> {
+        let is_made = known.is_some();
         others::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
@@ -41,8 +66,23 @@ impl Snapshot {
         let channels = Channels::new(&file, most_pairs);
         check_pairs(&channels, &objectives, most_pairs)?;
         check(&file, &objectives)?;
-        let problem = Problem::new(&file, &objectives, channels, constraints::enter);
-        Ok(Self::of(file, objectives, problem))
+        let enter = |file: &SnapshotFile, problem: &mut Problem| {
+            constraints::enter(file, problem);
+            constraints::lift(known, file, problem);
+        };
+        let problem = Problem::new(&file, &objectives, channels, enter);
+        let written = (!is_made).then(|| constraints::write_out(&file, &problem, false));
+        Ok(Self::of(file, objectives, problem, written))
+    }
+
+    /// The same world under a policy's rules, or without any, where limits that what runs breaks already speak of every unit,
+    /// as if everybody could be there: for questions about what would be without other limits.
+    #[must_use]
+    pub fn with_rules_everywhere(mut self, rules: Option<Rules>) -> Self {
+        if self.written.as_ref().is_some_and(|written| !written.is_empty()) {
+            self.written = Some(Arc::new(constraints::write_out(self.file(), &self.problem, true)));
+        }
+        self.with_rules(rules)
     }
 
     /// The same world with what a policy derived from it.

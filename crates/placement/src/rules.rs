@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::LiftedLimit;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
@@ -28,6 +29,8 @@ pub struct GroundConstraint {
     pub rule: String,
     /// Which rule that is, and for whom, in plain words.
     pub says: String,
+    /// The limit of the file that it is instead, which what runs breaks already.
+    pub limit: Option<LiftedLimit>,
 }
 
 /// An actor that may be in a breach that is excused.
@@ -93,6 +96,17 @@ impl Rules {
         Self::of(actors, ground, inputs, demands, penalties, None)
     }
 
+    /// No rules at all.
+    pub(crate) fn none(actors: usize) -> Self {
+        let rules = Self::new(actors, Vec::new(), &[], Vec::new(), Vec::new());
+        rules.expect("nothing follows from itself where nothing follows")
+    }
+
+    /// Whether somebody wrote any of them, and they are not all limits of the file that are broken already.
+    pub fn are_written(&self) -> bool {
+        !self.penalties.is_empty() || self.demands.iter().any(|demand| demand.limit.is_none())
+    }
+
     /// The same for a part of a world, of whose rules it is known what is excused: atoms that each stand for one actor.
     ///
     /// # Errors
@@ -124,7 +138,9 @@ impl Rules {
         let inputs: Vec<_> = inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
         let told: Vec<u32> = all.told().collect();
         let Self { mut ground, demands, penalties, excuses, .. } = all;
-        ground.retain(|rule| matters[rule.head as usize]);
+        // What all literals together do not reach never holds.
+        let is_reached = |rule: &GroundRule| rule.lower <= rule.body.iter().map(|(_, weight)| weight).sum();
+        ground.retain(|rule| matters[rule.head as usize] && is_reached(rule));
         let told = told.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
         let ground = once(ground, &told);
         let mut rules = Self::indexed(actors, ground, &inputs, demands, penalties, excuses)?;

@@ -14,6 +14,16 @@ impl Rules {
         says.collect()
     }
 
+    /// The same, with or without what limits of the file say.
+    pub(crate) fn broken(&self, assignment: &Assignment, with_limits: bool) -> Vec<String> {
+        let ruling = Ruling::of(self, assignment);
+        let demands = ruling.broken().map(|demand| &self.demands[demand]);
+        demands
+            .filter(|demand| with_limits || demand.limit.is_none())
+            .map(|demand| demand.says.clone())
+            .collect()
+    }
+
     /// What an assignment costs.
     pub fn penalty(&self, assignment: &Assignment) -> i64 {
         Ruling::of(self, assignment).penalty()

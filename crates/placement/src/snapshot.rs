@@ -8,7 +8,8 @@ use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, Uni
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
 use crate::reading::Reading;
-use crate::{Assignment, Rules, others};
+use crate::written::Written;
+use crate::{Assignment, Lifted, Rules, others};
 
 /// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
 ///
@@ -18,6 +19,8 @@ pub struct Snapshot {
     file: SnapshotFile,
     objectives: Objectives,
     rules: Option<Arc<Rules>>,
+    /// Limits of the file that what runs breaks already, as rules; none in a world that was made of another.
+    pub(crate) written: Option<Arc<Written>>,
     pub(crate) problem: Problem,
     /// What the checker reads off the file, once it is asked.
     reading: OnceLock<Arc<Reading>>,
@@ -25,18 +28,35 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// A file that was checked, with what was made of it.
-    pub(crate) fn of(file: SnapshotFile, objectives: Objectives, problem: Problem) -> Self {
-        Self { file, objectives, rules: None, reading: OnceLock::new(), problem }
+    pub(crate) fn of(
+        file: SnapshotFile,
+        objectives: Objectives,
+        problem: Problem,
+        written: Option<Written>,
+    ) -> Self {
+        let world = Self {
+            file,
+            objectives,
+            rules: None,
+            written: written.map(Arc::new),
+            reading: OnceLock::new(),
+            problem,
+        };
+        world.with_rules(None)
     }
 
-    /// The same world under a policy's rules. What runs breaks some of them already: who is in such a breach is excused,
-    /// and how many are is a level above all others.
+    /// The same world under a policy's rules, or without any. What runs breaks some of them already, or limits of the file: who
+    /// is in such a breach is excused, and how many are is a level above all others.
     #[must_use]
     pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
-        self.rules = rules.map(|rules| {
-            let rules = rules.excusing(&self.problem.fixed, &self.problem.current);
-            Arc::new(rules.expect("what is excused takes a few atoms for each that the policy has"))
-        });
+        const FEW: &str = "what is excused takes a few atoms for each that there is";
+        let written = self.written.as_ref().filter(|written| !written.is_empty());
+        let of_limits = || written.map(|_| Rules::none(self.actors()));
+        let Some(mut rules) = rules.or_else(of_limits) else { return Self { rules: None, ..self } };
+        if let Some(written) = written.filter(|_| rules.excuses.is_none()) {
+            rules = written.beside(rules).expect(FEW);
+        }
+        self.rules = Some(Arc::new(rules.excusing(&self.problem.fixed, &self.problem.current).expect(FEW)));
         if self.rules().is_some_and(|rules| !rules.excuses().is_empty()) {
             self.objectives = self.objectives.with_excused();
         }
@@ -61,6 +81,11 @@ impl Snapshot {
     /// The plain data.
     pub fn file(&self) -> &SnapshotFile {
         &self.file
+    }
+
+    /// Limits that what runs breaks already are what the rules say of them, in a world that was made of another.
+    pub(crate) fn inherited(&self) -> Option<&Lifted> {
+        self.written.is_none().then_some(&self.problem.lifted)
     }
 
     /// What the checker reads off the file.
@@ -174,6 +199,18 @@ impl Snapshot {
     /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
     pub fn unit_provides(&self, unit: UnitIx) -> &IxVec<ResourceIx, i64> {
         &self.problem.unit_provides[unit]
+    }
+
+    /// What a unit provides of a resource, what is reserved taken off, also where what runs takes more than that.
+    pub fn provided_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
+        let lifted = self.problem.lifted_of_units.get(&(unit, resource));
+        lifted.copied().unwrap_or(self.problem.unit_provides[unit][resource])
+    }
+
+    /// What a node provides of a resource, also where what runs takes more than that.
+    pub fn provided_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
+        let lifted = self.problem.lifted_of_nodes.get(&(node, resource));
+        lifted.copied().unwrap_or(self.problem.node_provides[node][resource])
     }
 
     /// The names of nodes, also of those that only units speak of.

@@ -140,14 +140,16 @@ impl<'a> State<'a> {
         usize::try_from(self.hosted[unit]).expect("there are no more than actors")
     }
 
-    /// What is left of a unit's resource.
+    /// What is left of a unit's resource; below 0 where more is taken than there is.
     pub fn left_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
-        self.remaining.unit[unit][resource]
+        let (snapshot, left) = (self.snapshot, self.remaining.unit[unit][resource]);
+        left - snapshot.problem.unit_provides[unit][resource] + snapshot.provided_on(unit, resource)
     }
 
-    /// What is left of a node's resource.
+    /// What is left of a node's resource; below 0 where more is taken than there is.
     pub fn left_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
-        self.remaining.node[node][resource]
+        let (snapshot, left) = (self.snapshot, self.remaining.node[node][resource]);
+        left - snapshot.problem.node_provides[node][resource] + snapshot.provided_at(node, resource)
     }
 
     /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.

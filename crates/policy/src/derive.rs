@@ -36,7 +36,7 @@ pub(crate) fn derived(
     for (statement, values, atom) in &grounding.violated {
         let said = (*statement, values.iter().map(|value| names.argument(*value)).collect());
         let says = format!("policy {name} {}", says(program, snapshot, &said));
-        demands.push(GroundConstraint { atom: *atom, rule: place(*statement), says });
+        demands.push(GroundConstraint { atom: *atom, rule: place(*statement), says, limit: None });
     }
     let mut penalties = Vec::with_capacity(grounding.penalties.len());
     for (statement, weight, atom) in &grounding.penalties {

@@ -172,8 +172,8 @@ impl<'a> Facts<'a> {
                 self.number("cu_power", &[of.clone(), Fact::Number(idle)], full);
             }
             self.number("cu_capacity", std::slice::from_ref(&of), problem.capacity[position] / divisor);
-            if let Some(slots) = problem.slots[position] {
-                self.number("cu_slots", std::slice::from_ref(&of), slots);
+            if let Some(slots) = unit.slots {
+                self.number("cu_slots", std::slice::from_ref(&of), as_number(slots));
             }
             // As given: what is reserved is still in it.
             for (resource, quantity) in &unit.provides {

@@ -15,8 +15,11 @@ pub fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
     if rules.violations(&answer.assignment).is_empty() {
         return answer;
     }
-    let effort = REPAIR * (snapshot.actors() as u64).max(100);
+    let left = budget.effort.map_or(u64::MAX, |effort| effort.saturating_sub(answer.effort));
+    let effort = left.min(REPAIR * (snapshot.actors() as u64).max(100));
     let repaired = improve(snapshot, &answer.assignment, &Budget { effort: Some(effort), ..*budget });
+    // What was spent on it counts: as much again replays it.
+    let answer = Answer { effort: answer.effort + repaired.effort, ..answer };
     if rules.violations(&repaired.assignment).is_empty() {
         return Answer {
             stage: repaired.stage,

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use placement::ix::ActorIx;
 use placement::{Budget, Criterion, NoPolicy, Plan, plan};
 use search::{Greedy, Local};
-use world::{ApplicationKey, Index, Objects, Policy, World, decision, snapshot, wanted};
+use world::{ApplicationKey, Index, Look, Objects, Policy, World, decision, look, snapshot, wanted};
 
 /// Nodes of eight cores, every other one with two GPUs.
 const NODES: usize = 1000;
@@ -111,16 +111,8 @@ fn decide(index: &Index, policy: &Policy) -> (World, Plan) {
     let before = decision(index.placement(&key).unwrap());
     let wanted = wanted(index, application, &policy.name);
     assert!(control::only_asked(&wanted, &before, |name| name.starts_with("inst-")));
-    let world = snapshot(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap();
-    let facts = control::Considered {
-        demand: world.demand(),
-        digest: world.digest(),
-        strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
-        openings: control::openings(&world.snapshot),
-        ..control::Considered::default()
-    };
-    let seen = world::seen(index, application, &world.units);
-    let infeasible = control::infeasible(&world.snapshot, &before, &seen);
+    let Look { world, facts, infeasible } =
+        look(index, application, policy, Some(&before), Timestamp::UNIX_EPOCH).unwrap();
     let why = control::due(None, &facts, &wanted, Some(&before), &infeasible, Duration::ZERO);
     assert_eq!(why, Some(control::Due::Incomplete));
     let plan = control::place_one(&world.snapshot, &BTreeSet::new()).expect("there is room");

@@ -11,9 +11,9 @@ use placement::file::{Constraint, Places};
 use crate::Index;
 use crate::actors::Actors;
 use crate::objects::namespace_of;
+use crate::offers::Offer;
 use crate::pods::Amounts;
 use crate::selectors::labels_match;
-use crate::units::Offer;
 
 impl Index {
     /// A namespace that came or changed.

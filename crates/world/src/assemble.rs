@@ -21,11 +21,12 @@ use crate::entries::{file_nodes, file_unit, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
+use crate::offers::Offer;
 use crate::pods::{Amounts, asks, is_over, unit_of};
 use crate::refused::Refusals;
 use crate::silence::Outcasts;
-use crate::unit::Unit;
-use crate::units::{FreeNode, Offer, PoolReport, free_node, free_nodes, offer};
+use crate::unit::{Unit, Units};
+use crate::units::{PoolReport, free_nodes};
 use crate::{Index, Policy};
 
 /// A snapshot, and what is worth telling beside it.
@@ -34,7 +35,7 @@ pub struct World {
     /// What is planned from.
     pub snapshot: Snapshot,
     /// Units by id, with what a pod needs to ask for.
-    pub units: BTreeMap<String, Unit>,
+    pub units: Units,
     /// Pools by name.
     pub pools: BTreeMap<String, PoolReport>,
     /// What people should know.
@@ -99,7 +100,7 @@ pub fn snapshot(
     check_templates(application, &pools)?;
     let numbers = Numbers::of(application, &actors, policy).map_err(WorldError::Invalid)?;
     let free = free_nodes(index);
-    let offer = offer(index, &free, policy);
+    let offer = index.offer(policy);
     let mut file = SnapshotFile {
         version: VERSION,
         application: Some(key.to_string()),
@@ -149,8 +150,8 @@ pub fn snapshot(
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
     let snapshot = Snapshot::new(file)?;
-    let units = offer.units.into_iter().map(|unit| (unit.id.clone(), unit)).collect();
-    Ok(World { snapshot, units, pools: offer.reports, notes, digests: Digests::default() })
+    let (units, pools) = (offer.units.clone(), offer.reports.clone());
+    Ok(World { snapshot, units, pools, notes, digests: Digests::default() })
 }
 
 /// Lists the placed actors of all other applications, and what they say to each other.
@@ -185,8 +186,7 @@ fn left_out(other: &ApplicationKey, problem: &str) -> Note {
 
 /// How every pool is, by name, with the number of its units that host an actor.
 pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
-    let free = free_nodes(index);
-    let offer = offer(index, &free, policy);
+    let offer = index.offer(policy);
     let assigned = index.placements.values().flat_map(|placement| &placement.spec.assignments);
     let used: BTreeSet<&str> = assigned.map(|assignment| assignment.unit.as_str()).collect();
     let mut allocated: BTreeMap<&str, usize> = BTreeMap::new();
@@ -199,8 +199,7 @@ pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, us
 
 /// The units that all pools make, by id; capacities are those of the policy's window.
 pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
-    let free = free_nodes(index);
-    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+    index.offer(policy).units.iter().map(|unit| (unit.id.clone(), unit.clone())).collect()
 }
 
 /// The units that all pools make of these nodes, by id; what one node offers depends on no other.
@@ -209,8 +208,8 @@ pub fn units_on<'a>(
     nodes: impl IntoIterator<Item = &'a str>,
     policy: &Policy,
 ) -> BTreeMap<String, Unit> {
-    let free: Vec<FreeNode> = nodes.into_iter().filter_map(|node| free_node(index, node)).collect();
-    offer(index, &free, policy).units.into_iter().map(|unit| (unit.id.clone(), unit)).collect()
+    let units = nodes.into_iter().flat_map(|node| index.offer_at(node, policy));
+    units.map(|unit| (unit.id.clone(), unit.as_ref().clone())).collect()
 }
 
 /// The units that all pools make of one node, by id.
@@ -229,32 +228,53 @@ impl World {
     }
 
     fn work_out_demand(&self) -> String {
-        let mut file = self.snapshot.file().clone();
+        let whole = self.snapshot.file();
         let own = |actor: &&Actor| !actor.fixed;
-        let hosting: BTreeSet<String> =
-            file.actors.iter().filter(own).filter_map(|actor| actor.current.clone()).collect();
-        let waits = file.actors.iter().filter(own).any(|actor| actor.current.is_none());
-        let is_ruled = file.policy.as_ref().is_some_and(|policy| policy.program.is_some());
-        file.units.retain(|unit| is_ruled && (waits || hosting.contains(&unit.id)));
-        let nodes: BTreeSet<&str> = file.units.iter().map(|unit| unit.node.as_str()).collect();
-        file.nodes.retain(|node| nodes.contains(node.id.as_str()));
-        for node in &mut file.nodes {
+        let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
+        let (mut units, mut nodes) = (Vec::new(), Vec::new());
+        if is_ruled {
+            let hosting = whole.actors.iter().filter(own).filter_map(|actor| actor.current.as_ref());
+            let hosting: BTreeSet<&String> = hosting.collect();
+            let waits = whole.actors.iter().filter(own).any(|actor| actor.current.is_none());
+            units = whole.units.iter().filter(|unit| waits || hosting.contains(&unit.id)).cloned().collect();
+            let read: BTreeSet<&String> = units.iter().map(|unit| &unit.node).collect();
+            nodes = whole.nodes.iter().filter(|node| read.contains(&node.id)).cloned().collect();
+        }
+        for node in &mut nodes {
             node.provides.clear();
         }
-        for unit in &mut file.units {
+        for unit in &mut units {
             (unit.capacity, unit.slots) = (0, None);
         }
-        let others: BTreeSet<String> =
-            file.actors.iter().filter(|actor| actor.fixed).map(|actor| actor.id.clone()).collect();
-        file.actors.retain(|actor| !actor.fixed);
-        for actor in &mut file.actors {
+        let mut actors: Vec<Actor> = whole.actors.iter().filter(own).cloned().collect();
+        for actor in &mut actors {
             actor.current = None;
         }
-        file.messages.retain(|message| !others.contains(&message.from));
-        let own = file.application.as_ref().map(|application| format!("{application}/"));
-        file.group_messages.retain(|channel| own.as_ref().is_some_and(|own| channel.from.starts_with(own)));
-        file.annoyance.retain(|pair| !others.contains(&pair.a));
-        file.constraints.clear();
+        let others: BTreeSet<&String> =
+            whole.actors.iter().filter(|actor| actor.fixed).map(|actor| &actor.id).collect();
+        let prefix = whole.application.as_ref().map(|application| format!("{application}/"));
+        let is_own =
+            |channel: &&GroupMessage| prefix.as_ref().is_some_and(|own| channel.from.starts_with(own));
+        let messages = whole.messages.iter().filter(|message| !others.contains(&message.from));
+        let annoyance = whole.annoyance.iter().filter(|pair| !others.contains(&pair.a));
+        let file = SnapshotFile {
+            nodes,
+            units,
+            actors,
+            messages: messages.cloned().collect(),
+            group_messages: whole.group_messages.iter().filter(is_own).cloned().collect(),
+            annoyance: annoyance.cloned().collect(),
+            constraints: Vec::new(),
+            version: whole.version,
+            name: whole.name.clone(),
+            application: whole.application.clone(),
+            window_microseconds: whole.window_microseconds,
+            interference: whole.interference.clone(),
+            summed_up: whole.summed_up.clone(),
+            exchange_cost: whole.exchange_cost.clone(),
+            policy: whole.policy.clone(),
+            objectives: whole.objectives.clone(),
+        };
         digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
     }
 }
@@ -350,9 +370,7 @@ fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -
 /// Where the actors of an application were put, by short name; without units that are gone.
 fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
     let Some(placement) = index.placement(key) else { return BTreeMap::new() };
-    let unit =
-        |id: &String| offer.units.binary_search_by(|unit| unit.id.cmp(id)).ok().map(|at| &offer.units[at]);
-    let place = |a: &crds::Assignment| Some((a.actor.clone(), unit(&a.unit)?));
+    let place = |a: &crds::Assignment| Some((a.actor.clone(), offer.units.get(&a.unit)?));
     placement.spec.assignments.iter().filter_map(place).collect()
 }
 
@@ -371,11 +389,9 @@ fn observed<'a>(
             placed.chain(spec.unplaced.iter().map(|unplaced| &unplaced.actor))
         })
         .collect();
-    let unit =
-        |id: &str| offer.units.binary_search_by(|unit| (*unit.id).cmp(id)).ok().map(|at| &offer.units[at]);
     let runs = |(instance, pod): &(Arc<crds::Instance>, Option<Arc<Pod>>)| {
         let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
-        let unit = pod.and_then(|pod| unit(unit_of(pod)?));
+        let unit = pod.and_then(|pod| offer.units.get(unit_of(pod)?));
         actors_in(instance).into_iter().filter_map(move |actor| Some((actor.short(), unit?)))
     };
     let own = own(index, application);

@@ -9,11 +9,12 @@ use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
 use crate::allowed::barred;
+use crate::offers::Offer;
 use crate::quotas::quotas;
 use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};
 use crate::unit::{HeldOnly, Unit};
-use crate::units::{FreeNode, Offer};
+use crate::units::FreeNode;
 use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
@@ -103,12 +104,12 @@ fn objections(
     nodes: &[FreeNode],
     offer: &Offer,
 ) -> Vec<Constraint> {
-    let by_name: BTreeMap<&str, &FreeNode> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+    let by_name: BTreeMap<&str, &FreeNode> = nodes.iter().map(|node| (node.name, node)).collect();
     let mut kept_out: BTreeMap<(Objection, Vec<String>), Vec<String>> = BTreeMap::new();
     for group in &application.spec.actors {
         let mut units: BTreeMap<Objection, Vec<String>> = BTreeMap::new();
         let empty = PodSpec::default();
-        for unit in &offer.units {
+        for unit in offer.units.iter() {
             let implementation = group.implementations.iter().find(|i| i.kind == unit.kind);
             let (Some(implementation), Some(node)) = (implementation, by_name.get(unit.node.as_str())) else {
                 continue;

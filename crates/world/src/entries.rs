@@ -6,10 +6,9 @@ use kube::ResourceExt;
 use placement::file::{Node, Others, SnapshotFile, Unit as FileUnit};
 
 use crate::loads::Sum;
-use crate::numbers::floor;
-use crate::pods::resource_unit;
+use crate::offers::Offer;
 use crate::unit::Unit;
-use crate::units::{FreeNode, Offer};
+use crate::units::FreeNode;
 
 /// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
 const LICENCE_COST: &str = "cairn.dev/licence-cost";
@@ -36,28 +35,28 @@ pub(crate) fn file_nodes(
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
     let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
     let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for unit in &offer.units {
+    for unit in offer.units.iter() {
         for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {
             let total = taken.entry(&unit.node).or_default().entry(resource).or_default();
             *total = total.saturating_add(*amount);
         }
     }
     let node = |node: &FreeNode| {
-        let provides = node.left.iter().map(|(resource, amount)| {
-            let (name, scale) = resource_unit(resource);
-            let of_others = taken.get(node.name.as_str()).and_then(|taken| taken.get(name.as_str()));
-            let left = floor(*amount * scale).saturating_sub(of_others.copied().unwrap_or(0));
-            (name, left)
+        let told = node.room.provides.iter().filter(|(name, _)| told.contains(name.as_str()));
+        let taken = taken.get(node.name);
+        let provides = told.map(|(name, amount)| {
+            let of_others = taken.and_then(|taken| taken.get(name.as_str()));
+            (name.clone(), amount.saturating_sub(of_others.copied().unwrap_or(0)))
         });
         Node {
-            id: node.name.clone(),
-            zone: zones[node.name.as_str()].cloned(),
+            id: node.name.to_owned(),
+            zone: zones[node.name].cloned(),
             labels: if labelled { node.node.labels().clone() } else { BTreeMap::new() },
-            provides: provides.filter(|(name, _)| told.contains(name.as_str())).collect(),
+            provides: provides.collect(),
             licence_cost: node.node.labels().get(LICENCE_COST).and_then(|cost| cost.parse().ok()),
         }
     };
-    nodes.iter().filter(|free| zones.contains_key(free.name.as_str())).map(node).collect()
+    nodes.iter().filter(|free| zones.contains_key(free.name)).map(node).collect()
 }
 
 /// A unit, with whoever else is there summed up; what they ask of the node is off what it provides.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::kept::Kept;
 use crate::numbers::{Exact, floor};
 use crate::unit::{HeldOnly, Unit};
-use crate::units::{FreeNode, free_node, offered};
+use crate::units::{free_node, offered};
 use crate::{Index, Policy};
 
 /// Whichever policy: what is offered is the same under all.
@@ -33,6 +33,7 @@ impl Index {
     /// Units at a node that were not offered for long enough are gone.
     pub fn let_go(&mut self, node: &str) {
         let Some(mut units) = self.grace.kept.remove(node) else { return };
+        self.node_changed(node);
         units.retain(|_, kept| !self.grace.is_over(kept));
         if !units.is_empty() {
             self.grace.kept.insert(node.to_owned(), units);
@@ -41,6 +42,7 @@ impl Index {
 
     /// The agent of a node fell silent, or is heard again. While it is silent who is on a device stays, and nobody comes.
     pub fn set_agent_silent(&mut self, node: &str, is_silent: bool) {
+        self.node_changed(node);
         if is_silent {
             self.silent_agents.insert(node.to_owned());
         } else {
@@ -70,6 +72,7 @@ impl Index {
         change(self);
         for (node, before) in all.into_iter().zip(before) {
             let after = self.held_units(&node);
+            self.node_changed(&node);
             let since = self.grace.now;
             let kept = self.grace.kept.entry(node.clone()).or_default();
             kept.retain(|unit, _| !after.contains_key(unit));
@@ -85,8 +88,7 @@ impl Index {
     /// The units of a node that are offered and that somebody is on.
     fn held_units(&self, node: &str) -> BTreeMap<String, Unit> {
         let Some(free) = free_node(self, node) else { return BTreeMap::new() };
-        let all: [FreeNode; 1] = [free];
-        let units = offered(self, &all, &plain()).units.into_iter();
+        let units = offered(self, &free, &plain()).units.into_iter();
         let is_held = |unit: &Unit| self.room(node).is_some_and(|room| room.held(&unit.id) > 0);
         units.filter(is_held).map(|unit| (unit.id.clone(), unit)).collect()
     }

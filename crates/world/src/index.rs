@@ -14,6 +14,7 @@ use crate::loads::{Loads, Sum};
 use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
+use crate::offers::Offers;
 use crate::owner::{controller, is_decision_for, uid};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
@@ -47,9 +48,9 @@ pub struct Index {
     /// Pods that are not over, by the node that they are bound to or, not bound yet, claim to be pinned to.
     pods_at: BTreeMap<String, BTreeSet<Name>>,
     /// Applications that have a decided place there, by node.
-    hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
+    pub(crate) hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
     /// Which units were decided for how many actors, by node.
-    decided: BTreeMap<String, BTreeMap<String, u64>>,
+    pub(crate) decided: BTreeMap<String, BTreeMap<String, u64>>,
     /// By node that exists.
     rooms: BTreeMap<String, Room>,
     /// Units that somebody is on and that are offered no more.
@@ -58,6 +59,8 @@ pub struct Index {
     pub(crate) silent_agents: BTreeSet<String>,
     /// What applications put on units, by the window that it is counted over.
     loads: Mutex<BTreeMap<Exact, Loads>>,
+    /// What nodes offer, by that window.
+    pub(crate) offers: Mutex<BTreeMap<Exact, Offers>>,
 }
 
 /// A pod, what it asks for, and where it is.
@@ -124,24 +127,32 @@ impl Index {
     /// What an agent found.
     pub fn put_topology(&mut self, topology: Arc<NodeTopology>) {
         let name = topology.name_any();
-        self.with_grace(Some(&name), |index| drop(index.topologies.insert(name.clone(), topology)));
+        self.with_grace(Some(&name), |index| {
+            index.topologies.insert(name.clone(), topology);
+            index.node_changed(&name);
+        });
     }
 
     /// What an agent found is gone.
     pub fn remove_topology(&mut self, name: &str) {
-        self.with_grace(Some(name), |index| drop(index.topologies.remove(name)));
+        self.with_grace(Some(name), |index| {
+            index.topologies.remove(name);
+            index.node_changed(name);
+        });
     }
 
     /// A pool that came or changed.
     pub fn put_pool(&mut self, pool: Arc<DevicePool>) {
         self.with_grace(None, |index| drop(index.pools.insert(pool.name_any(), pool)));
         self.forget_loads();
+        self.forget_offers();
     }
 
     /// A pool that is gone.
     pub fn remove_pool(&mut self, name: &str) {
         self.with_grace(None, |index| drop(index.pools.remove(name)));
         self.forget_loads();
+        self.forget_offers();
     }
 
     /// An application that came or changed.
@@ -182,35 +193,6 @@ impl Index {
         for name in instances {
             let of_it = self.instances.get(&name).and_then(|it| uid(it.as_ref())).map(str::to_owned);
             self.refresh_pods_of(of_it.as_deref());
-        }
-    }
-
-    /// A decision that came or changed.
-    pub fn put_placement(&mut self, placement: Arc<Placement>) {
-        let key = ApplicationKey { namespace: namespace_of(placement.as_ref()), name: placement.name_any() };
-        self.remove_placement(&key);
-        for assignment in &placement.spec.assignments {
-            self.hosts.entry(assignment.node.clone()).or_default().insert(key.clone());
-            let units = self.decided.entry(assignment.node.clone()).or_default();
-            *units.entry(assignment.unit.clone()).or_default() += 1;
-        }
-        self.placements.insert(key, placement);
-    }
-
-    /// A decision that is gone.
-    pub fn remove_placement(&mut self, key: &ApplicationKey) {
-        self.changed(key);
-        let Some(old) = self.placements.remove(key) else { return };
-        for assignment in &old.spec.assignments {
-            take(&mut self.hosts, &assignment.node, key);
-            let Some(units) = self.decided.get_mut(&assignment.node) else { continue };
-            if let Some(count) = units.get_mut(&assignment.unit) {
-                *count -= 1;
-            }
-            units.retain(|_, count| *count > 0);
-            if units.is_empty() {
-                self.decided.remove(&assignment.node);
-            }
         }
     }
 
@@ -302,6 +284,7 @@ impl Index {
 
     /// Counts anew what is left of a node.
     fn refresh(&mut self, name: &str) {
+        self.node_changed(name);
         let Some(node) = self.nodes.get(name) else {
             self.rooms.remove(name);
             return;
@@ -338,8 +321,8 @@ impl Index {
             let (name, scale) = resource_unit(resource);
             (name, floor(*amount * scale))
         };
-        let left = left.iter().map(told).collect();
-        self.rooms.insert(name.to_owned(), Room { free, left, held, overfull });
+        let (left, provides) = (left.iter().map(told).collect(), free.iter().map(told).collect());
+        self.rooms.insert(name.to_owned(), Room { free, provides, left, held, overfull });
     }
 
     /// The application of this name.
@@ -389,8 +372,8 @@ impl Index {
     }
 
     /// The units that were decided for actors on a node, with how many.
-    pub(crate) fn decided_at(&self, node: &str) -> impl Iterator<Item = (&String, &u64)> {
-        self.decided.get(node).into_iter().flatten()
+    pub(crate) fn decided_at(&self, node: &str) -> Option<&BTreeMap<String, u64>> {
+        self.decided.get(node)
     }
 
     /// The pod of this name.
@@ -502,7 +485,7 @@ fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
 }
 
 /// Takes an item out of a set, and the set away with its last one.
-fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
+pub(crate) fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
     if let Some(set) = sets.get_mut(at) {
         set.remove(item);
         if set.is_empty() {

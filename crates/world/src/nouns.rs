@@ -95,6 +95,14 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
 
 /// What is there of an application, and what is left for it on these units and on the nodes where its pods are.
 pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<String, Unit>) -> Seen {
+    let mut seen = there(index, application);
+    let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
+    seen.left = left(index, units, pods);
+    seen
+}
+
+/// What is there of an application, without what is left for it.
+pub(crate) fn there(index: &Index, application: &ActorApplication) -> Seen {
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
@@ -152,8 +160,6 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let wanted: BTreeSet<String> = actors(index, application).names.iter().map(ActorName::short).collect();
     taken.retain(|actor, _| wanted.contains(actor));
     seen.taken = taken;
-    let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
-    seen.left = left(index, units, pods);
     seen
 }
 

@@ -204,6 +204,17 @@ impl Policy {
         own
     }
 
+    /// A text in which rules are named by policy and line, with those that are enforced named by the policy that they are of.
+    pub fn retold(&self, text: &str) -> String {
+        let is_named_here = format!("policy {} line ", self.name);
+        let mut parts = text.split(&is_named_here);
+        let mut told = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            told += &self.at_fault(&format!("{is_named_here}{part}")).1;
+        }
+        told
+    }
+
     /// What a plan has to gain to be carried out, as a part of what staying costs.
     pub fn least_gain(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 100")]
@@ -332,6 +343,13 @@ mod tests {
         ] {
             let (blamed, told) = policy.at_fault(&format!("policy fast line {}: too much", line_of(text)));
             assert_eq!((blamed, told), (name, format!("policy {name} line {line}: too much")), "{text}");
+            let said = policy
+                .retold(&format!("2 units: policy fast line {}, A = x; policy fast line 1", line_of(text)));
+            assert_eq!(
+                said,
+                format!("2 units: policy {name} line {line}, A = x; policy fast line 1"),
+                "{text}"
+            );
         }
         for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: nobody's"] {
             assert_eq!(policy.at_fault(other), ("fast", other.to_owned()));

@@ -10,9 +10,9 @@ use placement::file::{Constraint, Places};
 
 use crate::actors::{Actors, actors_in};
 use crate::nouns::own;
+use crate::offers::Offer;
 use crate::pods::{is_over, unit_of};
 use crate::unit::Unit;
-use crate::units::Offer;
 use crate::{ActorName, ApplicationKey, Index};
 
 /// The refusals of an application that still count.

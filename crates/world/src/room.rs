@@ -9,6 +9,8 @@ use crate::pods::Amounts;
 pub struct Room {
     /// Allocatable less what foreign pods ask for; may be below zero.
     pub(crate) free: Amounts,
+    /// The same in a snapshot's amounts: nothing where it is below zero.
+    pub(crate) provides: control::Amounts,
     /// Allocatable less what all pods ask for that are there or bound to be, in a snapshot's amounts.
     pub(crate) left: control::Amounts,
     /// How many of our pods there are on each unit.

@@ -8,10 +8,11 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::actors::actors_in;
 use crate::nouns::own;
+use crate::offers::Offer;
 use crate::pods::{is_over, unit_of};
 use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
 use crate::unit::Unit;
-use crate::units::{FreeNode, Offer};
+use crate::units::FreeNode;
 use crate::{ActorName, Index};
 
 /// The share of nodes, in percent, above which the way to them is doubted rather than they themselves.
@@ -62,7 +63,7 @@ impl<'a> Outcasts<'a> {
         offer: &'a Offer,
     ) -> Self {
         let nodes = free.iter().filter(|free| turns_away(free.node));
-        let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name.as_str(), free.node)).collect();
+        let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name, free.node)).collect();
         let mut lives = BTreeMap::new();
         if !nodes.is_empty() {
             for (instance, pod) in own(index, application).values() {

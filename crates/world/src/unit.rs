@@ -1,5 +1,8 @@
 //! What a computing unit is.
 
+use std::ops::Index;
+use std::sync::Arc;
+
 /// Why who is on a unit stays, and nobody comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum HeldOnly {
@@ -41,4 +44,48 @@ pub struct Unit {
     pub resource: Option<String>,
     /// Who is there stays, and nobody comes: why.
     pub held_only: Option<HeldOnly>,
+}
+
+/// Units by id, ascending. Cheap to clone: a world shares those of the world before that did not change.
+#[derive(Clone, Debug, Default)]
+pub struct Units(Arc<Vec<Arc<Unit>>>);
+
+impl Units {
+    /// The unit of this id.
+    pub fn get(&self, id: &str) -> Option<&Unit> {
+        let found = self.0.binary_search_by(|unit| (*unit.id).cmp(id));
+        found.ok().map(|at| &*self.0[at])
+    }
+
+    /// All of them, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Unit> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Arc<Unit>> for Units {
+    fn from_iter<T: IntoIterator<Item = Arc<Unit>>>(units: T) -> Self {
+        let mut units: Vec<Arc<Unit>> = units.into_iter().collect();
+        units.sort_by(|a, b| a.id.cmp(&b.id));
+        Self(Arc::new(units))
+    }
+}
+
+impl Index<&str> for Units {
+    type Output = Unit;
+
+    /// The unit of this id, of which it is known that it is there.
+    fn index(&self, id: &str) -> &Unit {
+        self.get(id).expect("who asks has the id from the same world")
+    }
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
-use k8s_openapi::api::core::v1::{Node, Toleration};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use crate::numbers::{Exact, floor, rational};
 use crate::ownership::Whose;
-use crate::pods::{Amounts, allocatable, resource_unit, unit_of};
+use crate::pods::{allocatable, resource_unit, unit_of};
+use crate::room::Room;
 use crate::selectors::labels_match;
 use crate::slots::{Claims as Slots, State, slots};
 use crate::unit::{HeldOnly, Unit};
@@ -30,7 +31,18 @@ pub struct PoolReport {
 }
 
 impl PoolReport {
-    fn tell(&mut self, type_: &'static str, text: String) {
+    /// Adds what is said of further nodes.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.units += more.units;
+        self.healthy += more.healthy;
+        for (type_, problem) in &more.problems {
+            let told = self.problems.entry(type_);
+            told.and_modify(|told| told.elsewhere += 1 + problem.elsewhere)
+                .or_insert_with(|| problem.clone());
+        }
+    }
+
+    pub(crate) fn tell(&mut self, type_: &'static str, text: String) {
         let told = self.problems.entry(type_);
         told.and_modify(|problem| problem.elsewhere += 1).or_insert(Problem { text, elsewhere: 0 });
     }
@@ -60,14 +72,12 @@ impl fmt::Display for Problem {
 /// A node with what pods that are not ours leave of it.
 pub(crate) struct FreeNode<'a> {
     pub node: &'a Node,
-    pub name: String,
+    pub name: &'a str,
     pub topology: Option<&'a NodeTopology>,
-    /// What is left, by resource; may be below zero.
-    pub left: &'a Amounts,
-    /// How many of our pods there are on each unit.
-    held: &'a BTreeMap<String, u64>,
+    /// What is left.
+    pub room: &'a Room,
     /// How many actors each unit was decided for.
-    decided: BTreeMap<&'a str, u64>,
+    decided: Option<&'a BTreeMap<String, u64>>,
     /// Units whose pods hold a device that is lost.
     lost: BTreeSet<&'a str>,
     /// Units that are offered no more, and that somebody is on still.
@@ -82,15 +92,23 @@ impl FreeNode<'_> {
         let prefix = format!("{}/{pool}-", self.name);
         let slot = |unit: &str| unit.strip_prefix(&prefix)?.parse().ok();
         Slots {
-            held: self.held.keys().filter_map(|unit| slot(unit)).collect(),
+            held: self.room.held.keys().filter_map(|unit| slot(unit)).collect(),
             lost: self.lost.iter().filter_map(|unit| slot(unit)).collect(),
             leaving: self.leaving.iter().filter_map(|unit| slot(unit)).collect(),
-            decided: self.decided.keys().filter_map(|unit| slot(unit)).collect(),
+            decided: self.decided.into_iter().flatten().filter_map(|(unit, _)| slot(unit)).collect(),
         }
     }
 
+    /// What foreign pods leave of a resource; may be below zero.
     pub fn left(&self, resource: &str) -> Exact {
-        self.left.get(resource).copied().unwrap_or_default()
+        self.room.free.get(resource).copied().unwrap_or_default()
+    }
+
+    /// Whether what it offers depends on more than what changes at the node: on pods, wherever they are, that hold a device
+    /// that is lost, and on units that are kept for a while.
+    pub fn is_in_transit(&self) -> bool {
+        let is_lost = |device: &Device| device.health == Health::Lost;
+        !self.leaving.is_empty() || self.topology.is_some_and(|it| it.spec.devices.iter().any(is_lost))
     }
 }
 
@@ -106,13 +124,13 @@ pub(crate) fn free_nodes(index: &Index) -> Vec<FreeNode<'_>> {
 pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>> {
     let topology = index.topology(name).map(AsRef::as_ref);
     let room = index.room(name)?;
+    let (name, node) = index.nodes.get_key_value(name)?;
     Some(FreeNode {
-        node: index.nodes.get(name)?,
+        node,
         topology,
-        name: name.to_owned(),
-        left: &room.free,
-        held: &room.held,
-        decided: index.decided_at(name).map(|(unit, count)| (unit.as_str(), *count)).collect(),
+        name,
+        room,
+        decided: index.decided_at(name),
         lost: topology.map(|topology| lost(index, topology)).unwrap_or_default(),
         leaving: index.kept_at(name).filter(|unit| room.held.contains_key(*unit)).collect(),
         is_silent: index.is_agent_silent(name),
@@ -136,64 +154,55 @@ fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
     hit.filter_map(unit).collect()
 }
 
-/// What the pools make of the nodes: units by node and pool, and a report on each pool.
-pub(crate) struct Offer {
+/// What the pools make of some nodes: units, and a report on each pool.
+#[derive(Debug, Default)]
+pub(crate) struct Offered {
     pub units: Vec<Unit>,
     pub reports: BTreeMap<String, PoolReport>,
-    /// Tolerations that pods get from their pool.
-    pub tolerations: BTreeMap<String, Vec<Toleration>>,
 }
 
-/// Who has what already: the pool with the smaller name wins.
+/// Who has what of a node already: the pool with the smaller name wins.
 #[derive(Default)]
 struct Claims {
-    /// Cores of a node, by kind.
-    cores: BTreeMap<(String, String), String>,
-    /// A device of a node, by kind.
-    devices: BTreeMap<(String, String, String), String>,
-    /// A resource of a node.
-    resources: BTreeMap<(String, String), String>,
+    /// Its cores, by kind.
+    cores: BTreeMap<String, String>,
+    /// Its devices, by kind and id.
+    devices: BTreeMap<(String, String), String>,
+    /// Its resources.
+    resources: BTreeMap<String, String>,
 }
 
-/// Works out the units of every pool.
-///
-/// What one node offers depends on no other node.
-pub(crate) fn offer(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer {
-    let mut offer = offered(index, nodes, policy);
-    for node in nodes {
-        let is_offered = |id: &str| offer.units.iter().any(|unit| unit.id == id);
-        let leaving = node.leaving.iter().filter(|unit| !is_offered(unit));
-        let leaving: Vec<Unit> =
-            leaving.filter_map(|unit| index.kept_unit(&node.name, unit, policy)).collect();
-        offer.units.extend(leaving);
-    }
+/// What the pools make of one node, with what was offered a moment ago and is left by nobody yet; units by name.
+pub(crate) fn offer_of(index: &Index, node: &FreeNode, policy: &Policy) -> Offered {
+    let mut offer = offered(index, node, policy);
+    let is_offered = |id: &str| offer.units.iter().any(|unit| unit.id == id);
+    let leaving = node.leaving.iter().filter(|unit| !is_offered(unit));
+    let leaving: Vec<Unit> = leaving.filter_map(|unit| index.kept_unit(node.name, unit, policy)).collect();
+    offer.units.extend(leaving);
     offer.units.sort_by(|a, b| a.id.cmp(&b.id));
     offer
 }
 
-/// What the pools make of the nodes now, without what was offered a moment ago.
-pub(crate) fn offered(index: &Index, nodes: &[FreeNode], policy: &Policy) -> Offer {
-    let mut offer = Offer { units: Vec::new(), reports: BTreeMap::new(), tolerations: BTreeMap::new() };
+/// What the pools make of one node now, without what was offered a moment ago.
+///
+/// What one node offers depends on no other node.
+pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> Offered {
+    let mut offer = Offered::default();
     let mut claims = Claims::default();
-    for (name, pool) in &index.pools {
-        let name = name.clone();
+    for (name, pool) in index.pools.iter().filter(|(_, pool)| selects(pool, node.node)) {
+        let Ok(measures) = Measures::of(pool, policy) else { continue };
         let mut report = PoolReport::default();
-        match Measures::of(pool, policy) {
-            Ok(measures) => {
-                for node in nodes.iter().filter(|node| selects(pool, node.node)) {
-                    let source = Source { pool, name: &name, node, measures: &measures };
-                    source.offer(&mut claims, &mut report, &mut offer.units);
-                }
-            }
-            Err(problem) => {
-                report.tell("Invalid", problem);
-            }
+        Source { pool, name, node, measures: &measures }.offer(&mut claims, &mut report, &mut offer.units);
+        if report != PoolReport::default() {
+            offer.reports.insert(name.clone(), report);
         }
-        let defaults = pool.spec.pod_defaults.as_ref();
-        offer.tolerations.insert(name.clone(), defaults.map(|d| d.tolerations.clone()).unwrap_or_default());
-        offer.reports.insert(name, report);
     }
     offer
+}
+
+/// What keeps a pool from offering anything.
+pub(crate) fn is_invalid(pool: &DevicePool, policy: &Policy) -> Option<String> {
+    Measures::of(pool, policy).err()
 }
 
 fn selects(pool: &DevicePool, node: &Node) -> bool {
@@ -267,7 +276,7 @@ impl Source<'_> {
         Unit {
             id: format!("{}/{}-{index}", self.node.name, self.name),
             kind: self.pool.spec.kind.clone(),
-            node: self.node.name.clone(),
+            node: self.node.name.to_owned(),
             zone,
             numa: numa.map(|numa| format!("numa-{numa}")),
             pool: self.name.to_owned(),
@@ -288,7 +297,7 @@ impl Source<'_> {
 
     /// Whether nobody has the node's cores for this kind yet.
     fn claims_cores(&self, claims: &mut Claims, report: &mut PoolReport) -> bool {
-        let key = (self.node.name.clone(), self.pool.spec.kind.clone());
+        let key = self.pool.spec.kind.clone();
         let owner = claims.cores.entry(key).or_insert_with(|| self.name.to_owned());
         if owner == self.name {
             return true;
@@ -332,8 +341,8 @@ impl Source<'_> {
                     let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
                     unit.memory_mib = memory(&[device]);
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
-                    let decided = held(self.node.decided.get(unit.id.as_str()));
-                    unit.slots = Some(held(self.node.held.get(&unit.id)).max(decided));
+                    let decided = held(self.node.decided.and_then(|decided| decided.get(&unit.id)));
+                    unit.slots = Some(held(self.node.room.held.get(&unit.id)).max(decided));
                     unit.held_only = unit.held_only.or(Some(HeldOnly::Crowded));
                     units.push(unit);
                 }
@@ -426,22 +435,21 @@ impl Source<'_> {
         claims: &mut Claims,
         report: &mut PoolReport,
     ) -> bool {
-        let (node, kind) = (&self.node.name, &self.pool.spec.kind);
-        let keys: Vec<_> = devices.iter().map(|d| (node.clone(), kind.clone(), d.id.clone())).collect();
-        if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.2))) {
+        let (node, kind) = (self.node.name, &self.pool.spec.kind);
+        let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
+        if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
             let problem = format!("pool {owner} has {id} of {node} already; narrow devices or nodeSelector");
             report.tell("Overlap", problem);
             return false;
         }
-        let key = (node.clone(), resource.to_owned());
-        if let Some(owner) = claims.resources.get(&key) {
+        if let Some(owner) = claims.resources.get(resource) {
             let problem = format!(
                 "pool {owner} asks for {resource} on {node} too, and the kubelet picks the device; give each its own resource"
             );
             report.tell("Ambiguous", problem);
             return false;
         }
-        claims.resources.insert(key, self.name.to_owned());
+        claims.resources.insert(resource.to_owned(), self.name.to_owned());
         claims.devices.extend(keys.into_iter().map(|key| (key, self.name.to_owned())));
         true
     }

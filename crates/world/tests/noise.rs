@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use placement::{Budget, NoPolicy, plan};
 use serde_json::json;
-use world::{ApplicationKey, Index, Policy, decision, seen, snapshot, wanted};
+use world::{ApplicationKey, Index, Policy, decision, seen, snapshot, units, wanted};
 
 mod scene;
 
@@ -37,7 +37,7 @@ impl Desk {
         let world = snapshot(&self.index, &key, &policy, at).unwrap();
         let decided = decision(self.index.placement(&key).unwrap());
         let wanted = wanted(&self.index, application, &policy.name);
-        let seen = control::Seen { now, ..seen(&self.index, application, &world.units) };
+        let seen = control::Seen { now, ..seen(&self.index, application, &units(&self.index, &policy)) };
         let infeasible = infeasible(&world.snapshot, &decided, &seen);
         let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
         self.moves += plan.moves.len();

@@ -3,16 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod grouped;
+mod limits;
 pub mod line;
 pub mod naive;
 pub mod oracle;
+mod positions;
 mod published;
 mod random;
 mod shapes;
 
 pub use grouped::{grouped, stages, written_out};
+pub use limits::Passed;
 pub use published::{published, several};
-pub use random::world;
+pub use random::{over_full, world};
 pub use shapes::{
     all_to_all, clusters, famine, grid, heavy_tails, neighbours, shapes, stencil, tight_memory, tree,
 };

@@ -345,6 +345,7 @@ pub fn at_most_two() -> Rules {
         atom: 21,
         rule: "policy p line 1".into(),
         says: "more than two on u".into(),
+        limit: None,
     }];
     Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use placement::file::{Actor, CapScope, Constraint, Places, Scope, SnapshotFile, Unit};
 
+use crate::limits::{self, Passed};
+
 /// Where each placed actor is, by name.
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
@@ -155,6 +157,11 @@ fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
 
 /// Whether the checker should find nothing.
 pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
+    feasible_beside(file, Passed::now(file).as_ref(), at)
+}
+
+/// The same, told what the file's limits are passed by now.
+pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed) -> bool {
     let fixed = |id: &str| file.actors.iter().any(|actor| actor.id == id && actor.fixed);
     let actors_fine = file.actors.iter().all(|actor| {
         let there = at.get(actor.id.as_str());
@@ -169,6 +176,19 @@ pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
             .filter(|a| at.get(a.id.as_str()).is_some_and(|there| there.id == unit.id))
             .collect()
     };
+    if let Some(passed) = passed {
+        let of_single = |given: &&Constraint| {
+            matches!(given, Constraint::Pin { .. } | Constraint::Only { .. } | Constraint::Never { .. })
+        };
+        let unit = |actor: &Actor| {
+            let there = at.get(actor.id.as_str())?;
+            file.units.iter().position(|unit| unit.id == there.id)
+        };
+        let places = file.actors.iter().map(unit).collect();
+        return actors_fine
+            && file.constraints.iter().filter(of_single).all(|c| obeyed(file, at, c, &fixed))
+            && limits::excused(file, passed, &places).is_some();
+    }
     let slots_fine = file.units.iter().all(|unit| {
         let here = on(unit);
         unit.slots.is_none_or(|slots| here.len() as u64 <= slots) || here.iter().all(|actor| actor.fixed)

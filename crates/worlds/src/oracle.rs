@@ -7,8 +7,9 @@ use placement::file::{Actor, CapScope, Constraint, Levels, Places, Scope, Snapsh
 use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
 
-/// Where each actor of the file is, by position.
-pub type Assigned = Vec<Option<usize>>;
+use crate::limits::{self, Passed};
+pub use crate::positions::Assigned;
+use crate::positions::{load, on, position, same, watts};
 
 /// An assignment in plain positions.
 pub fn plain(assignment: &Assignment) -> Assigned {
@@ -18,9 +19,10 @@ pub fn plain(assignment: &Assignment) -> Assigned {
 /// The feasible assignment with the smallest vector, and that vector; the vector leads with the unplaced.
 pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {
     let mut best: Option<(Vec<i64>, Assigned)> = None;
+    let passed = Passed::now(file);
     every(file, &mut |places| {
-        if feasible(file, places) {
-            let vector = vector(file, places);
+        if feasible_beside(file, passed.as_ref(), places) {
+            let vector = vector_beside(file, passed.as_ref(), places);
             if best.as_ref().is_none_or(|(least, _)| vector < *least) {
                 best = Some((vector, places.clone()));
             }
@@ -52,8 +54,13 @@ pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
     }
 }
 
-/// Unplaced actors, then each level's sum.
+/// Unplaced actors, then those who are excused where anybody can be, then each level's sum.
 pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
+    vector_beside(file, Passed::now(file).as_ref(), places)
+}
+
+/// The same, told what the file's limits are passed by now.
+pub fn vector_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> Vec<i64> {
     let unplaced = places.iter().filter(|place| place.is_none()).count();
     let mut levels = match &file.objectives {
         Levels::InOrder(levels) => levels.clone(),
@@ -64,7 +71,10 @@ pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
         levels.push(vec![Criterion::Policy]);
     }
     let sums = levels.iter().map(|level| level.iter().map(|criterion| value(file, places, *criterion)).sum());
-    std::iter::once(i64::try_from(unplaced).unwrap()).chain(sums).collect()
+    let excused =
+        passed.map(|passed| limits::excused(file, passed, places).map_or(0, |excused| excused.len()));
+    let counts = std::iter::once(unplaced).chain(excused).map(|count| i64::try_from(count).unwrap());
+    counts.chain(sums).collect()
 }
 
 fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
@@ -183,19 +193,6 @@ fn costliest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
     beyond.max().unwrap_or(0)
 }
 
-fn watts(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
-    let given = &file.units[unit];
-    let number = |given: u64| i64::try_from(given).unwrap();
-    let idle = if places.contains(&Some(unit)) { given.idle_watts.unwrap_or(0) } else { 0 };
-    let drawn = load(file, places, unit) * number(given.power_watts.unwrap_or(0));
-    number(idle) + drawn / number(given.capacity) + i64::from(drawn % number(given.capacity) > 0)
-}
-
-fn load(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
-    let work = |actor: &Actor| i64::try_from(actor.runs_on[&file.units[unit].kind].work).unwrap();
-    on(file, places, unit).map(work).sum()
-}
-
 /// By unit.
 pub fn overloads(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
     let over =
@@ -219,28 +216,20 @@ fn exchange(file: &SnapshotFile, u: usize, v: usize) -> u64 {
     kinds + numa + node + zone
 }
 
-/// Whether two units are in the same place; one that is not known differs from every other.
-fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
-    let known = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
-    u.id == v.id
-        || match scope {
-            Scope::Unit => false,
-            Scope::Numa => u.node == v.node && known(&u.numa, &v.numa),
-            Scope::Node => u.node == v.node,
-            Scope::Zone => known(&u.zone, &v.zone),
-        }
-}
-
-fn position(file: &SnapshotFile, id: &str) -> usize {
-    file.actors.iter().position(|actor| actor.id == id).unwrap()
-}
-
-fn on<'a>(file: &'a SnapshotFile, places: &'a Assigned, unit: usize) -> impl Iterator<Item = &'a Actor> {
-    file.actors.iter().zip(places).filter(move |(_, place)| **place == Some(unit)).map(|(actor, _)| actor)
-}
-
-/// Whether nothing that is not fixed breaks, or takes part in breaking, anything.
+/// Whether nothing that is not fixed breaks, or takes part in breaking, anything that it is not excused of.
 pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
+    feasible_beside(file, Passed::now(file).as_ref(), places)
+}
+
+/// The same, told what the file's limits are passed by now.
+pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> bool {
+    if let Some(passed) = passed {
+        let of_single = |given: &&Constraint| {
+            matches!(given, Constraint::Pin { .. } | Constraint::Only { .. } | Constraint::Never { .. })
+        };
+        return file.constraints.iter().filter(of_single).all(|given| is_obeyed(file, places, given))
+            && limits::excused(file, passed, places).is_some();
+    }
     let units = (0..file.units.len()).all(|unit| unit_is_feasible(file, places, unit));
     let mut nodes: Vec<&String> = file.units.iter().map(|unit| &unit.node).collect();
     nodes.dedup();

@@ -46,6 +46,57 @@ pub fn world(seed: u64) -> SnapshotFile {
     file
 }
 
+/// The same with everybody running somewhere, most of them together, and a few limits that this passes.
+pub fn over_full(seed: u64) -> SnapshotFile {
+    let rng = &mut Rng::with_seed(!seed);
+    let mut file = world(seed);
+    let first = rng.usize(..file.units.len());
+    for actor in &mut file.actors {
+        let runs = |unit: &&Unit| actor.runs_on.contains_key(&unit.kind);
+        let together = file.units.iter().skip(first).find(runs).filter(|_| rng.u8(..4) > 0);
+        let anywhere: Vec<&Unit> = file.units.iter().filter(runs).collect();
+        let unit = together.or_else(|| rng.choice(&anywhere).copied());
+        if let Some(unit) = unit.filter(|_| !actor.fixed && rng.u8(..8) > 0) {
+            actor.current = Some(unit.id.clone());
+        }
+    }
+    let names = |rng: &mut Rng| -> Vec<String> {
+        file.actors.iter().filter(|_| rng.u8(..4) > 0).map(|actor| actor.id.clone()).collect()
+    };
+    let (some, others) = (names(rng), names(rng));
+    for _ in 0..rng.usize(1..=3) {
+        match rng.u8(..6) {
+            0 => file.units[first].slots = Some(rng.u64(..3)),
+            1 => file.units.iter_mut().for_each(|unit| unit.slots = Some(rng.u64(1..4))),
+            2 => file.nodes.iter_mut().for_each(|node| _ = node.provides.insert("pods".into(), rng.u64(..3))),
+            3 => {
+                let on = [CapScope::Node, CapScope::Zone, CapScope::All][rng.usize(..3)];
+                file.constraints.push(Constraint::PowerCap { on, max: rng.u64(..9), reason: None });
+            }
+            4 => {
+                let (actors, max) = (some.clone(), rng.u64(..4));
+                file.constraints.push(Constraint::Quota {
+                    actors,
+                    pool: None,
+                    resource: None,
+                    max,
+                    reason: None,
+                });
+            }
+            _ => {
+                let on = [Scope::Unit, Scope::Node, Scope::Zone][rng.usize(..3)];
+                let actors = others.clone();
+                file.constraints.push(if rng.u8(..3) > 0 {
+                    Constraint::Apart { on, actors, reason: None }
+                } else {
+                    Constraint::Together { on, actors, reason: None }
+                });
+            }
+        }
+    }
+    file
+}
+
 /// Turns messages round that go from a later actor to an earlier one.
 fn without_cycles(file: &mut SnapshotFile) {
     let position = |id: &str| file.actors.iter().position(|actor| actor.id == id);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode};
+use e2e::Cluster;
 use kube::ResourceExt as _;
 
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::stage::{SOON, Seen, Stage, application};
 
 /// The pods of actors by name, with their uids.
 fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
@@ -19,12 +19,7 @@ fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
 #[tokio::test]
 async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
     let cluster = Cluster::shared();
-    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
-    let mut stage = Stage::set("away", nodes, [cpus(), gpus()]).await;
-    for node in ["one", "two"] {
-        stage.machine(node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
-    }
-    stage.offered("gpus", 4).await;
+    let mut stage = Stage::with_two_nodes_of_gpus("away").await;
     stage.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     let before = stage.settled("app", Seen::all_placed).await;
 

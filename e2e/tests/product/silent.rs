@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::stage::{SOON, Seen, Stage, application, cpus};
 
 /// Where the agents' Leases are.
 const LEASES: &str = "cairn-agents";
@@ -37,12 +37,7 @@ pub async fn told(stage: &Stage, pool: &str, is_silent: bool) {
 /// While the agent of a node is not heard of, who is on its devices stays, and nobody comes; whole nodes need none.
 #[tokio::test]
 async fn of_a_silent_agent_who_is_there_stays_and_nobody_comes() {
-    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
-    let mut stage = Stage::set("agents", nodes, [cpus(), gpus()]).await;
-    for node in ["one", "two"] {
-        stage.machine(node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
-    }
-    stage.offered("gpus", 4).await;
+    let mut stage = Stage::with_two_nodes_of_gpus("agents").await;
     stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     let before = stage.settled("app", Seen::all_placed).await;
     let history = stage.watch_pods().await;

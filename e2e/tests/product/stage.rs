@@ -165,6 +165,17 @@ impl Stage {
         describe(&self.product.topologies, node, devices);
     }
 
+    /// Sets the scene with two nodes of two GPUs each, all of them offered.
+    pub async fn with_two_nodes_of_gpus(prefix: &str) -> Self {
+        let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
+        let stage = Self::set(prefix, nodes, [cpus(), gpus()]).await;
+        for node in ["one", "two"] {
+            stage.machine(node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+        }
+        stage.offered("gpus", 4).await;
+        stage
+    }
+
     /// Waits until a pool has so many units that can take an actor, as the operator sees it.
     pub async fn offered(&self, pool: &str, units: i32) {
         let pools: Api<DevicePool> = Api::all(self.client.clone());

@@ -71,6 +71,7 @@ fn ruled(units: &str) -> Snapshot {
         atom: both(unit).head,
         rule: "policy far line 3".to_owned(),
         says: "policy far line 3: a and b".to_owned(),
+        limit: None,
     };
     let penalties = if units > 1 { vec![(on(2, 1).unsigned_abs(), 4)] } else { Vec::new() };
     let demands = (0..units).map(demand).collect();

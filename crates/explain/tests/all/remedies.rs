@@ -6,7 +6,7 @@ use placement::ix::ActorIx;
 use placement::{Assignment, Snapshot};
 use proptest::prelude::*;
 
-use crate::why::{EFFORT, can_all_be_placed, most_placed, tight_file};
+use crate::why::{EFFORT, asked, can_all_be_placed, most_placed};
 use worlds::line::{assignment, file};
 
 /// Whether `actor` and all that have a place can have one at once after the changes, by trying every way.
@@ -258,7 +258,7 @@ proptest! {
     /// In random worlds without room, too.
     #[test]
     fn every_proposal_is_enough_and_nothing_of_it_can_be_missed(seed: u64) {
-        let snapshot = Snapshot::new(tight_file(seed)).unwrap();
+        let snapshot = asked(seed);
         let best = most_placed(&snapshot);
         for actor in ActorIx::first(snapshot.actors()) {
             if best.get(actor).is_some_and(Option::is_none) {

@@ -125,7 +125,7 @@ fn ruled(snapshot: Snapshot, text: &str) -> (Snapshot, Vec<Case>) {
     let mut circuit = Circuit { units, next: u32::try_from(actors * units).unwrap() + 1, ground: Vec::new() };
     let demand = |case: &Case| {
         let atom = circuit.case(case, &snapshot);
-        GroundConstraint { atom, rule: case.line.clone(), says: case.says.clone() }
+        GroundConstraint { atom, rule: case.line.clone(), says: case.says.clone(), limit: None }
     };
     let demands = cases.iter().map(demand).collect();
     let everywhere = ActorIx::first(actors).flat_map(|a| UnitIx::first(units).map(move |u| (a, u)));

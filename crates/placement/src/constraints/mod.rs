@@ -27,9 +27,11 @@ use crate::criteria::{Encoding, Facts, Step};
 use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, UnitIx};
+use crate::lifted::Lifted;
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::room::Rooms;
+use crate::written::{Now, Writer, Written};
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
@@ -87,6 +89,21 @@ pub(crate) trait Limit: Sync {
     /// Enters one of the file into the problem that searches read.
     fn enter(&self, position: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
         let _ = (position, given, file, problem);
+    }
+
+    /// Names those that what runs breaks already, somebody who can move in it.
+    fn broken(&self, now: &Now, found: &mut Lifted) {
+        let _ = (now, found);
+    }
+
+    /// Takes those of them that are its own off the problem, whose candidates are not known yet.
+    fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
+        let _ = (lifted, file, problem);
+    }
+
+    /// Writes out what was taken off.
+    fn write_out(&self, writer: &mut Writer) {
+        let _ = writer;
     }
 
     /// By how much those of a world are broken while actors come and go, each with its position in the file. Not for
@@ -234,6 +251,33 @@ pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
     for (position, given) in file.constraints.iter().enumerate() {
         limit(given).enter(position, given, file, problem);
     }
+}
+
+/// Takes what runs breaks already off the problem, and says what that is; or else what is known to be, of a world that this
+/// one is a part of, or is in other numbers.
+pub(crate) fn lift(known: Option<Lifted>, file: &SnapshotFile, problem: &mut Problem) {
+    let lifted = known.unwrap_or_else(|| {
+        let (now, mut found) = (Now::new(file, problem), Lifted::default());
+        for limit in LIMITS {
+            limit.broken(&now, &mut found);
+        }
+        found
+    });
+    if !lifted.is_empty() {
+        for limit in LIMITS {
+            limit.lift(&lifted, file, problem);
+        }
+        problem.lifted = lifted;
+    }
+}
+
+/// What was taken off, as rules about where actors can be, or about everywhere.
+pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> Written {
+    let mut writer = Writer::new(file, problem, everywhere);
+    for limit in LIMITS {
+        limit.write_out(&mut writer);
+    }
+    writer.finish()
 }
 
 /// What an assignment breaks.

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Excess, Limit};
-use crate::Snapshot;
 use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::{Encoding, Facts, Step};
-use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile};
+use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
+use crate::lifted::{Lifted, LiftedLimit};
 use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
 use crate::room::Rooms;
+use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::{Assignment, Snapshot};
 
 /// At most so many watts in every place of a scope. What fixed actors draw by themselves, beyond a cap or not, may be drawn.
 pub(super) struct PowerCap;
@@ -51,6 +53,68 @@ impl Limit for PowerCap {
         problem.caps.push(cap);
     }
 
+    fn broken(&self, now: &Now, found: &mut Lifted) {
+        let (file, problem) = (now.file, now.problem);
+        if problem.caps.is_empty() {
+            return;
+        }
+        let draws = problem.unit_draws(&problem.current);
+        let work = |actor: &Actor| actor.runs_on.values().map(|way| i128::from(way.work)).max().unwrap_or(0);
+        let most_work: i128 = file.actors.iter().map(work).sum();
+        for cap in &problem.caps {
+            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
+            for (place, drawn) in cap.drawn(&draws).enumerate().filter(|(_, drawn)| **drawn > number(*max)) {
+                let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
+                let is_ours = |unit: UnitIx| {
+                    let draws = |&actor: &ActorIx| {
+                        let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+                        !problem.fixed[actor] && changes_watts(&file.units[unit.at()], work.unsigned_abs())
+                    };
+                    now.on_unit[unit].iter().any(draws)
+                };
+                let steps =
+                    |unit: UnitIx| thresholds(&file.units[unit.at()], most_work).take(MOST_LITERALS).count();
+                let literals = units().map(|unit| (steps(unit) + 1).saturating_mul(file.actors.len()));
+                if *drawn > 0
+                    && units().any(is_ours)
+                    && literals.fold(0, usize::saturating_add) <= MOST_LITERALS
+                {
+                    found.insert(CAP, &cap_name(*on, *max), &cap.name[place]);
+                }
+            }
+        }
+    }
+
+    fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
+        for cap in &mut problem.caps {
+            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
+            for place in cap.limit.positions() {
+                if lifted.has(CAP, &cap_name(*on, *max), &cap.name[place]) {
+                    cap.limit[place] = UNLIMITED;
+                }
+            }
+        }
+    }
+
+    fn write_out(&self, writer: &mut Writer) {
+        let (file, problem) = (writer.file, writer.problem);
+        for cap in &problem.caps {
+            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
+            for (place, name) in cap.name.enumerate() {
+                if !writer.lifted.has(CAP, &cap_name(*on, *max), name) {
+                    continue;
+                }
+                let mut watts = Vec::new();
+                for (unit, _) in cap.place.enumerate().filter(|(_, at)| **at == place) {
+                    write_watts(writer, unit, &mut watts);
+                }
+                let passed = writer.if_sum(number(*max) + 1, watts);
+                let demands = super::says(file, cap.constraint);
+                writer.never(passed, LiftedLimit::Constraint(cap.constraint), format!("{name}: {demands}"));
+            }
+        }
+    }
+
     fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
         let caps = snapshot.problem().caps.iter().enumerate();
         caps.map(|(position, cap)| {
@@ -79,27 +143,39 @@ impl Limit for PowerCap {
         if caps.is_empty() {
             return;
         }
-        let (all, fixed) = (watts(checked, true), watts(checked, false));
+        let (all, fixed) =
+            (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.home, false));
+        let mut now = None;
         for (position, on, max) in caps {
             // In the order in which units name the places.
             let mut drawn: Vec<(&str, bool, i64, i64)> = Vec::new();
             for (unit, given) in checked.file.units.iter().enumerate() {
-                let (name, is_named) = match on {
-                    CapScope::All => ("all units", true),
-                    CapScope::Node => (given.node.as_str(), true),
-                    CapScope::Zone => (given.zone.as_deref().unwrap_or(&given.id), given.zone.is_some()),
-                };
+                let (name, is_named) = (place_of(on, given), on != CapScope::Zone || given.zone.is_some());
                 match drawn.iter_mut().find(|(known, named, ..)| (*known, *named) == (name, is_named)) {
                     Some(place) => (place.2, place.3) = (place.2 + all[unit], place.3 + fixed[unit]),
                     None => drawn.push((name, is_named, all[unit], fixed[unit])),
                 }
             }
-            for (place, _, drawn, fixed) in drawn {
-                let limit = max.max(fixed);
-                if drawn > limit {
+            for (place, is_named, drawn, fixed) in drawn.into_iter().filter(|(.., drawn, _)| *drawn > max) {
+                if checked.is_lifted(CAP, &cap_name(on, max.unsigned_abs()), place) {
+                    continue;
+                }
+                let is_here = |unit: &Unit| {
+                    place_of(on, unit) == place && (on != CapScope::Zone || unit.zone.is_some() == is_named)
+                };
+                let now = now.get_or_insert_with(|| watts_at(checked, checked.now, true));
+                let here = checked.file.units.iter().zip(now.iter()).filter(|(unit, _)| is_here(unit));
+                let before: i64 = here.map(|(_, watts)| watts).sum();
+                let [ours, ours_now] =
+                    [checked.assignment, checked.now].map(|places| who_draws(checked, places, &is_here));
+                // What runs passes it already, or it is what fixed actors draw by themselves where that is more.
+                let limit = if before > max && !ours_now.is_empty() { max } else { max.max(fixed) };
+                let is_excused = drawn <= before && ours.is_subset(&ours_now);
+                if drawn > limit && !ours.is_empty() && !is_excused {
                     let demands = super::says(checked.file, position);
                     let says = format!("{place}: {drawn} W drawn, {limit} W allowed: {demands}");
-                    found.push(Violation { rule: Rule::Power, says });
+                    let rule = checked.kind((CAP, &cap_name(on, max.unsigned_abs()), place), Rule::Power);
+                    found.push(Violation { rule, says });
                 }
             }
         }
@@ -150,10 +226,70 @@ impl Limit for PowerCap {
     }
 }
 
+/// Literals for what a unit draws, each with its watts.
+fn write_watts(writer: &mut Writer, unit: UnitIx, watts: &mut Vec<(i32, i64)>) {
+    let (given, problem) = (&writer.file.units[unit.at()], writer.problem);
+    let mut here = Vec::new();
+    for actor in problem.current.positions() {
+        if writer.places(actor).binary_search(&unit).is_ok() {
+            let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+            here.push((writer.at(actor, unit), work));
+        }
+    }
+    let idle = given.idle_watts.map_or(0, number);
+    if idle > 0 && !here.is_empty() {
+        let all: Vec<i32> = here.iter().map(|(literal, _)| *literal).collect();
+        watts.push((writer.any(&all), idle));
+    }
+    let work: Vec<(i32, i64)> = here.into_iter().filter(|(_, work)| *work > 0).collect();
+    let most = work.iter().map(|(_, work)| i128::from(*work)).sum();
+    for lower in thresholds(given, most) {
+        watts.push((writer.if_sum(lower, work.clone()), 1));
+    }
+}
+
+/// What is drawn in a place, if it is in no zone by the name of its unit.
+fn place_of(on: CapScope, unit: &Unit) -> &str {
+    match on {
+        CapScope::All => "all units",
+        CapScope::Node => &unit.node,
+        CapScope::Zone => unit.zone.as_deref().unwrap_or(&unit.id),
+    }
+}
+
+/// The name of what is lifted: a cap in one place.
+const CAP: &str = "cap";
+
+fn cap_name(on: CapScope, max: u64) -> String {
+    format!("{on} {max}")
+}
+
+/// Whether an actor of such work can change what a unit draws.
+fn changes_watts(unit: &Unit, work: u64) -> bool {
+    unit.idle_watts.unwrap_or(0) > 0 || (work > 0 && unit.power_watts.unwrap_or(0) > 0)
+}
+
+/// Who of ours draws in a place.
+fn who_draws(checked: &Checked, places: &Assignment, is_here: &dyn Fn(&Unit) -> bool) -> BTreeSet<ActorIx> {
+    let draws = |&(actor, unit): &(ActorIx, UnitIx)| {
+        let unit = checked.unit(unit);
+        let work = checked.actor(actor).runs_on.get(&unit.kind).map_or(0, |way| way.work);
+        !checked.is_fixed(actor) && is_here(unit) && changes_watts(unit, work)
+    };
+    Checked::at(places).filter(draws).map(|(actor, _)| actor).collect()
+}
+
+/// Watts by unit and by step of one watt, as thresholds of work: what is above each is one watt more.
+fn thresholds(unit: &Unit, most_work: i128) -> impl Iterator<Item = i64> {
+    let (full, capacity) = (i128::from(unit.power_watts.unwrap_or(0)), i128::from(unit.capacity));
+    let most = if full == 0 { 0 } else { (most_work * full + capacity - 1) / capacity };
+    let lower = move |watt: i128| i64::try_from(watt * capacity / full + 1).unwrap_or(i64::MAX);
+    (0..most).map(lower)
+}
+
 /// By unit: watts, with all who are placed, or with the fixed ones alone.
-fn watts(checked: &Checked, all: bool) -> Vec<i64> {
+fn watts_at(checked: &Checked, places: &Assignment, all: bool) -> Vec<i64> {
     let mut load: IxVec<UnitIx, (i128, bool)> = IxVec::of((0, false), checked.file.units.len());
-    let places = if all { checked.assignment } else { &checked.reading.home };
     for (actor, place) in places.enumerate() {
         if let Some(unit) = place.filter(|_| all || checked.is_fixed(actor)) {
             let way = checked.actor(actor).runs_on.get(&checked.unit(unit).kind);

@@ -1,15 +1,21 @@
 //! `quota`: so many of some actors at most, or so much of a resource that they require, in all or in one pool.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Excess, Limit};
-use crate::Snapshot;
-use crate::checked::{Checked, Rule, Violation};
+use crate::checked::{Checked, Rule, Used, Violation};
 use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, Constraint, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
+use crate::lifted::{Lifted, LiftedLimit, listed};
 use crate::reading::number;
 use crate::room::Rooms;
+use crate::written::{Now, UNLIMITED, Writer};
+use crate::{Assignment, Snapshot};
+
+/// The name of what is lifted: a quota.
+const QUOTA: &str = "quota";
 
 /// At most so much over all who are named and placed. What fixed actors use by themselves, beyond the quota or not, may be used.
 pub(super) struct Quota;
@@ -42,7 +48,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn new(snapshot: &Snapshot, given: &Constraint) -> Self {
+    fn new(snapshot: &Snapshot, position: usize, given: &Constraint) -> Self {
         let (file, problem) = (snapshot.file(), snapshot.problem());
         let Constraint::Quota { actors, pool, max, .. } = given else { unreachable!("it is a quota") };
         let mut amounts: IxVec<ActorIx, Vec<i64>> = IxVec::of(Vec::new(), snapshot.actors());
@@ -67,6 +73,9 @@ impl Ledger {
         let places = fixed.filter_map(|(actor, _)| Some((actor, problem.current[actor]?)));
         ledger.fixed = places.map(|(actor, unit)| ledger.amount(snapshot, actor, unit)).sum();
         ledger.limit = ledger.limit.max(ledger.fixed);
+        if problem.lifted.has(QUOTA, &listed(position), "") {
+            ledger.limit = UNLIMITED;
+        }
         ledger
     }
 
@@ -89,7 +98,12 @@ impl Ledger {
 fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
     let given = snapshot.file().constraints.iter().enumerate();
     let quotas = given.filter(|(_, given)| matches!(given, Constraint::Quota { .. }));
-    quotas.map(|(position, given)| (position, Ledger::new(snapshot, given)))
+    quotas.map(|(position, given)| (position, Ledger::new(snapshot, position, given)))
+}
+
+/// Who is named twice counts once.
+fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
+    actors.iter().collect::<BTreeSet<&String>>().into_iter()
 }
 
 impl Limit for Quota {
@@ -115,9 +129,45 @@ impl Limit for Quota {
         }
     }
 
+    fn broken(&self, now: &Now, found: &mut Lifted) {
+        for (position, given) in now.file.constraints.iter().enumerate() {
+            let Constraint::Quota { actors, max, .. } = given else { continue };
+            let uses = once_each(actors).filter_map(|id| {
+                let actor = now.problem.actor_by_id[id];
+                let unit = now.problem.current[actor]?;
+                Some((actor, amount(given, &now.file.actors[actor.at()], &now.file.units[unit.at()])))
+            });
+            if now.is_broken(uses, number(*max)) {
+                found.insert(QUOTA, &listed(position), "");
+            }
+        }
+    }
+
+    fn write_out(&self, writer: &mut Writer) {
+        for (position, given) in writer.file.constraints.iter().enumerate() {
+            let Constraint::Quota { actors, max, .. } = given else { continue };
+            if !writer.lifted.has(QUOTA, &listed(position), "") {
+                continue;
+            }
+            let mut uses = Vec::new();
+            for actor in once_each(actors).map(|id| writer.problem.actor_by_id[id]) {
+                let said = &writer.file.actors[actor.at()];
+                for unit in writer.places(actor) {
+                    uses.push((actor, unit, amount(given, said, &writer.file.units[unit.at()])));
+                }
+            }
+            writer.at_most(
+                &uses,
+                number(*max),
+                LiftedLimit::Constraint(position),
+                super::says(writer.file, position),
+            );
+        }
+    }
+
     fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
         let followed = |(position, ledger)| {
-            (position, Box::new(Used { ledger: Arc::new(ledger), used: 0 }) as Box<dyn Excess>)
+            (position, Box::new(Running { ledger: Arc::new(ledger), used: 0 }) as Box<dyn Excess>)
         };
         all(snapshot).map(followed).collect()
     }
@@ -134,21 +184,26 @@ impl Limit for Quota {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (position, given) in checked.file.constraints.iter().enumerate() {
             let Constraint::Quota { actors, resource, max, .. } = given else { continue };
-            let (mut all, mut fixed) = (0, 0);
-            for (actor, unit) in checked.placed() {
-                let said = checked.actor(actor);
-                if actors.contains(&said.id) {
-                    let used = amount(given, said, checked.unit(unit));
-                    all += used;
-                    fixed += if checked.is_fixed(actor) { used } else { 0 };
+            let used = |places: &Assignment| {
+                let mut used = Used::default();
+                for (actor, unit) in Checked::at(places) {
+                    let said = checked.actor(actor);
+                    let amount =
+                        if actors.contains(&said.id) { amount(given, said, checked.unit(unit)) } else { 0 };
+                    if amount > 0 {
+                        used.add(checked, actor, amount);
+                    }
                 }
-            }
-            let limit = number(*max).max(fixed);
-            if all > limit {
+                used
+            };
+            let (all, limit) = (used(checked.assignment), number(*max));
+            let known = checked.is_lifted(QUOTA, &listed(position), "");
+            if all.passes(limit) && !known && !all.is_excused_by(&used(checked.now)) {
                 let what = resource.as_ref().map(|resource| format!(" of {resource}")).unwrap_or_default();
                 let demands = super::says(checked.file, position);
-                let says = format!("{all}{what} used, {limit} allowed: {demands}");
-                found.push(Violation { rule: Rule::Constraint, says });
+                let says = format!("{}{what} used, {limit} allowed: {demands}", all.sum);
+                let rule = checked.kind((QUOTA, &listed(position), ""), Rule::Constraint);
+                found.push(Violation { rule, says });
             }
         }
     }
@@ -191,12 +246,12 @@ impl Limit for Quota {
 
 /// What is used of one quota.
 #[derive(Clone)]
-struct Used {
+struct Running {
     ledger: Arc<Ledger>,
     used: i64,
 }
 
-impl Excess for Used {
+impl Excess for Running {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         self.used += step.sign() * self.ledger.amount(snapshot, step.actor, step.unit);
     }

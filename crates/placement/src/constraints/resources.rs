@@ -1,12 +1,17 @@
 //! Units and nodes give no more of a resource than they have left.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use super::Limit;
-use crate::checked::{Checked, Rule, Violation};
+use crate::Assignment;
+use crate::checked::{Checked, Rule, Used, Violation};
+use crate::file::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
+use crate::lifted::{Lifted, LiftedLimit};
 use crate::problem::Problem;
 use crate::reading::number;
+use crate::written::{Now, UNLIMITED, Writer};
 
 /// What is required of units and nodes is there.
 pub(super) struct Resources;
@@ -52,22 +57,18 @@ impl Remaining {
     }
 }
 
-/// How much is wanted of each resource at one place, and whether anybody who is not fixed wants some.
-type Wanted<'a> = BTreeMap<&'a str, (i64, bool)>;
+/// How much is wanted of each resource at one place, and by whom.
+type Wanted<'a> = BTreeMap<&'a str, Used>;
+
+/// The names of what is lifted: a resource of a unit, and one of a node.
+const OF_UNIT: &str = "unit";
+const OF_NODE: &str = "node";
 
 impl Limit for Resources {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let (file, reading) = (checked.file, checked.reading);
-        let mut of_units: IxVec<UnitIx, Wanted> = IxVec::of(BTreeMap::new(), file.units.len());
-        let mut of_nodes: BTreeMap<&str, Wanted> = BTreeMap::new();
-        for (actor, unit) in checked.placed() {
-            let (given, at, is_free) = (checked.actor(actor), checked.unit(unit), !checked.is_fixed(actor));
-            if let Some(way) = given.runs_on.get(&at.kind) {
-                want(&mut of_units[unit], &given.requires, is_free);
-                want(&mut of_units[unit], &way.requires, is_free);
-                want(of_nodes.entry(&at.node).or_default(), &way.node_requires, is_free);
-            }
-        }
+        let (of_units, of_nodes) = all_wanted(checked, checked.assignment);
+        let now = LazyCell::new(|| all_wanted(checked, checked.now));
         for (unit, wanted) in of_units.enumerate() {
             let given = checked.unit(unit);
             let reserved = reading.reserved.get(&unit);
@@ -75,14 +76,102 @@ impl Limit for Resources {
                 let provided = given.provides.get(resource).map_or(0, |quantity| number(*quantity));
                 provided - reserved.and_then(|all| all.get(resource)).copied().unwrap_or(0)
             };
-            compare(&given.id, wanted, left, found);
+            for (resource, says) in passed(&given.id, wanted, left) {
+                let known = checked.is_lifted(OF_UNIT, &given.id, resource);
+                let before = now.0[unit].get(resource);
+                if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
+                    let rule = checked.kind((OF_UNIT, &given.id, resource), Rule::Resource);
+                    found.push(Violation { rule, says });
+                }
+            }
         }
         for (node, wanted) in &of_nodes {
             let provides = reading.listed.get(*node).map(|position| &file.nodes[*position].provides);
             let left = |resource: &str| {
                 provides.and_then(|provides| provides.get(resource)).map_or(0, |quantity| number(*quantity))
             };
-            compare(node, wanted, left, found);
+            for (resource, says) in passed(node, wanted, left) {
+                let known = checked.is_lifted(OF_NODE, node, resource);
+                let before = now.1.get(*node).and_then(|now| now.get(resource));
+                if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
+                    let rule = checked.kind((OF_NODE, node, resource), Rule::Resource);
+                    found.push(Violation { rule, says });
+                }
+            }
+        }
+    }
+
+    fn broken(&self, now: &Now, found: &mut Lifted) {
+        let problem = now.problem;
+        for (unit, left) in
+            problem.unit_provides.enumerate().filter(|(unit, _)| !now.on_unit[*unit].is_empty())
+        {
+            for (resource, left) in left.enumerate() {
+                let here = now.on_unit[unit].iter();
+                let uses = here.map(|actor| (*actor, need(problem, false, *actor, unit, resource)));
+                if now.is_broken(uses, *left) {
+                    found.insert(OF_UNIT, &now.file.units[unit.at()].id, &problem.resources[resource]);
+                }
+            }
+        }
+        for (node, left) in
+            problem.node_provides.enumerate().filter(|(node, _)| !now.on_node[*node].is_empty())
+        {
+            for (resource, left) in left.enumerate() {
+                let here = now.on_node[node].iter();
+                let uses = here.map(|(actor, unit)| (*actor, need(problem, true, *actor, *unit, resource)));
+                if now.is_broken(uses, *left) {
+                    found.insert(OF_NODE, &problem.nodes[node], &problem.resources[resource]);
+                }
+            }
+        }
+    }
+
+    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
+        let position = |names: &IxVec<ResourceIx, String>, name: &str| {
+            names.enumerate().find(|(_, known)| *known == name).map(|(resource, _)| resource)
+        };
+        for (id, name) in lifted.of(OF_UNIT) {
+            let resource = position(&problem.resources, name);
+            if let Some((unit, resource)) = problem.unit_by_id.get(id).zip(resource) {
+                let unit = *unit;
+                let given = std::mem::replace(&mut problem.unit_provides[unit][resource], UNLIMITED);
+                problem.lifted_of_units.insert((unit, resource), given);
+            }
+        }
+        for (id, name) in lifted.of(OF_NODE) {
+            let node = problem.nodes.enumerate().find(|(_, known)| *known == id).map(|(node, _)| node);
+            if let Some((node, resource)) = node.zip(position(&problem.resources, name)) {
+                let given = std::mem::replace(&mut problem.node_provides[node][resource], UNLIMITED);
+                problem.lifted_of_nodes.insert((node, resource), given);
+            }
+        }
+    }
+
+    fn write_out(&self, writer: &mut Writer) {
+        let (file, problem) = (writer.file, writer.problem);
+        for (id, name) in writer.lifted.of(OF_UNIT) {
+            let (unit, resource) = (problem.unit_by_id[id], problem.resource(&name.to_owned()));
+            let provided = file.units[unit.at()].provides.get(name).map_or(0, |quantity| number(*quantity));
+            let takes = file.constraints.iter().map(|given| match given {
+                Constraint::Reserve { unit, resource, quantity } if unit == id && resource == name => {
+                    number(*quantity)
+                }
+                _ => 0,
+            });
+            let left = (provided - takes.sum::<i64>()).max(0);
+            let uses = uses(writer, false, &[unit], resource);
+            let limit = LiftedLimit::OfUnit(unit, resource);
+            writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
+        }
+        for (id, name) in writer.lifted.of(OF_NODE) {
+            let resource = problem.resource(&name.to_owned());
+            let provides = file.nodes.iter().find(|node| node.id == id).map(|node| &node.provides);
+            let left = provides.and_then(|all| all.get(name)).map_or(0, |quantity| number(*quantity));
+            let Some((node, _)) = problem.nodes.enumerate().find(|(_, known)| *known == id) else { continue };
+            let uses = uses(writer, true, &problem.units_of_node[node], resource);
+            let limit = LiftedLimit::OfNode(node, resource);
+            writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
         }
     }
 
@@ -91,21 +180,71 @@ impl Limit for Resources {
     }
 }
 
-/// What only fixed actors want is not held against anybody.
-fn compare(place: &str, wanted: &Wanted, left: impl Fn(&str) -> i64, found: &mut Vec<Violation>) {
-    for (resource, (sum, takes_part)) in wanted {
-        let left = left(resource);
-        if *takes_part && *sum > left {
-            let says = format!("{place}: {sum} of {resource} wanted, {left} left");
-            found.push(Violation { rule: Rule::Resource, says });
+/// What is wanted of each unit and each node.
+fn all_wanted<'a>(
+    checked: &Checked<'a>,
+    places: &Assignment,
+) -> (IxVec<UnitIx, Wanted<'a>>, BTreeMap<&'a str, Wanted<'a>>) {
+    let mut of_units: IxVec<UnitIx, Wanted> = IxVec::of(BTreeMap::new(), checked.file.units.len());
+    let mut of_nodes: BTreeMap<&str, Wanted> = BTreeMap::new();
+    for (actor, unit) in Checked::at(places) {
+        let (given, at) = (checked.actor(actor), checked.unit(unit));
+        if let Some(way) = given.runs_on.get(&at.kind) {
+            want(checked, &mut of_units[unit], &given.requires, actor);
+            want(checked, &mut of_units[unit], &way.requires, actor);
+            want(checked, of_nodes.entry(&at.node).or_default(), &way.node_requires, actor);
         }
     }
+    (of_units, of_nodes)
+}
+
+/// What is wanted of a place above what is left there, in plain words. What only fixed actors want is not held against anybody.
+fn passed<'a>(
+    place: &str,
+    wanted: &Wanted<'a>,
+    left: impl Fn(&str) -> i64,
+) -> impl Iterator<Item = (&'a str, String)> {
+    wanted.iter().filter_map(move |(resource, used)| {
+        let left = left(resource);
+        let says = || format!("{place}: {} of {resource} wanted, {left} left", used.sum);
+        used.passes(left).then(|| (*resource, says()))
+    })
 }
 
 /// Adds what somebody wants.
-fn want<'a>(wanted: &mut Wanted<'a>, of: &'a BTreeMap<String, u64>, is_free: bool) {
+fn want<'a>(checked: &Checked, wanted: &mut Wanted<'a>, of: &'a BTreeMap<String, u64>, actor: ActorIx) {
     for (resource, quantity) in of.iter().filter(|(_, quantity)| **quantity > 0) {
-        let entry = wanted.entry(resource).or_default();
-        *entry = (entry.0 + number(*quantity), entry.1 | is_free);
+        wanted.entry(resource).or_default().add(checked, actor, number(*quantity));
     }
+}
+
+/// What an actor on a unit needs of a resource of the unit, or of its node.
+fn need(problem: &Problem, of_node: bool, actor: ActorIx, unit: UnitIx, resource: ResourceIx) -> i64 {
+    let needs = problem.implementation(actor, unit);
+    let needs = needs.map(|needs| if of_node { &needs.node_requires } else { &needs.requires });
+    needs.into_iter().flatten().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
+}
+
+/// What is used of a resource by all who could be on some units, and what there is of it.
+fn uses(
+    writer: &Writer,
+    of_node: bool,
+    units: &[UnitIx],
+    resource: ResourceIx,
+) -> Vec<(ActorIx, UnitIx, i64)> {
+    let all = writer.problem.current.positions().flat_map(|actor| {
+        let there = writer.places(actor).into_iter().filter(|unit| units.contains(unit));
+        there.map(move |unit| {
+            let could_run = writer.problem.implementation(actor, unit).is_some();
+            let amount = if could_run || of_node || writer.problem.current[actor] == Some(unit) {
+                need(writer.problem, of_node, actor, unit, resource)
+            } else {
+                // Whatever it would run there, it needs this itself.
+                let own = &writer.file.actors[actor.at()].requires;
+                own.get(&writer.problem.resources[resource]).map_or(0, |quantity| number(*quantity))
+            };
+            (actor, unit, amount)
+        })
+    });
+    all.collect()
 }

@@ -1,9 +1,17 @@
 //! Units host at most so many actors.
 
 use super::Limit;
-use crate::Snapshot;
-use crate::checked::{Checked, Rule, Violation};
+use crate::checked::{Checked, Rule, Used, Violation};
+use crate::file::SnapshotFile;
 use crate::ix::{IxVec, UnitIx};
+use crate::lifted::{Lifted, LiftedLimit};
+use crate::problem::Problem;
+use crate::reading::number;
+use crate::written::{Now, Writer};
+use crate::{Assignment, Snapshot};
+
+/// The name of what is lifted: slots of a unit.
+const SLOTS: &str = "slots";
 
 /// A unit hosts no more actors than it has slots.
 pub(super) struct Slots;
@@ -11,20 +19,61 @@ pub(super) struct Slots;
 /// Whether a unit that hosts so many has a slot left.
 #[inline]
 pub(crate) fn has_slot(snapshot: &Snapshot, unit: UnitIx, hosted: u64) -> bool {
-    snapshot.file().units[unit.at()].slots.is_none_or(|slots| hosted < slots)
+    snapshot.problem.slots[unit].is_none_or(|slots| i64::try_from(hosted).is_ok_and(|hosted| hosted < slots))
 }
 
 impl Limit for Slots {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
-        let mut hosted: IxVec<UnitIx, (u64, bool)> = IxVec::of((0, false), checked.file.units.len());
-        for (actor, unit) in checked.placed() {
-            hosted[unit] = (hosted[unit].0 + 1, hosted[unit].1 | !checked.is_fixed(actor));
-        }
-        for (given, (count, takes_part)) in checked.file.units.iter().zip(hosted) {
-            if let Some(slots) = given.slots.filter(|slots| takes_part && count > *slots) {
-                let says = format!("{} hosts {count} actors and has {slots} slots", given.id);
-                found.push(Violation { rule: Rule::Slots, says });
+        let hosted = |places: &Assignment| {
+            let mut hosted: IxVec<UnitIx, Used> = IxVec::of(Used::default(), checked.file.units.len());
+            for (actor, unit) in Checked::at(places) {
+                hosted[unit].add(checked, actor, 1);
             }
+            hosted
+        };
+        let mut now = None;
+        for (unit, used) in hosted(checked.assignment).enumerate() {
+            let given = checked.unit(unit);
+            let Some(slots) = given.slots.map(number).filter(|slots| used.passes(*slots)) else { continue };
+            let known = checked.is_lifted(SLOTS, &given.id, "");
+            let now = now.get_or_insert_with(|| hosted(checked.now));
+            if !known && !used.is_excused_by(&now[unit]) {
+                let says = format!("{} hosts {} actors and has {slots} slots", given.id, used.sum);
+                found.push(Violation { rule: checked.kind((SLOTS, &given.id, ""), Rule::Slots), says });
+            }
+        }
+    }
+
+    fn broken(&self, now: &Now, found: &mut Lifted) {
+        for (unit, slots) in now.problem.slots.enumerate() {
+            let uses = now.on_unit[unit].iter().map(|actor| (*actor, 1));
+            if slots.is_some_and(|slots| now.is_broken(uses, slots)) {
+                found.insert(SLOTS, &now.file.units[unit.at()].id, "");
+            }
+        }
+    }
+
+    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
+        for (id, _) in lifted.of(SLOTS) {
+            if let Some(unit) = problem.unit_by_id.get(id) {
+                problem.slots[*unit] = None;
+            }
+        }
+    }
+
+    fn write_out(&self, writer: &mut Writer) {
+        for (id, _) in writer.lifted.of(SLOTS) {
+            let unit = writer.problem.unit_by_id[id];
+            let actors = writer.problem.current.positions();
+            let here = actors.filter(|actor| writer.places(*actor).binary_search(&unit).is_ok());
+            let uses: Vec<_> = here.map(|actor| (actor, unit, 1)).collect();
+            let slots = writer.file.units[unit.at()].slots.map_or(0, number);
+            writer.at_most(
+                &uses,
+                slots,
+                LiftedLimit::Slots(unit),
+                format!("{id}: at most {slots} actors, by its slots"),
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! `excused`: how many actors are in a breach of the policy's rules that is not held against them.
+//! `excused`: how many actors are in a breach of rules or limits that is not held against them.
 
 use super::{Amounts, Class, Encoding, Measure, Placed};
 use crate::{Rules, Snapshot};

@@ -157,7 +157,7 @@ impl<'a> Sets<'a> {
     fn has_room(&self, bundle: &[ActorIx], unit: UnitIx) -> bool {
         let snapshot = self.snapshot;
         let problem = snapshot.problem();
-        let slots = snapshot.file().units[unit.at()].slots.unwrap_or(u64::MAX);
+        let slots = problem.slots[unit].unwrap_or(i64::MAX);
         let mut of_unit: BTreeMap<ResourceIx, i64> = BTreeMap::new();
         let mut of_node: BTreeMap<ResourceIx, i64> = BTreeMap::new();
         for &actor in bundle {
@@ -166,7 +166,7 @@ impl<'a> Sets<'a> {
             needs.node_requires.iter().for_each(|(r, quantity)| *of_node.entry(*r).or_default() += quantity);
         }
         let node = &problem.node_provides[problem.unit_node[unit]];
-        bundle.len() as u64 <= slots
+        i64::try_from(bundle.len()).is_ok_and(|many| many <= slots)
             && of_unit.iter().all(|(r, needed)| *needed <= problem.unit_provides[unit][*r])
             && of_node.iter().all(|(r, needed)| *needed <= node[*r])
     }

@@ -182,7 +182,7 @@ impl<'a> Weighted<'a> {
         let all = || problem.resources.positions();
         let (of_unit, of_node): (Vec<ResourceIx>, Vec<ResourceIx>) =
             (all().filter(asked).collect(), all().filter(asked_of_node).collect());
-        let has_slots = snapshot.file().units.iter().any(|unit| unit.slots.is_some());
+        let has_slots = problem.slots.iter().any(Option::is_some);
         let counted = usize::from(has_slots);
         (self.dims, self.node_dims) = (1 + counted + of_unit.len(), of_node.len());
         for members in &self.members {
@@ -209,12 +209,11 @@ impl<'a> Weighted<'a> {
                 }
             }
         }
-        for (unit, given) in problem.capacity.positions().zip(&snapshot.file().units) {
+        for unit in problem.capacity.positions() {
             self.unit_left.push(problem.capacity[unit]);
             if has_slots {
                 let most = i64::from(small(snapshot.actors()));
-                self.unit_left
-                    .push(given.slots.map_or(most, |slots| i64::try_from(slots).unwrap_or(most).min(most)));
+                self.unit_left.push(problem.slots[unit].map_or(most, |slots| slots.min(most)));
             }
             self.unit_left.extend(of_unit.iter().map(|resource| problem.unit_provides[unit][*resource]));
         }

@@ -138,7 +138,12 @@ fn who_is_excused_is_as_defined() {
         for (number, case) in cases.iter().enumerate() {
             let (rules, atom) = case.ground(&mut next);
             ground.extend(rules);
-            demands.push(GroundConstraint { atom, rule: "policy p".into(), says: number.to_string() });
+            demands.push(GroundConstraint {
+                atom,
+                rule: "policy p".into(),
+                says: number.to_string(),
+                limit: None,
+            });
         }
         let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
         let mut file = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone();

@@ -54,7 +54,7 @@ proptest! {
         let ground = ground(rng);
         let last = on(RULED_ACTORS - 1, RULED_UNITS - 1) + 8;
         let demands: Vec<GroundConstraint> =
-            (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string() }).collect();
+            (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string(), limit: None }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
         let mut ruling = Ruling::new(&rules);
@@ -100,6 +100,7 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
         atom: 21,
         rule: "policy p line 1".into(),
         says: "fewer than three on u".into(),
+        limit: None,
     }];
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
     let mut ruling = Ruling::new(&rules);

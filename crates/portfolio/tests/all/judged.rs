@@ -138,10 +138,16 @@ fn all_to_all() -> Snapshot {
     let pairs = || (0..6).flat_map(|a| (0..a).map(move |b| (a, b)));
     let message = |(a, b): (usize, usize)| json!({"from": &actors[a], "to": &actors[b], "count": 3 + a * b});
     let drag = |(a, b): (usize, usize)| json!({"a": &actors[a], "b": &actors[b], "drag": 1 + a + b});
-    let actor =
-        |id: &String| json!({"id": id, "runsOn": {"cpu": 2, "gpu": 1}, "current": "u", "moveCost": 4});
+    // No more run on u than it has slots: whoever crowds it is excused of nothing.
+    let actor = |(i, id): (usize, &String)| {
+        let mut actor = json!({"id": id, "runsOn": {"cpu": 2, "gpu": 1}, "moveCost": 4});
+        if i < 2 {
+            actor["current"] = json!("u");
+        }
+        actor
+    };
     let file = json!({"version": 1, "units": kinds.iter().map(unit).collect::<Vec<_>>(),
-        "actors": actors.iter().map(actor).collect::<Vec<_>>(),
+        "actors": actors.iter().enumerate().map(actor).collect::<Vec<_>>(),
         "messages": pairs().map(message).collect::<Vec<_>>(),
         "annoyance": pairs().map(drag).collect::<Vec<_>>(),
         "interference": pairs().map(drag).collect::<Vec<_>>(),

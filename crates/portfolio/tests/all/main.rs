@@ -6,6 +6,7 @@ mod examples;
 mod excused;
 mod instances;
 mod judged;
+mod over_full;
 mod process;
 mod scaling;
 mod units;

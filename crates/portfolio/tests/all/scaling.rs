@@ -5,7 +5,7 @@ use placement::file::{Constraint, Levels, SnapshotFile};
 use placement::{Budget, Criterion, NoPolicy, Objectives, Snapshot, plan};
 use proptest::prelude::*;
 
-use worlds::oracle;
+use worlds::{Passed, oracle};
 
 use crate::asp;
 
@@ -81,7 +81,11 @@ fn large_numbers_are_solved_and_mostly_proven() {
                 levels.iter().flatten().all(|criterion| *criterion <= Criterion::Policy)
             }
         };
-        let worlds = (0..).map(|seed| large(seed, work, rate, memory)).filter(divisible).take(40);
+        // Where what runs breaks a limit already there are rules, which branch and bound does not know: fewer are proven. What
+        // is claimed of those is held against every assignment below, and by `over_full`.
+        let is_kept = |file: &SnapshotFile| Passed::now(file).is_none();
+        let worlds = (0..).map(|seed| large(seed, work, rate, memory)).filter(divisible);
+        let worlds = worlds.filter(is_kept).take(40);
         let proven = worlds.filter(check).count();
         println!("work × {work}, rates × {rate}, memory × {memory}: {proven} of 40 proven");
         assert!(proven >= 10);

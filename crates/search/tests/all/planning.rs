@@ -120,7 +120,7 @@ fn every_reason_for_a_move_is_told() {
     move a from g to w: it has no implementation for gpu any more
     move c from u to w: overload of the whole would be 1 higher if it stayed
     move e from v to u: it may not stay on v: kept away by constraints[0]
-    overload 0, communication+migration 3, annoyance 0
+    excused 0, overload 0, communication+migration 3, annoyance 0
     ");
 }
 
@@ -320,9 +320,11 @@ fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
 }
 
 proptest! {
-    /// Planning again after the plan was carried out must change nothing: no churn.
+    /// Planning again after the plan was carried out must change nothing: no churn. Limits that what runs breaks already are
+    /// rules, of which greedy knows nothing: a short search mends its answer there, and a second look may find a better one.
     #[test]
     fn a_carried_out_plan_is_a_fixed_point(snapshot in any_world()) {
+        prop_assume!(snapshot.problem().lifted.is_empty());
         let first = by(&Greedy, &snapshot);
         let then = carried_out(&snapshot, &first);
         let second = by(&Greedy, &then);

@@ -1,0 +1,280 @@
+//! Limits of a file that what runs breaks already: nobody is kept in by them, nobody comes, and as many as can be are moved.
+
+use std::collections::BTreeMap;
+
+use exact::Exhaustive;
+use placement::ix::{ActorIx, UnitIx};
+use placement::{Budget, Cost, Criterion, Judged, NoPolicy, Snapshot, Strategy, plan};
+use portfolio::{Clingo, ClingoJudge, Limits};
+use search::{Greedy, Local};
+use serde_json::{Value, json};
+use worlds::Passed;
+use worlds::line;
+use worlds::oracle;
+
+use crate::asp;
+
+/// Every assignment is allowed or not as the definition says, and costs as much.
+#[test]
+fn what_is_excused_of_limits_is_as_defined() {
+    let (mut passed, mut allowed, mut excused) = (0, 0, 0);
+    for seed in 0..150 {
+        let file = worlds::over_full(seed);
+        let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };
+        let before = Passed::now(&file);
+        passed += u32::from(before.is_some());
+        assert_eq!(!snapshot.problem().lifted.is_empty(), before.is_some(), "in {}", snapshot.write());
+        let mut visits = 0;
+        oracle::every(&file, &mut |places| {
+            visits += 1;
+            if visits % 17 != 0 && visits > 60 {
+                return;
+            }
+            let assignment = line::places(places.iter().copied());
+            let found = snapshot.violations(&assignment);
+            let is_feasible = oracle::feasible_beside(&file, before.as_ref(), places);
+            assert_eq!(found.is_empty(), is_feasible, "{found:?} at {places:?} in {}", snapshot.write());
+            if is_feasible {
+                allowed += 1;
+                let cost = Cost { policy: snapshot.penalty(&assignment), ..snapshot.cost(&assignment) };
+                assert_eq!(
+                    cost.vector(&snapshot),
+                    oracle::vector_beside(&file, before.as_ref(), places),
+                    "{places:?} in {}",
+                    snapshot.write()
+                );
+                excused += u32::from(cost.of(Criterion::Excused) > 0);
+            }
+        });
+    }
+    assert!(passed > 100 && allowed > 2000 && excused > 300, "{passed} {allowed} {excused}");
+}
+
+/// Every way of placing finds the best of all assignments, by the definitions and nothing else.
+#[test]
+fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    let mut decided: BTreeMap<&str, u32> = BTreeMap::new();
+    for seed in 0..60 {
+        let file = worlds::over_full(seed);
+        if file.actors.len() > 5 || Passed::now(&file).is_none() {
+            continue;
+        }
+        let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };
+        let (best, _) = oracle::optimum(&file);
+        for strategy in [&asp() as &dyn Strategy, &clingo, &Exhaustive] {
+            let found = plan(&snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+            let name = strategy.name();
+            assert_eq!(found.cost.vector(&snapshot), best, "{name} seed {seed} in {}", snapshot.write());
+            assert!(found.optimal, "{name} seed {seed} in {}", snapshot.write());
+            assert_eq!(i64::try_from(found.excused.len()).unwrap(), best[1], "{name} seed {seed}");
+        }
+        let quick = Greedy.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
+        assert!(
+            oracle::feasible(&file, &oracle::plain(&quick)),
+            "greedy seed {seed} in {}",
+            snapshot.write()
+        );
+        for (what, is_so) in
+            [("worlds", true), ("some are excused", best[1] > 0), ("nobody is", best[1] == 0)]
+        {
+            *decided.entry(what).or_default() += u32::from(is_so);
+        }
+    }
+    assert!(decided.values().all(|count| *count >= 5), "{decided:?}");
+}
+
+/// One unit on each of some nodes, and limits; actors by application, by where they run, and whether they stay there.
+fn shop(nodes: usize, actors: &[(&str, Option<usize>, bool)], more: &Value) -> Snapshot {
+    let unit = |n: usize| json!({"id": format!("n{n}/cpu"), "kind": "cpu", "node": format!("n{n}"), "capacity": 100});
+    let actor = |(i, (application, current, fixed)): (usize, &(&str, Option<usize>, bool))| {
+        let way = json!({"work": 1, "nodeRequires": {"memory": 1}});
+        let mut actor = json!({"id": format!("shop/{application}/a-{i}"), "runsOn": {"cpu": way}, "fixed": fixed,
+            "labels": {"noise": "high"}});
+        if let Some(at) = current {
+            actor["current"] = json!(format!("n{at}/cpu"));
+        }
+        actor
+    };
+    let nodes: Vec<usize> = (0..nodes).collect();
+    let memory = |n: &usize| json!({"id": format!("n{n}"), "provides": {"memory": 9}});
+    let mut file = json!({"version": 1, "nodes": nodes.iter().map(memory).collect::<Vec<_>>(),
+        "units": nodes.iter().map(|n| unit(*n)).collect::<Vec<_>>(),
+        "actors": actors.iter().enumerate().map(actor).collect::<Vec<_>>(), "exchangeCost": {"otherKind": 1}});
+    file.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+fn judge() -> ClingoJudge {
+    ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000)
+}
+
+/// Placed, moved and excused, by every way of placing; and judged by clingo.
+fn planned(snapshot: &Snapshot) -> (i64, usize, usize) {
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    let all = [&asp() as &dyn Strategy, &clingo, &Exhaustive].map(|strategy| {
+        let plan = plan(snapshot, strategy, &judge(), &Budget::effort(Some(2_000), 1)).unwrap();
+        assert_eq!(plan.judged, Judged::All, "{}", strategy.name());
+        (plan.cost.unplaced, plan.moves.len(), plan.excused.len())
+    });
+    assert_eq!((all[0], all[1]), (all[1], all[2]));
+    all[0]
+}
+
+#[test]
+fn what_was_lowered_below_what_runs_keeps_who_is_there_and_takes_nobody_new() {
+    let ids = |actors: &[usize]| actors.iter().map(|i| format!("shop/app/a-{i}")).collect::<Vec<_>>();
+    let three = [("app", Some(0), false); 3];
+    let quota =
+        |max: u64| json!({"constraints": [{"type": "quota", "actors": ids(&[0, 1, 2, 3]), "max": max}]});
+    let and_one = [three.as_slice(), &[("app", None, false)]].concat();
+    assert_eq!(planned(&shop(1, &and_one, &quota(4))), (0, 0, 0));
+    // A quota of pods, wherever they are: nobody can mend it, and nobody comes.
+    assert_eq!(planned(&shop(2, &and_one, &quota(2))), (1, 0, 3));
+    // Memory of a node: those beyond it go elsewhere where there is room, and so does who comes.
+    let memory = |n: u64, of: u64| json!({"id": format!("n{n}"), "provides": {"memory": of}});
+    let shrunk = json!({"nodes": [memory(0, 2), memory(1, 9)]});
+    assert_eq!(planned(&shop(2, &and_one, &shrunk)), (0, 1, 0));
+    let shrunk = json!({"nodes": [memory(0, 2), memory(1, 0)]});
+    assert_eq!(planned(&shop(2, &and_one, &shrunk)), (1, 0, 3));
+}
+
+/// A rule of a policy and a limit, both broken by the same actors: each is excused, and whoever is in both counts once.
+#[test]
+fn a_rule_and_a_limit_are_excused_side_by_side() {
+    let rule =
+        ":- cu_node(_,N), #count { A : actor_label(A,\"noise\",\"high\"), run_on(A,U), cu_node(U,N) } > 2.\n";
+    let policy = json!({"name": "quiet", "program": rule});
+    let memory = |n: u64, of: u64| json!({"id": format!("n{n}"), "provides": {"memory": of}});
+    let four = [("app", Some(0), false); 4];
+    let of =
+        |first: u64, second: u64| json!({"policy": policy, "nodes": [memory(0, first), memory(1, second)]});
+    assert_eq!(planned(&shop(2, &four, &of(3, 0))), (0, 0, 4));
+    // One may go, which mends the limit, and not the rule.
+    assert_eq!(planned(&shop(2, &four, &of(3, 1))), (0, 1, 3));
+    assert_eq!(planned(&shop(2, &four, &of(3, 2))), (0, 2, 0));
+    let and_one = [four.as_slice(), &[("app", None, false)]].concat();
+    assert_eq!(planned(&shop(2, &and_one, &of(9, 0))), (1, 0, 4));
+}
+
+/// Units, actors and limits; then what becomes of it, by every way of placing.
+const CASES: [[&str; 4]; 12] = [
+    // Slots, over-full by fixed ones alone: nobody comes.
+    ["u:cpu:9:slots=1", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1", "", "a nowhere"],
+    // With one of ours among them, it goes where there is room, and else stays.
+    ["u:cpu:9:slots=1 v:cpu:9:node=m", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1:at=u", "", "a on v"],
+    ["u:cpu:9:slots=1", "f:cpu=1:at=u,fixed a:cpu=1:at=u b:cpu=1", "", "a on u excused, b nowhere"],
+    // More of a unit's memory is asked for than there is: one goes, and both are well.
+    ["u:cpu:9:mem=3 v:cpu:9:mem=2", "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2", "", "a on u, b on v"],
+    [
+        "u:cpu:9:mem=3 v:cpu:9:mem=1",
+        "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2",
+        "",
+        "a on u excused, b on u excused",
+    ],
+    // What is reserved later is a limit like that.
+    [
+        "u:cpu:9:mem=4",
+        "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2",
+        "reserve u mem 1",
+        "a on u excused, b on u excused",
+    ],
+    // A cap on watts that fixed ones pass by themselves, and one of ours with them.
+    [
+        "u:cpu:9:power=9 v:cpu:9:node=m,power=9",
+        "f:cpu=5:at=u,fixed a:cpu=2:at=u",
+        "powerCap node 4",
+        "a on v",
+    ],
+    [
+        "u:cpu:9:power=9",
+        "f:cpu=5:at=u,fixed a:cpu=2:at=u b:cpu=2",
+        "powerCap node 4",
+        "a on u excused, b nowhere",
+    ],
+    // Two fixed ones that must be apart are not, which is nobody's here; who comes to them would be in it.
+    ["u:cpu:9", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1:at=u", "apart node f g", "a on u"],
+    [
+        "u:cpu:9 v:cpu:9:node=m",
+        "f:cpu=1:at=u,fixed a:cpu=1:at=u b:cpu=1:at=u",
+        "apart node f a b",
+        "a on u excused, b on v",
+    ],
+    // A quota of two that three have passed, and that others do not pass on.
+    [
+        "u:cpu:9 v:cpu:9",
+        "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=v d:cpu=1",
+        "quota a,b,c,d 2",
+        "a on u excused, b on u excused, c on v excused, d nowhere",
+    ],
+    [
+        "u:cpu:9:pool=p v:cpu:9",
+        "f:cpu=1:at=u,fixed a:cpu=1:at=u b:cpu=1",
+        "quota f,a,b 1 pool=p",
+        "a on v, b on v",
+    ],
+];
+
+#[test]
+fn what_is_broken_already_is_mended_or_excused_and_nobody_comes_to_it() {
+    for [units, actors, rules, expected] in CASES {
+        let snapshot = line::world(units, actors, rules);
+        let found = told(&snapshot);
+        assert!(
+            found.iter().any(|told| told == expected),
+            "{found:?} and not {expected}, of {units} {actors} {rules}"
+        );
+        let counts: Vec<[usize; 2]> =
+            found.iter().map(|told| ["excused", "nowhere"].map(|word| told.matches(word).count())).collect();
+        assert!(counts.iter().all(|count| *count == counts[0]), "{found:?} of {units} {actors} {rules}");
+    }
+}
+
+/// Where everybody who can move is, by every way of placing.
+fn told(snapshot: &Snapshot) -> Vec<String> {
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    let by = |strategy: &dyn Strategy| {
+        let plan = plan(snapshot, strategy, &judge(), &Budget::effort(Some(2_000), 1)).unwrap();
+        assert_eq!(plan.judged, Judged::All, "{}", strategy.name());
+        assert!(plan.optimal, "{} in {snapshot:?}", strategy.name());
+        let one = |(actor, place): (ActorIx, &Option<UnitIx>)| {
+            let is_excused = plan.excused.iter().any(|excused| excused.actor == actor);
+            let place = place.map_or("nowhere".to_owned(), |unit| format!("on {}", snapshot.unit_id(unit)));
+            let excused = if is_excused { " excused" } else { "" };
+            (!snapshot.is_fixed(actor)).then(|| format!("{} {place}{excused}", snapshot.actor_id(actor)))
+        };
+        plan.assignment.enumerate().filter_map(one).collect::<Vec<_>>().join(", ")
+    };
+    [&asp() as &dyn Strategy, &clingo, &Exhaustive].map(by).to_vec()
+}
+
+/// The rule of at most ten on a node as a quota of its pool: eleven who stay there pass it, and forty of ours.
+#[test]
+fn as_many_as_may_leave_a_quota_that_others_pass_and_nobody_comes() {
+    let of_others = (0..11).map(|i| format!("f{i}:cpu=1:at=u,fixed"));
+    let ours = (0..40).map(|i| format!("a{i}:cpu=1:at=u"));
+    let actors: Vec<String> = of_others.chain(ours).chain(["new:cpu=1".to_owned()]).collect();
+    let names: Vec<&str> = actors.iter().filter_map(|actor| actor.split(':').next()).collect();
+    let names = names.join(",");
+    let quotas = format!("quota {names} 10 pool=p; quota {names} 10 pool=q");
+    let snapshot = line::world("u:cpu:999:pool=p v:cpu:999:node=m,pool=q", &actors.join(" "), &quotas);
+    for strategy in [&asp() as &dyn Strategy, &Local] {
+        let plan = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap();
+        let found = (plan.cost.unplaced, plan.moves.len(), plan.excused.len());
+        assert_eq!(found, (0, 9, 31), "{}", strategy.name());
+        let v = snapshot.unit("v");
+        assert_eq!(plan.assignment[snapshot.actor("new").unwrap()], v, "{}", strategy.name());
+    }
+}
+
+/// Each of two applications that break a new limit together sees the other one stay: the first to look mends it, and no
+/// longer excuses itself by the other.
+#[test]
+fn who_breaks_a_limit_together_mends_it() {
+    let ids = ["shop/app/a-0", "shop/other/a-1"];
+    let apart = json!({"constraints": [{"type": "apart", "on": "node", "actors": ids}]});
+    let of = |own: usize, other: usize| [("app", Some(own), false), ("other", Some(other), true)];
+    assert_eq!(planned(&shop(2, &of(0, 0), &apart)), (0, 1, 0));
+    assert_eq!(planned(&shop(2, &of(1, 0), &apart)), (0, 0, 0));
+    assert_eq!(planned(&shop(1, &of(0, 0), &apart)), (0, 0, 1));
+}

@@ -1,0 +1,62 @@
+//! A look at an application: its world as it is now, and what is to be known of it before it is planned.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+
+use control::{Considered, Decision};
+use crds::ActorApplication;
+use jiff::Timestamp;
+
+use crate::nouns::there;
+use crate::{ApplicationKey, Index, Policy, World, WorldError, snapshot};
+
+/// What a look at an application found.
+#[derive(Debug)]
+pub struct Look {
+    /// What it would be planned from.
+    pub world: World,
+    /// By what it is known whether it has to be planned.
+    pub facts: Considered,
+    /// The actors whose decided place may not be taken now.
+    pub infeasible: BTreeSet<String>,
+}
+
+/// Looks at an application of which this was decided; the index is let go as soon as it has been read.
+///
+/// # Errors
+/// As [`snapshot`].
+pub fn look(
+    index: impl Deref<Target = Index>,
+    application: &ActorApplication,
+    policy: &Policy,
+    decision: Option<&Decision>,
+    now: Timestamp,
+) -> Result<Look, WorldError> {
+    let world = snapshot(&index, &ApplicationKey::of(application), policy, now)?;
+    let infeasible = infeasible(&index, application, &world, decision);
+    drop(index);
+    // Where what is decided cannot be, the world is as it is observed: it looks as if nothing had changed.
+    let mut digest = world.digest();
+    for actor in &infeasible {
+        digest.extend([" ", actor]);
+    }
+    let facts = Considered {
+        demand: world.demand(),
+        digest,
+        strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
+        openings: control::openings(&world.snapshot),
+        ..Considered::default()
+    };
+    Ok(Look { world, facts, infeasible })
+}
+
+/// The actors whose decided place may not be taken now, whoever wrote the decision.
+pub fn infeasible(
+    index: &Index,
+    application: &ActorApplication,
+    world: &World,
+    decision: Option<&Decision>,
+) -> BTreeSet<String> {
+    let found = |decision| control::infeasible(&world.snapshot, decision, &there(index, application));
+    decision.map(found).unwrap_or_default()
+}

@@ -1,0 +1,138 @@
+//! What every node offers: worked out when it is asked for, and kept until something changes at the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+
+use k8s_openapi::api::core::v1::Toleration;
+
+use crate::unit::{Unit, Units};
+use crate::units::{PoolReport, free_node, is_invalid, offer_of};
+use crate::{Index, Policy};
+
+/// So many windows of policies are remembered at the same time.
+const MOST_WINDOWS: usize = 16;
+
+/// What the pools make of all nodes: units by id, and a report on each pool.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub units: Units,
+    pub reports: BTreeMap<String, PoolReport>,
+    /// Tolerations that pods get from their pool.
+    pub tolerations: BTreeMap<String, Vec<Toleration>>,
+}
+
+/// What one node offers, by id, and what is to be said of pools there.
+#[derive(Debug, Default)]
+struct AtNode {
+    units: Vec<Arc<Unit>>,
+    reports: BTreeMap<String, PoolReport>,
+}
+
+/// What all nodes offer, their capacities counted over one window.
+#[derive(Debug)]
+pub(crate) struct Offers {
+    changed: BTreeSet<String>,
+    of: BTreeMap<String, AtNode>,
+    whole: Option<Arc<Offer>>,
+}
+
+impl Offers {
+    /// Nothing is known yet of these nodes.
+    fn unknown<'a>(nodes: impl Iterator<Item = &'a String>) -> Self {
+        Self { changed: nodes.cloned().collect(), of: BTreeMap::new(), whole: None }
+    }
+
+    fn changed(&mut self, node: &str) {
+        if !self.changed.contains(node) {
+            self.changed.insert(node.to_owned());
+        }
+        self.whole = None;
+    }
+
+    /// Works out again what one node offers. What may change without an event at the node is worked out each time.
+    fn work_out(&mut self, index: &Index, node: &str, policy: &Policy) {
+        let Some(free) = free_node(index, node) else {
+            self.of.remove(node);
+            return;
+        };
+        let offer = offer_of(index, &free, policy);
+        let units = offer.units.into_iter().map(Arc::new).collect();
+        self.of.insert(node.to_owned(), AtNode { units, reports: offer.reports });
+        if free.is_in_transit() {
+            self.changed(node);
+        }
+    }
+
+    /// The units of one node.
+    fn at(&mut self, index: &Index, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
+        if self.changed.remove(node) {
+            self.work_out(index, node, policy);
+        }
+        self.of.get(node).map(|at| at.units.clone()).unwrap_or_default()
+    }
+
+    /// All of it.
+    fn whole(&mut self, index: &Index, policy: &Policy) -> Arc<Offer> {
+        if let Some(whole) = &self.whole {
+            return whole.clone();
+        }
+        for node in std::mem::take(&mut self.changed) {
+            self.work_out(index, &node, policy);
+        }
+        let mut offer = Offer {
+            units: self.of.values().flat_map(|at| &at.units).cloned().collect(),
+            reports: BTreeMap::new(),
+            tolerations: BTreeMap::new(),
+        };
+        for (name, pool) in &index.pools {
+            let mut report = PoolReport::default();
+            if let Some(problem) = is_invalid(pool, policy) {
+                report.tell("Invalid", problem);
+            }
+            for more in self.of.values().filter_map(|at| at.reports.get(name)) {
+                report.add(more);
+            }
+            let tolerations = pool.spec.pod_defaults.as_ref().map(|defaults| defaults.tolerations.clone());
+            offer.tolerations.insert(name.clone(), tolerations.unwrap_or_default());
+            offer.reports.insert(name.clone(), report);
+        }
+        let offer = Arc::new(offer);
+        if self.changed.is_empty() {
+            self.whole = Some(offer.clone());
+        }
+        offer
+    }
+}
+
+impl Index {
+    /// What all nodes offer, counted over the policy's window.
+    pub(crate) fn offer(&self, policy: &Policy) -> Arc<Offer> {
+        self.offers(policy, |offers| offers.whole(self, policy))
+    }
+
+    /// The units of one node.
+    pub(crate) fn offer_at(&self, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
+        self.offers(policy, |offers| offers.at(self, node, policy))
+    }
+
+    fn offers<T>(&self, policy: &Policy, ask: impl FnOnce(&mut Offers) -> T) -> T {
+        let mut all = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MOST_WINDOWS {
+            all.clear();
+        }
+        ask(all.entry(policy.window).or_insert_with(|| Offers::unknown(self.nodes.keys())))
+    }
+
+    /// What a node offers is worked out anew when it is asked for.
+    pub(crate) fn node_changed(&mut self, node: &str) {
+        let offers = self.offers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for offers in offers.values_mut() {
+            offers.changed(node);
+        }
+    }
+
+    /// So is what all nodes offer.
+    pub(crate) fn forget_offers(&mut self) {
+        self.offers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
