@@ -14,6 +14,10 @@ SHEAR_VERSION := 1.12.1
 SHEAR := $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION)/bin/cargo-shear
 # The advisories of RustSec, a git repository: `make advisories` brings it, `make test` reads what is there (deny.toml).
 ADVISORIES := $(CACHE)/advisory-dbs
+# What drives the fuzz targets in `make bench`; the compiler's own coverage is asked for without a nightly one.
+FUZZ_VERSION := 0.13.1
+FUZZ := $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
+FUZZ_SECONDS := 600
 
 # A baseline of `make bench`, pinned: nothing that is installed uses it.
 ORTOOLS_VERSION := 9.15.6755
@@ -83,7 +87,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness
+PARTS := operator scale beside chaos planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -220,6 +224,17 @@ $(DONE)/soundness: | bench-programs $(VALGRIND)
 		cargo test --locked -p raw -p runtime --tests -- --test-threads=1
 	$(done)
 
+# By coverage, from the corpus on: bytes, whole files and task graphs. What makes one fail stays in fuzz/artifacts.
+$(DONE)/fuzz: | bench-programs $(FUZZ)
+	$(call say,fuzz: readers and planners under inputs that nobody wrote ($(FUZZ_SECONDS) s each))
+	@for target in snapshot plan taskgraph wire; do \
+		mkdir -p $(CACHE)/fuzz/$$target fuzz/corpus/$$target; \
+		RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CACHE)/fuzz/target PATH="$(dir $(FUZZ)):$$PATH" cargo fuzz run --sanitizer none $$target \
+			$(CACHE)/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2> $@.$$target.log \
+			|| { tail -40 $@.$$target.log; exit 1; }; \
+	done
+	$(done)
+
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
 # The first word of an experiment's line is its paper, and the folder of its results.
 reproduce: tree ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
@@ -302,6 +317,11 @@ $(DENY): | tools
 	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
+
+$(FUZZ): | tools
+	$(call say,building cargo-fuzz $(FUZZ_VERSION) (a minute; once))
+	@CARGO_TARGET_DIR=$(CACHE)/tools/build-fuzz cargo install --quiet --locked --debug --version $(FUZZ_VERSION) --root $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION) cargo-fuzz
+	@rm -rf $(CACHE)/tools/build-fuzz
 
 $(SHEAR): | tools
 	$(call say,building cargo-shear $(SHEAR_VERSION) (two minutes; once))

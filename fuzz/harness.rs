@@ -1,11 +1,13 @@
 //! What must hold of any bytes whatever: no panic, and what is accepted is sound.
 
-use placement::{Budget, NoPolicy, PlanError, Snapshot};
-use search::Greedy;
+use placement::{Budget, NoPolicy, Plan, PlanError, Snapshot};
+use search::{Greedy, Local};
 
 /// Worlds above this are read and not planned: finding faults needs many worlds, not large ones.
 const LARGEST: usize = 40;
 const EFFORT: u64 = 2_000;
+/// Thousands of steps of the walk.
+const WALK: u64 = 2;
 
 /// Reads; what is accepted is written and read back as the same bytes, what is refused says where and why.
 pub fn snapshot(data: &[u8]) -> Option<Snapshot> {
@@ -38,12 +40,18 @@ pub fn plan(data: &[u8]) {
         return;
     }
     let plan = plan.expect("greedy always has a feasible answer");
-    assert_eq!(snapshot.violations(&plan.assignment), []);
-    assert_eq!(plan.cost.unplaced, snapshot.cost(&plan.assignment).unplaced);
+    is_sound(&snapshot, &plan);
+    let walked = placement::plan(&snapshot, &Local, &NoPolicy, &Budget::effort(Some(WALK), 1));
+    is_sound(&snapshot, &walked.expect("so has the walk"));
     let everybody: Vec<_> = plan.assignment.positions().collect();
     let explained = explain::explain(&snapshot, &plan.assignment, &everybody);
     assert_eq!(explained.placed.len(), plan.assignment.iter().flatten().count());
     let reasons = explain::reasons(&snapshot, &plan.assignment, EFFORT);
     assert_eq!(reasons.len(), plan.unplaced.len());
     assert!(reasons.iter().all(|unplaced| !unplaced.reasons.is_empty()), "{reasons:?}");
+}
+
+fn is_sound(snapshot: &Snapshot, plan: &Plan) {
+    assert_eq!(snapshot.violations(&plan.assignment), []);
+    assert_eq!(plan.cost.unplaced, snapshot.cost(&plan.assignment).unplaced);
 }

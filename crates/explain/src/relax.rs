@@ -85,7 +85,8 @@ impl<'a> Question<'a> {
     }
 
     /// The world of the question after some changes; none where there is no such world. Units and actors that were there
-    /// keep their positions. A limit that is broken already is what the rules say of it, whatever changes.
+    /// keep their positions. A limit that is broken already is what the rules say of it, whatever changes: where rules are
+    /// nothing else, who changes such a limit asks of the changed world.
     pub fn with(&self, changes: &[Change]) -> Option<Snapshot> {
         let mut file = self.bare.clone();
         file.constraints.clone_from(&self.snapshot.file().constraints);

@@ -6,6 +6,7 @@
 //! that keeps it out; each is then made smaller while others may move. A policy's rules are kept as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use placement::file::Constraint;
 use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
@@ -51,7 +52,8 @@ pub fn remedies(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, ef
         actor,
         who: ActorIx::new(question.actors.partition_point(|other| *other < actor)),
         base: question.actors.iter().map(|&other| assignment[other]).collect(),
-        question,
+        question: Rc::new(question),
+        placed,
         effort: Effort { left: effort / 2 },
     };
     let mut found: BTreeMap<Vec<(u8, String)>, Remedy> = BTreeMap::new();
@@ -93,7 +95,8 @@ fn size(remedy: &Remedy) -> u128 {
 struct Search<'a> {
     snapshot: &'a Snapshot,
     actor: ActorIx,
-    question: Question<'a>,
+    question: Rc<Question<'a>>,
+    placed: IxVec<ActorIx, bool>,
     /// The actor and the assignment in the question's positions.
     who: ActorIx,
     base: Assignment,
@@ -196,8 +199,28 @@ impl Search<'_> {
     }
 
     fn suffices(&mut self, changes: &[Change]) -> bool {
-        let Some(world) = self.question.with(changes) else { return false };
-        let rules = self.question.rules_without(&BTreeSet::new());
+        if self.snapshot.rules().is_some_and(|rules| !rules.are_written()) {
+            let Some(world) = self.changed(changes) else { return false };
+            let question = Question::new(&world, self.actor, &self.placed);
+            return self.has_room(&question, &[]);
+        }
+        let question = Rc::clone(&self.question);
+        self.has_room(&question, changes)
+    }
+
+    /// The whole world after some changes, where it is asked anew which limits what runs breaks: one that was raised far
+    /// enough is broken no more.
+    fn changed(&self, changes: &[Change]) -> Option<Snapshot> {
+        let mut file = self.snapshot.file().clone();
+        for change in changes {
+            change.apply(self.snapshot, &mut file);
+        }
+        Some(Snapshot::new(file).ok()?.with_rules_everywhere(None))
+    }
+
+    fn has_room(&mut self, question: &Question, changes: &[Change]) -> bool {
+        let Some(world) = question.with(changes) else { return false };
+        let rules = question.rules_without(&BTreeSet::new());
         let most = self.effort.left / 8;
         let (who, base) = (self.who, &self.base);
         let verdict = self.effort.lend(most, |effort| ask(&world, &rules, who, base, effort));

@@ -11,7 +11,7 @@ use placement::file::{Constraint, Places};
 use crate::Index;
 use crate::actors::Actors;
 use crate::objects::namespace_of;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::pods::Amounts;
 use crate::selectors::labels_match;
 

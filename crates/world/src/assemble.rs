@@ -21,12 +21,13 @@ use crate::entries::{file_nodes, file_unit, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::pods::{Amounts, asks, is_over, unit_of};
 use crate::refused::Refusals;
+use crate::report::PoolReport;
 use crate::silence::Outcasts;
 use crate::unit::{Unit, Units};
-use crate::units::{PoolReport, free_nodes};
+use crate::units::free_nodes;
 use crate::{Index, Policy};
 
 /// A snapshot, and what is worth telling beside it.

@@ -9,7 +9,7 @@ use placement::file::{Constraint, Places, Scope};
 
 use crate::actors::Actors;
 use crate::allowed::barred;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::quotas::quotas;
 use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};

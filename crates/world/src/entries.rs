@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use placement::file::{Node, Others, SnapshotFile, Unit as FileUnit};
 
 use crate::loads::Sum;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::unit::Unit;
 use crate::units::FreeNode;
 

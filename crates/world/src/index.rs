@@ -14,7 +14,7 @@ use crate::loads::{Loads, Sum};
 use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
-use crate::offers::Offers;
+use crate::offer::Offers;
 use crate::owner::{controller, is_decision_for, uid};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};

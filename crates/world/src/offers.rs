@@ -1,40 +1,16 @@
 //! What every node offers: worked out when it is asked for, and kept until something changes at the node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use k8s_openapi::api::core::v1::Toleration;
-
-use crate::unit::{Unit, Units};
-use crate::units::{PoolReport, free_node, is_invalid, offer_of};
+use crate::offer::{AtNode, Offer, Offers};
+use crate::report::PoolReport;
+use crate::unit::Unit;
+use crate::units::{free_node, is_invalid, offer_of};
 use crate::{Index, Policy};
 
 /// So many windows of policies are remembered at the same time.
 const MOST_WINDOWS: usize = 16;
-
-/// What the pools make of all nodes: units by id, and a report on each pool.
-#[derive(Debug)]
-pub(crate) struct Offer {
-    pub units: Units,
-    pub reports: BTreeMap<String, PoolReport>,
-    /// Tolerations that pods get from their pool.
-    pub tolerations: BTreeMap<String, Vec<Toleration>>,
-}
-
-/// What one node offers, by id, and what is to be said of pools there.
-#[derive(Debug, Default)]
-struct AtNode {
-    units: Vec<Arc<Unit>>,
-    reports: BTreeMap<String, PoolReport>,
-}
-
-/// What all nodes offer, their capacities counted over one window.
-#[derive(Debug)]
-pub(crate) struct Offers {
-    changed: BTreeSet<String>,
-    of: BTreeMap<String, AtNode>,
-    whole: Option<Arc<Offer>>,
-}
 
 impl Offers {
     /// Nothing is known yet of these nodes.

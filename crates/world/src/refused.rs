@@ -10,7 +10,7 @@ use placement::file::{Constraint, Places};
 
 use crate::actors::{Actors, actors_in};
 use crate::nouns::own;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::pods::{is_over, unit_of};
 use crate::unit::Unit;
 use crate::{ActorName, ApplicationKey, Index};

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::actors::actors_in;
 use crate::nouns::own;
-use crate::offers::Offer;
+use crate::offer::Offer;
 use crate::pods::{is_over, unit_of};
 use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
 use crate::unit::Unit;

@@ -1,7 +1,6 @@
 //! From pools, nodes and topologies to computing units.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::Node;
@@ -10,6 +9,7 @@ use kube::ResourceExt;
 use crate::numbers::{Exact, floor, rational};
 use crate::ownership::Whose;
 use crate::pods::{allocatable, resource_unit, unit_of};
+use crate::report::PoolReport;
 use crate::room::Room;
 use crate::selectors::labels_match;
 use crate::slots::{Claims as Slots, State, slots};
@@ -18,56 +18,6 @@ use crate::{Index, Policy};
 
 /// The label that names a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// How a pool is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolReport {
-    /// Units that the pool's nodes and devices make.
-    pub units: usize,
-    /// Units that can be used: healthy, and offered by the kubelet.
-    pub healthy: usize,
-    /// What is wrong, by the type of the condition.
-    pub problems: BTreeMap<&'static str, Problem>,
-}
-
-impl PoolReport {
-    /// Adds what is said of further nodes.
-    pub(crate) fn add(&mut self, more: &Self) {
-        self.units += more.units;
-        self.healthy += more.healthy;
-        for (type_, problem) in &more.problems {
-            let told = self.problems.entry(type_);
-            told.and_modify(|told| told.elsewhere += 1 + problem.elsewhere)
-                .or_insert_with(|| problem.clone());
-        }
-    }
-
-    pub(crate) fn tell(&mut self, type_: &'static str, text: String) {
-        let told = self.problems.entry(type_);
-        told.and_modify(|problem| problem.elsewhere += 1).or_insert(Problem { text, elsewhere: 0 });
-    }
-}
-
-/// What is wrong with a pool, once for all the places where it is.
-///
-/// Its text for people is that of the first place, and how many more there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// In plain words, with the name of the first node.
-    pub text: String,
-    /// How often it is so elsewhere.
-    pub elsewhere: usize,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)?;
-        if self.elsewhere > 0 {
-            write!(f, " (and the like {} more times in this pool)", self.elsewhere)?;
-        }
-        Ok(())
-    }
-}
 
 /// A node with what pods that are not ours leave of it.
 pub(crate) struct FreeNode<'a> {

@@ -63,7 +63,10 @@ impl Limit for PowerCap {
         let most_work: i128 = file.actors.iter().map(work).sum();
         for cap in &problem.caps {
             let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
-            for (place, drawn) in cap.drawn(&draws).enumerate().filter(|(_, drawn)| **drawn > number(*max)) {
+            // What fixed actors draw by themselves may be drawn: who draws no more than that breaks nothing.
+            for (place, drawn) in
+                cap.drawn(&draws).enumerate().filter(|(place, drawn)| **drawn > cap.limit[*place])
+            {
                 let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
                 let is_ours = |unit: UnitIx| {
                     let draws = |&actor: &ActorIx| {
@@ -169,7 +172,8 @@ impl Limit for PowerCap {
                 let [ours, ours_now] =
                     [checked.assignment, checked.now].map(|places| who_draws(checked, places, &is_here));
                 // What runs passes it already, or it is what fixed actors draw by themselves where that is more.
-                let limit = if before > max && !ours_now.is_empty() { max } else { max.max(fixed) };
+                let may_draw = max.max(fixed);
+                let limit = if before > may_draw && !ours_now.is_empty() { max } else { may_draw };
                 let is_excused = drawn <= before && ours.is_subset(&ours_now);
                 if drawn > limit && !ours.is_empty() && !is_excused {
                     let demands = super::says(checked.file, position);

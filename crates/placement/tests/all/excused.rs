@@ -186,6 +186,14 @@ fn who_is_excused_is_as_defined() {
 }
 
 #[test]
+fn who_is_named_twice_counts_once() {
+    for (rule, breaks) in [("quota a,a 1", false), ("quota a,a,b 1", true), ("quota a,a,b 2", false)] {
+        let snapshot = world("u:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u", rule);
+        assert_eq!(snapshot.rules().is_some(), breaks, "{rule}");
+    }
+}
+
+#[test]
 fn nobody_comes_where_others_break_a_rule() {
     let mut file = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone();
     for actor in &mut file.actors[..3] {
