@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use clingo::Symbol;
 use serde::{Deserialize, Serialize};
@@ -55,6 +58,8 @@ pub(crate) enum Line {
     Model { places: Vec<Option<usize>>, sums: Vec<i64> },
     /// The last line about a job that ended by itself.
     End(Outcome),
+    /// The only line about a job whose aim is a bound, and the last of all: lower bounds of the minimized sums, as many as are known.
+    Bound(Vec<i64>),
     /// The last line of all: a job could not be done, and what that did to the process is not known.
     Failed(String),
 }
@@ -87,8 +92,12 @@ fn serve() -> Result<(), ChildError> {
         None => return Err(ChildError::Orphan),
     };
     begin(terms.parent, &terms.limits)?;
-    for line in lines {
+    while let Some(line) = lines.next() {
         let job: Job = serde_json::from_str(&line.map_err(ChildError::Ask)?)?;
+        if job.aim == Aim::Bound {
+            drop(lines);
+            return Ok(tell(&bound(&job).map_or_else(Line::Failed, Line::Bound))?);
+        }
         match solve(&job) {
             Ok(outcome) => tell(&Line::End(outcome))?,
             Err(problem) => return Ok(tell(&Line::Failed(problem))?),
@@ -97,18 +106,30 @@ fn serve() -> Result<(), ChildError> {
     Ok(())
 }
 
+/// Looks for lower bounds until standard input ends: who asked has waited long enough then.
+fn bound(job: &Job) -> Result<Vec<i64>, String> {
+    let is_enough = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_enough);
+    // Not joined: it ends with the process where the search ends first.
+    thread::spawn(move || {
+        // An input that cannot be read says no more than one that ended.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        told.store(true, Ordering::Relaxed);
+    });
+    let program = program::program(WORKLOAD, &job.facts);
+    engine::bound(&task(job, &program), &|| is_enough.load(Ordering::Relaxed)).map_err(|e| e.to_string())
+}
+
+fn task<'a>(job: &'a Job, program: &'a [&'a str]) -> Task<'a> {
+    Task { program, seed: job.seed, conflicts: job.conflicts, aim: job.aim, at_most: &job.at_most }
+}
+
 /// Searches, and tells every model as it comes.
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
     let facts = job.facts.as_str();
     let program = if job.judged { program::judge(facts) } else { program::program(WORKLOAD, facts) };
-    let task = Task {
-        program: &program,
-        seed: job.seed,
-        conflicts: job.conflicts,
-        aim: job.aim,
-        at_most: &job.at_most,
-    };
+    let task = task(job, &program);
     let (mut reported, mut problem) = (0, None);
     let outcome = engine::run(&task, |model| {
         reported += 1;

@@ -1,8 +1,11 @@
 //! clingo, in this process: one program, one search, every model handed out.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use clingo::{Part, ShowType, SolveHandle, SolveMode, SolveResult, Symbol};
+use clingo::{
+    Control, Part, ShowType, SolveHandle, SolveMode, SolveResult, Statistics, StatisticsType, Symbol,
+};
 
 use crate::program::{APPROXIMATED, WORKLOAD, program};
 
@@ -29,6 +32,8 @@ pub enum Aim {
     Improve,
     /// To know that there is nothing better, where the best is there already or nearly.
     Proof,
+    /// To know how good the best can be at most, by cores of what cannot all be had.
+    Bound,
 }
 
 impl Aim {
@@ -38,6 +43,7 @@ impl Aim {
         match self {
             Self::Improve => &["--heuristic=Domain"],
             Self::Proof => &["--configuration=crafty", "--heuristic=Vmtf", "--strengthen=recursive,all"],
+            Self::Bound => &["--opt-strategy=usc", "--stats"],
         }
     }
 }
@@ -86,6 +92,46 @@ pub(crate) fn run(
     task: &Task,
     mut found: impl FnMut(Model) -> ControlFlow<()>,
 ) -> Result<Outcome, EngineError> {
+    let mut search = grounded(task)?.solve(SolveMode::YIELD, &[])?;
+    let outcome = search_on(&mut search, &mut found);
+    // The handle has no `Drop`: whatever happened, it is closed.
+    search.close()?;
+    outcome
+}
+
+/// How often a search for a bound asks whether it has gone on long enough.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Lower bounds of the minimized sums, highest priority first, of as many as the search came to: each holds where those
+/// before it are at theirs. It ends when all are the optimum, the conflicts are spent, or `enough` says so.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn bound(task: &Task, enough: &dyn Fn() -> bool) -> Result<Vec<i64>, EngineError> {
+    let mut search = grounded(task)?.solve(SolveMode::ASYNC, &[])?;
+    while !search.wait(POLL) && !enough() {}
+    search.cancel()?;
+    let control = search.close()?;
+    Ok(lower(control.statistics()?)?)
+}
+
+/// What clasp knows of the minimized sums at least.
+#[expect(clippy::cast_possible_truncation, reason = "sums are below 2^31, and whole")]
+fn lower(statistics: &Statistics) -> Result<Vec<i64>, clingo::ClingoError> {
+    let summary = statistics.map_at(statistics.root()?, "summary")?;
+    if !statistics.map_has_subkey(summary, "lower")? {
+        return Ok(Vec::new());
+    }
+    let lower = statistics.map_at(summary, "lower")?;
+    if !matches!(statistics.statistics_type(lower)?, StatisticsType::Array) {
+        return Ok(Vec::new());
+    }
+    let at = |position| statistics.value_get(statistics.array_at(lower, position)?);
+    (0..statistics.array_size(lower)?).map(|position| Ok(at(position)?.floor() as i64)).collect()
+}
+
+/// The program, read and grounded.
+fn grounded(task: &Task) -> Result<Control, EngineError> {
     let seed = task.seed % (1 << 31);
     let bounds: Vec<String> =
         std::iter::once("opt".to_owned()).chain(task.at_most.iter().map(i64::to_string)).collect();
@@ -102,11 +148,7 @@ pub(crate) fn run(
         control.add("base", &[], part)?;
     }
     control.ground(&[Part::new("base", Vec::new())?])?;
-    let mut search = control.solve(SolveMode::YIELD, &[])?;
-    let outcome = search_on(&mut search, &mut found);
-    // The handle has no `Drop`: whatever happened, it is closed.
-    search.close()?;
-    outcome
+    Ok(control)
 }
 
 /// The best that a program concludes.

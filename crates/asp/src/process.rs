@@ -20,6 +20,9 @@ const POLL: Duration = Duration::from_millis(2);
 /// How long the last words of a process, and its end, are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// How long the bounds of a process are waited for that has been told to come to an end: one that still grounds has none.
+const LAST_BOUND: Duration = Duration::from_millis(100);
+
 /// How much of a job is handed over at a time, in bytes: no job stands in memory twice.
 const PIECE: usize = 64 << 10;
 
@@ -35,6 +38,17 @@ pub enum Ended {
     Stopped,
     /// Whatever went wrong, in plain words; what was found before it stands.
     Lost(String),
+}
+
+/// What is wanted of a process that looks for bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// That it goes on.
+    More,
+    /// That it says what it knows.
+    Enough,
+    /// Nothing any more.
+    Nothing,
 }
 
 /// A running solver process, which does one job after the other. Dropping it ends and reaps it, on every path.
@@ -135,6 +149,9 @@ impl Solver {
             match self.lines.recv_timeout(POLL) {
                 Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
                 Ok(Ok(Line::End(outcome))) => return Ok(Ended::Finished(outcome)),
+                Ok(Ok(Line::Bound(sums))) => {
+                    return Ok(Ended::Lost(format!("the solver told of bounds unasked: {sums:?}")));
+                }
                 Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
                     return Ok(Ended::Lost(self.explain(&problem)));
                 }
@@ -146,6 +163,37 @@ impl Solver {
                 }
             }
         }
+    }
+
+    /// Has a job done that looks for lower bounds; none where nothing is wanted any more, or the process does not answer in time.
+    ///
+    /// # Errors
+    /// What went wrong, in plain words.
+    pub fn bound(mut self, job: &Job, wanted: &dyn Fn() -> Wanted) -> Result<Vec<i64>, String> {
+        self.write(job)?;
+        let mut asked = None;
+        while asked.is_none_or(|asked: Instant| asked.elapsed() < LAST_BOUND) {
+            match wanted() {
+                Wanted::Nothing => break,
+                Wanted::Enough if asked.is_none() => {
+                    asked = Some(Instant::now());
+                    // The end of its input tells the process.
+                    self.jobs = mpsc::channel().0;
+                }
+                Wanted::More | Wanted::Enough => {}
+            }
+            match self.lines.recv_timeout(POLL) {
+                Ok(Ok(Line::Bound(sums))) => return Ok(sums),
+                Ok(Ok(Line::Failed(problem)) | Err(problem)) => return Err(self.explain(&problem)),
+                Ok(Ok(line)) => return Err(format!("the solver was asked for bounds and said {line:?}")),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.epitaph();
+                    return Err(self.explain(&format!("the solver ended without an answer: {status}")));
+                }
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// A problem, and what the process said about it on standard error.

@@ -8,7 +8,7 @@ use placement::{Assignment, Snapshot, SolveError};
 use crate::child::Job;
 use crate::engine::{Aim, Outcome};
 use crate::facts::{Encoded, vector};
-use crate::process::{Ended, Solver};
+use crate::process::{Ended, Solver, Wanted};
 use crate::sandbox::Limits;
 
 /// What is wanted of one search.
@@ -118,6 +118,28 @@ impl Session {
             Ended::Stopped => {}
         }
         Ok(ended)
+    }
+}
+
+/// What clingo knows at least of every vector of a world, level by level as far as it came: each bound holds where those
+/// before it are reached. In a process of its own; nothing where that is lost.
+pub fn bound(
+    executable: &Path,
+    limits: Limits,
+    seed: u64,
+    world: &Snapshot,
+    conflicts: u64,
+    wanted: &dyn Fn() -> Wanted,
+) -> Vec<i64> {
+    let mut encoded = Encoded::new(world, &world.incumbent());
+    let job =
+        Job { seed, conflicts, aim: Aim::Bound, facts: mem::take(&mut encoded.facts), ..Job::default() };
+    match Solver::start(executable, limits).and_then(|solver| solver.bound(&job, wanted)) {
+        Ok(sums) => encoded.vector(&sums),
+        Err(problem) => {
+            tracing::warn!(problem, "the process that looks for bounds was lost; the answer has none of it");
+            Vec::new()
+        }
     }
 }
 

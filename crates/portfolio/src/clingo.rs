@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use asp::{Limits, Session};
+use asp::{Limits, Session, Wanted};
 use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
 use crate::run::Search;
@@ -12,10 +14,13 @@ use crate::whole::{self, Verdict};
 /// Conflicts where nothing else is said; what ends most searches is the clock.
 const CONFLICTS: u64 = 2_000_000;
 
+/// Conflicts after which a bound is what it is where effort is counted, so that the same comes of it every time.
+const CONFLICTS_OF_BOUND: u64 = 20_000;
+
 /// The shipped programs and clingo, and nothing else: no native search, no parts, no branch and bound.
 ///
 /// It begins from what runs now, as far as that is feasible, and ends with the best model that was found in time, or the
-/// proof that there is none better. Made for comparison, for teaching, and for worlds with criteria that nothing else knows; from some
+/// proof that there is none better; a process beside it looks for what the best can be at least, by cores. Made for comparison, for teaching, and for worlds with criteria that nothing else knows; from some
 /// 30 actors on `asp` finds better placements sooner.
 ///
 /// An effort unit is a better answer, and the proof that there is none.
@@ -74,11 +79,44 @@ impl Strategy for Clingo {
         if let Some(why) = search.over() {
             return Ok(search.answer(why));
         }
-        let answer = match whole::solve(&mut search, self.conflicts)? {
+        let answer = match self.search(&mut search, budget)? {
             Verdict::Proven => search.proven(ProvenBy::Clingo),
             Verdict::Stopped => search.answer(StoppedBy::Deadline),
             Verdict::Open => search.answer(StoppedBy::Effort),
         };
         Ok(search::obeying(snapshot, answer, budget))
+    }
+}
+
+impl Clingo {
+    /// Looks for the best and, beside it, for what the best can be at least; where the two meet, that is a proof.
+    fn search(&self, search: &mut Search, budget: &Budget) -> Result<Verdict, SolveError> {
+        let Some((scale, world)) = whole::bounding(search.snapshot) else {
+            return whole::solve(search, self.conflicts);
+        };
+        let is_counted = budget.effort.is_some();
+        let conflicts = if is_counted { self.conflicts.min(CONFLICTS_OF_BOUND) } else { self.conflicts };
+        let (is_over, is_proven) = (AtomicBool::new(false), AtomicBool::new(false));
+        let wanted = || match (is_proven.load(Ordering::Relaxed), is_over.load(Ordering::Relaxed)) {
+            (true, _) => Wanted::Nothing,
+            (false, true) if !is_counted => Wanted::Enough,
+            _ if (budget.stop)() => Wanted::Enough,
+            _ => Wanted::More,
+        };
+        let (verdict, known) = thread::scope(|scope| {
+            let bound = || asp::bound(&self.executable, self.limits, budget.seed, &world, conflicts, &wanted);
+            let bounding = scope.spawn(bound);
+            let verdict = whole::solve(search, self.conflicts);
+            let is_certain = !matches!(verdict, Ok(Verdict::Open | Verdict::Stopped));
+            is_proven.store(is_certain, Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
+            // A thread that panicked has found nothing.
+            (verdict, bounding.join().unwrap_or_default())
+        });
+        match verdict? {
+            Verdict::Proven => Ok(Verdict::Proven),
+            _ if search.best.broken == 0 && whole::take_bounds(search, &scale, &known) => Ok(Verdict::Proven),
+            open => Ok(open),
+        }
     }
 }

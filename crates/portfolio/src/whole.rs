@@ -132,20 +132,29 @@ fn improve(
     Ok((ended, last))
 }
 
-/// What the optimum of the relaxed world says of the answer; true if it cannot be better.
-fn take_bounds(search: &mut Search, scale: &Scale, optimum: &[i64]) -> bool {
+/// The world whose lower bounds are such of this one: itself, or relaxed where its numbers are too large for the solver.
+pub(crate) fn bounding(snapshot: &Snapshot) -> Option<(Scale, Snapshot)> {
+    let scale = usable(Scale::of(snapshot))?;
+    if scale.is_exact() {
+        return Some((scale, snapshot.clone()));
+    }
+    let world = scale.bounds(snapshot).then(|| scale.apply(snapshot, Rounding::Relaxed))?;
+    Some((scale, usable(world)?))
+}
+
+/// What is known at least of every vector of the relaxed world, level by level as far as it is known, says of the answer; true if
+/// it cannot be better.
+pub(crate) fn take_bounds(search: &mut Search, scale: &Scale, known: &[i64]) -> bool {
     let snapshot = search.snapshot;
-    if !scale.bounds(snapshot) {
+    if !scale.is_exact() && !scale.bounds(snapshot) {
         return false;
     }
-    let mut tight = search.best.vector[0] == optimum[0];
+    let mut tight = known.first() == Some(&search.best.vector[0]);
     for (position, level) in snapshot.objectives().levels().iter().enumerate() {
-        if !tight {
-            // A bound of a level holds where the levels above are at their bounds.
-            break;
-        }
+        // A bound of a level holds where the levels above are at their bounds.
+        let Some(least) = known.get(position + 1).filter(|_| tight) else { return false };
         let divisor = i64::try_from(scale.level(snapshot, position)).unwrap_or(i64::MAX);
-        let least = optimum[position + 1].saturating_mul(divisor);
+        let least = least.saturating_mul(divisor);
         search.bound.insert(Objectives::key(level), least);
         tight = search.best.vector[position + 1] == least;
     }

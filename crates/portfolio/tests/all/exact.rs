@@ -64,6 +64,43 @@ fn clingo_alone_finds_and_proves_the_same() {
     assert!(found_by_clingo > 20, "{found_by_clingo}");
 }
 
+/// Level by level, what clingo says at least of the best is no more than the best is, where the levels above are as good.
+#[test]
+fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
+    let (mut open, mut told, mut tight) = (0, 0, 0);
+    for seed in 0..60 {
+        let snapshot = Snapshot::new(worlds::world(seed)).unwrap();
+        let best = vector(&snapshot, &optimum(&snapshot));
+        for conflicts in [1, 10, 100] {
+            let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default())
+                .with_conflicts(conflicts);
+            let ask = || clingo.solve(&snapshot, &Budget::effort(Some(1000), 1)).unwrap();
+            let answer = ask();
+            assert_eq!(
+                (&answer.bound, answer.optimal),
+                (&ask().bound, ask().optimal),
+                "{}",
+                snapshot.write()
+            );
+            let levels = snapshot.objectives().levels().iter().zip(&best[1..]);
+            let known = levels.map_while(|(level, best)| {
+                answer.bound.get(&placement::Objectives::key(level)).map(|bound| (*bound, *best))
+            });
+            let known: Vec<(i64, i64)> = known.collect();
+            let first_less = known.iter().find(|(bound, best)| bound != best);
+            assert!(first_less.is_none_or(|(bound, best)| bound < best), "{known:?} in {}", snapshot.write());
+            if answer.optimal {
+                assert_eq!(vector(&snapshot, &answer.assignment), best, "in {}", snapshot.write());
+                tight += 1;
+            } else {
+                open += 1;
+                told += usize::from(!known.is_empty());
+            }
+        }
+    }
+    assert!(open > 20 && told > 10 && tight > 20, "{open} open, {told} of them with bounds, {tight} proven");
+}
+
 /// Whether a constraint is of some type.
 type Is = fn(&Constraint) -> bool;
 
