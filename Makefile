@@ -87,7 +87,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
+PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 RESULTS := docs/results
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
@@ -120,6 +120,15 @@ $(DONE)/beside: | bench-programs
 $(DONE)/chaos: | bench-programs
 	$(call say,operators that are killed at random moments)
 	@$(BIN)/cairn-e2e chaos
+	$(done)
+
+# The commit before, or `make bench OLDER=v0.1.0`, built in a tree of its own beside the cache of this one.
+OLDER := HEAD^
+$(DONE)/upgrade: | bench-programs
+	$(call say,an upgrade while applications run, and the way back)
+	@older=$$(git rev-parse --short=12 $(OLDER)) && tree=$(CACHE)/older/$$older && mkdir -p $$tree && git archive $$older | tar -x -C $$tree \
+		&& CARGO_TARGET_DIR=$(CACHE)/older/target cargo build --quiet --locked --workspace --bins --manifest-path $$tree/Cargo.toml \
+		&& $(BIN)/cairn-e2e upgrade --older $$tree --programs $(CACHE)/older/target/debug --name $$older
 	$(done)
 
 $(DONE)/planning: | bench-programs

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
     bench, beside, binaries, chaos, control_plane, demo, footprint, gpus, keeper, planning, real_nodes,
-    release, scale,
+    release, scale, upgrade,
 };
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
@@ -115,6 +115,24 @@ enum Command {
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for chaos.md and chaos.json [default: docs/results of the source tree]
+        #[arg(long)]
+        results: Option<PathBuf>,
+    },
+    /// Upgrade an older release that runs applications to the one of this tree, and go back: no actor is started anew.
+    Upgrade {
+        /// The source tree of the older release.
+        #[arg(long)]
+        older: PathBuf,
+        /// The folder of its programs.
+        #[arg(long)]
+        programs: PathBuf,
+        /// What it is called in the results, its commit for example.
+        #[arg(long)]
+        name: String,
+        /// The commit of this tree.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
+        /// The folder for upgrade.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
@@ -233,6 +251,11 @@ async fn run(command: Command) -> Result<()> {
         Command::Chaos { batches, strikes, nodes, actors, commit, results } => {
             let size = chaos::Size { nodes, actors, strikes, ..chaos::Size::FULL };
             chaos::run(size, batches, &commit, &results.unwrap_or_else(bench::results)).await
+        }
+        Command::Upgrade { older, programs, name, commit, results } => {
+            let older = upgrade::Release { name, tree: older, programs };
+            let newer = upgrade::Release::of_this_tree(&commit)?;
+            upgrade::run(&older, &newer, &results.unwrap_or_else(bench::results)).await
         }
         Command::Footprint { short, trouble, results } => {
             let results = results.unwrap_or_else(bench::results);

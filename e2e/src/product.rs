@@ -32,21 +32,30 @@ impl Cluster {
     ///
     /// The agent will serve the machines that are described in `topologies`, a file or a folder.
     pub async fn install(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
+        self.install_chart(&tree("charts/cairn"), topologies, settings).await
+    }
+
+    /// As [`Cluster::install`], from a chart of another tree.
+    pub async fn install_chart(&self, chart: &Path, topologies: &Path, settings: &[&str]) -> Result<Output> {
         let mut simulate = OsString::from("--set-string=agent.simulate=");
         simulate.push(topologies);
         let nothing_starts = ["--set=operator.replicas=0", "--set=agent.nodeSelector.nowhere=here"];
         let settings = nothing_starts.iter().chain(settings).map(OsString::from);
-        self.helm_install([simulate].into_iter().chain(settings)).await
+        self.helm_install(chart, [simulate].into_iter().chain(settings)).await
     }
 
     /// Installs the chart as users do: operator and agents are pods, for which real nodes and their images are needed.
     pub async fn install_pods(&self, settings: &[&str]) -> Result<Output> {
-        self.helm_install(settings.iter().map(OsString::from)).await
+        self.helm_install(&tree("charts/cairn"), settings.iter().map(OsString::from)).await
     }
 
-    async fn helm_install(&self, settings: impl IntoIterator<Item = OsString>) -> Result<Output> {
+    async fn helm_install(
+        &self,
+        chart: &Path,
+        settings: impl IntoIterator<Item = OsString>,
+    ) -> Result<Output> {
         let mut arguments: Vec<OsString> = ["install", "cairn"].map(OsString::from).into();
-        arguments.push(tree("charts/cairn").into());
+        arguments.push(chart.into());
         arguments.extend(["--create-namespace", "--namespace", NAMESPACE].map(OsString::from));
         arguments.extend(settings);
         self.helm(arguments).await

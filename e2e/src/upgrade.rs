@@ -1,0 +1,283 @@
+//! `cairn-e2e upgrade`: an older release runs applications, becomes the one of this tree, and comes back; no actor is
+//! started anew by it.
+//!
+//! The older release is a source tree and its programs: its own chart, operator and agents. First the chart is upgraded and
+//! the operator handed over, then the agents are replaced node by node, then the chart is rolled back and both go the way
+//! back. After each step every application gets one actor more in each group: so who decides now has looked at everybody,
+//! and has acted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use crds::ActorApplication;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Cluster, Nodes, Process, SimulatedNode, keeper,
+    product::{AGENT, NAMESPACE, OPERATOR, tree},
+    wait,
+};
+
+/// The namespace of the applications.
+const HERE: &str = "upgrade";
+const NODES: [&str; 3] = ["one", "two", "three"];
+/// Applications, and the kind of device that their actors are for.
+const APPLICATIONS: [(&str, &str); 3] = [("plain", "cpu"), ("devices", "gpu"), ("mixed", "gpu")];
+/// GPUs of each node.
+const GPUS: u32 = 8;
+/// How long a step may take; far more than it does.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// A release: what is installed, and what runs.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// What it is called in results, a commit for example.
+    pub name: String,
+    /// Its source tree, of which the chart is used.
+    pub tree: PathBuf,
+    /// The folder of its programs.
+    pub programs: PathBuf,
+}
+
+impl Release {
+    /// The release of this tree, with the programs that were built beside this one.
+    pub fn of_this_tree(name: &str) -> Result<Self> {
+        let programs = keeper::built(OPERATOR)?.parent().context("a program lies in a folder")?.to_owned();
+        Ok(Self { name: name.to_owned(), tree: tree(""), programs })
+    }
+
+    fn program(&self, name: &str) -> Result<PathBuf> {
+        let program = self.programs.join(name);
+        ensure!(
+            program.is_file(),
+            "there is no {} of {}: build that release first",
+            program.display(),
+            self.name
+        );
+        Ok(program)
+    }
+}
+
+/// One step, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    what: String,
+    seconds: f64,
+    /// Pods that were there before it.
+    before: usize,
+    /// Of those, how many are not any more, or were asked to go.
+    gone: usize,
+}
+
+/// Goes from `older` to `newer` and back, and writes `upgrade.md` into `results`.
+///
+/// Fails when an actor was started anew.
+pub async fn run(older: &Release, newer: &Release, results: &Path) -> Result<()> {
+    fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
+    let steps = measure(older, newer).await?;
+    let page = page(older, newer, &steps);
+    fs::write(results.join("upgrade.md"), &page)?;
+    print!("{page}");
+    let gone: usize = steps.iter().map(|step| step.gone).sum();
+    ensure!(gone == 0, "{gone} pods were started anew or asked to go");
+    Ok(())
+}
+
+/// A control plane of its own, the older release with its applications, and each step.
+pub async fn measure(older: &Release, newer: &Release) -> Result<Vec<Step>> {
+    let cluster = Cluster::start()?;
+    let mut scene = Scene::set(&cluster, older).await?;
+    let mut steps = Vec::new();
+    let chart = newer.tree.join("charts/cairn");
+    let upgrade = ["upgrade", "cairn"].map(Into::into).into_iter().chain([chart.into_os_string()]);
+    let reuse = ["--reuse-values", "--namespace", NAMESPACE].map(Into::into);
+    let upgrade: Vec<std::ffi::OsString> = upgrade.chain(reuse).collect();
+    let rollback: Vec<std::ffi::OsString> =
+        ["rollback", "cairn", "1", "--namespace", NAMESPACE].map(Into::into).into();
+    for (from, to, helm) in [(older, newer, upgrade), (newer, older, rollback)] {
+        let way = format!("{} to {}", from.name, to.name);
+        steps
+            .push(scene.step(&format!("chart, {way}"), async |_| cluster.helm(&helm).await.map(drop)).await?);
+        steps.push(scene.step(&format!("operator, {way}"), async |scene| scene.hand_over(to).await).await?);
+        for node in NODES {
+            let what = format!("agent of node {node}, {way}");
+            steps.push(scene.step(&what, async |scene| scene.replace_agent(node, to).await).await?);
+        }
+    }
+    Ok(steps)
+}
+
+/// The product while it is upgraded.
+struct Scene<'a> {
+    cluster: &'a Cluster,
+    client: Client,
+    topologies: PathBuf,
+    operator: Process,
+    operators: usize,
+    agents: BTreeMap<&'static str, Process>,
+    /// Actors in each group.
+    replicas: u32,
+    _nodes: Nodes<'a>,
+}
+
+impl<'a> Scene<'a> {
+    async fn set(cluster: &'a Cluster, release: &Release) -> Result<Self> {
+        let topologies = cluster.plane().state.join("run/topologies");
+        fs::create_dir_all(&topologies)?;
+        cluster.install_chart(&release.tree.join("charts/cairn"), &topologies, &[]).await?;
+        let nodes = NODES.map(|name| SimulatedNode::new(name).cpu("16").resource("acme.com/gpu", GPUS));
+        let nodes = cluster.nodes(nodes).await?;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
+        let pool = |name: &str, spec: Value| json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": name}, "spec": spec});
+        let pools = [
+            pool("cpus", json!({"kind": "cpu"})),
+            pool("gpus", json!({"kind": "gpu", "resource": {"devicePlugin": "acme.com/gpu"}})),
+        ];
+        let [cpus, gpus] = pools;
+        let items = json!({"apiVersion": "v1", "kind": "List", "items": [namespace, cpus, gpus]});
+        cluster.kubectl_with(["apply", "-f-"], &items.to_string()).await?;
+        let mut scene = Self {
+            cluster,
+            client: cluster.client().await?,
+            operator: start_operator(cluster, release, 0).await?,
+            operators: 1,
+            agents: BTreeMap::new(),
+            topologies,
+            replicas: 1,
+            _nodes: nodes,
+        };
+        for node in NODES {
+            let agent = scene.start_agent(node, release).await?;
+            scene.agents.insert(node, agent);
+        }
+        for (name, kind) in APPLICATIONS {
+            let manifest = application(name, kind, scene.replicas).to_string();
+            cluster.kubectl_with(["apply", "-f-"], &manifest).await?;
+        }
+        scene.settled().await?;
+        Ok(scene)
+    }
+
+    /// Does something, has every application grow, and compares the pods.
+    async fn step(&mut self, what: &str, act: impl AsyncFnOnce(&mut Self) -> Result<()>) -> Result<Step> {
+        let before = self.settled().await?;
+        let started = Instant::now();
+        act(self).await.with_context(|| format!("{what} failed"))?;
+        self.replicas += 1;
+        let applications = Api::<ActorApplication>::namespaced(self.client.clone(), HERE);
+        for (name, kind) in APPLICATIONS {
+            let groups = application(name, kind, self.replicas)["spec"].take();
+            applications.patch(name, &PatchParams::default(), &Patch::Merge(json!({"spec": groups}))).await?;
+        }
+        let after = self.settled().await.with_context(|| format!("after: {what}"))?;
+        let seconds = started.elapsed().as_secs_f64();
+        let gone = before.difference(&after).count();
+        eprintln!("{what}: {seconds:.1} s, {} pods, {gone} gone", before.len());
+        Ok(Step { what: what.to_owned(), seconds, before: before.len(), gone })
+    }
+
+    /// Starts an operator of `release` beside the one that leads, and stops that one, as a Deployment does.
+    async fn hand_over(&mut self, release: &Release) -> Result<()> {
+        let next = start_operator(self.cluster, release, self.operators).await?;
+        self.operators += 1;
+        let mut before = std::mem::replace(&mut self.operator, next);
+        before.stop().await.map(drop)
+    }
+
+    async fn replace_agent(&mut self, node: &'static str, release: &Release) -> Result<()> {
+        let mut before = self.agents.remove(node).context("it runs")?;
+        before.stop().await?;
+        let agent = self.start_agent(node, release).await?;
+        self.agents.insert(node, agent);
+        Ok(())
+    }
+
+    /// Starts the agent of one node, and waits until it has published what the node has.
+    async fn start_agent(&self, node: &str, release: &Release) -> Result<Process> {
+        let folder = self.topologies.join(node);
+        fs::create_dir_all(&folder)?;
+        let devices: Vec<Value> = (0..GPUS).map(|index| json!({"id": format!("gpu-{index}"), "type": "GPU", "vendor": "acme", "model": "one", "health": "ok"})).collect();
+        let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": node}, "spec": {"devices": devices}});
+        fs::write(folder.join(format!("{node}.yaml")), topology.to_string())?;
+        let workload = self.cluster.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", node);
+        let workload = workload.arg(format!("--simulate={}", folder.display()));
+        let process = workload.start(&release.program(AGENT)?).await?;
+        process.wait_ready().await?;
+        Ok(process)
+    }
+
+    /// Waits until exactly what is wanted runs: the uids of the pods.
+    async fn settled(&self) -> Result<BTreeSet<String>> {
+        let applications = Api::<ActorApplication>::namespaced(self.client.clone(), HERE);
+        let pods = Api::<Pod>::namespaced(self.client.clone(), HERE);
+        let settled = wait::until(LIMIT, async || {
+            let mut wanted = 0;
+            for application in applications.list(&ListParams::default()).await?.items {
+                let (name, status) = (application.name_any(), application.status.unwrap_or_default());
+                let seen = status.observed_generation == application.metadata.generation;
+                let groups = application.spec.actors.len();
+                let all = groups * usize::try_from(self.replicas)?;
+                let running = status.actors.map_or(0, |actors| actors.running);
+                ensure!(seen && usize::try_from(running)? == all, "{name}: {running} of {all} run");
+                wanted += all;
+            }
+            let mut uids = BTreeSet::new();
+            for pod in pods.list(&ListParams::default()).await?.items {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                ensure!(phase == Some("Running"), "{} is {phase:?}", pod.name_any());
+                ensure!(pod.metadata.deletion_timestamp.is_none(), "{} is going", pod.name_any());
+                uids.insert(pod.uid().unwrap_or_default());
+            }
+            ensure!(uids.len() == wanted, "{} pods of {wanted}", uids.len());
+            anyhow::Ok(uids)
+        });
+        settled.await.map_err(|seen| anyhow!("not everything runs: {seen}"))
+    }
+}
+
+async fn start_operator(cluster: &Cluster, release: &Release, number: usize) -> Result<Process> {
+    let workload = cluster.operator().await?.field("metadata.name", &format!("{OPERATOR}-{number}"));
+    let process = workload.start(&release.program(OPERATOR)?).await?;
+    process.wait_ready().await?;
+    Ok(process)
+}
+
+/// Two groups, one on processors and one on what the application is for, whose actors have nothing to gain by a move: so
+/// one that goes went because of the upgrade.
+fn application(name: &str, kind: &str, replicas: u32) -> Value {
+    let group = |name: &str, kind: &str| {
+        let requests = json!({"cpu": "100m", "memory": "64Mi"});
+        let container = json!({"name": "actor", "image": "none", "resources": {"requests": requests}});
+        let implementation =
+            json!({"kind": kind, "serviceTime": "1ms", "template": {"spec": {"containers": [container]}}});
+        json!({"name": name, "replicas": replicas, "arrivals": "1/s", "implementations": [implementation]})
+    };
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": name, "namespace": HERE},
+        "spec": {"actors": [group("front", "cpu"), group("back", kind)]}})
+}
+
+fn page(older: &Release, newer: &Release, steps: &[Step]) -> String {
+    let mut text = format!(
+        "# An upgrade while applications run, and the way back\n\nFrom {} to {}, each with its own chart, definitions, operator and \
+         agents, on a real control plane with three simulated\nnodes and three applications. After each step every group of each \
+         application gets one actor more, and the step\nlasts until these run: so who decides then has looked at everybody.\n\n\
+         | step | seconds | pods before | started anew or asked to go (aim 0) |\n|---|---:|---:|---:|\n",
+        older.name, newer.name
+    );
+    for Step { what, seconds, before, gone } in steps {
+        // writing into a String cannot fail
+        let _ = writeln!(text, "| {what} | {seconds:.1} | {before} | {gone} |");
+    }
+    text + "\nMade by `make bench`, which runs `cairn-e2e upgrade`.\n"
+}
