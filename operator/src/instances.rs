@@ -1,5 +1,7 @@
 //! What Instances tell: pure.
 
+use std::time::Duration;
+
 use control::Wait;
 use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
 use jiff::Timestamp;
@@ -78,6 +80,27 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
     let complete = wanted.iter().all(|name| own.contains_key(name));
     let by_age = || if complete { oldest(&|_| true) } else { wanted.first().cloned() };
     oldest(&is_root).or_else(by_age)
+}
+
+/// How long an actor may be on its way before people are told that it is.
+pub const ON_ITS_WAY: Duration = Duration::from_secs(5);
+
+/// Whether what would be said of an Instance is only that its actor is on its way, and that for a moment: it has a place, nothing
+/// keeps it from being there, and it does not run yet.
+///
+/// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
+/// server has the less to do. An Instance that was asked for is told of at once, as who asked waits for it.
+pub fn passes(instance: &Instance, pod: Option<&Pod>, about: &About, status: &InstanceStatus) -> bool {
+    let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
+    let told = instance.status.as_ref();
+    let is_new = told.is_none_or(|told| starts(told.phase) && told.root == status.root);
+    let made = pod.map_or(&instance.metadata, |pod| &pod.metadata).creation_timestamp.as_ref();
+    let age = made.map(|made| about.now.duration_since(made.0));
+    // What seems to be of the future was made by somebody's other clock.
+    let is_young = age.is_some_and(|age| age.unsigned_abs() < ON_ITS_WAY);
+    let nothing_is_wrong = about.unfit.is_none() && about.wait.is_none() && about.place.is_some();
+    let asked = instance.spec.origin == InstanceOrigin::Runtime;
+    nothing_is_wrong && is_young && is_new && starts(status.phase) && !asked
 }
 
 /// What an Instance's status says of its actor.
@@ -168,6 +191,59 @@ mod tests {
         let findings = findings(pod.as_ref(), &about);
         let said = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
         said.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether the tenth second of an Instance is only a moment: `made=` when it or its pod was, `was=` its phase as told,
+    /// `is=` its phase, `root` where that changes.
+    fn is_passing(world: &str) -> bool {
+        let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let at = |second: &str| crds::Time(Timestamp::from_second(second.parse().unwrap()).unwrap());
+        let phase = |name: &str| field(name).map(|phase| serde_json::from_value(phase.into()).unwrap());
+        let mut instance = Instance::new("app-a-0", crds::InstanceSpec::default());
+        if world.contains("asked") {
+            instance.spec.origin = InstanceOrigin::Runtime;
+        }
+        instance.metadata.creation_timestamp = field("made").map(at);
+        instance.status =
+            field("was").map(|_| InstanceStatus { phase: phase("was"), ..InstanceStatus::default() });
+        let mut pod = Pod::default();
+        pod.metadata.creation_timestamp = field("pod").map(at);
+        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let about = About {
+            place: field("place"),
+            reasons: &[],
+            wait: wait.as_ref(),
+            unfit: None,
+            now: Timestamp::from_second(10).unwrap(),
+        };
+        let status =
+            InstanceStatus { phase: phase("is"), root: world.contains("root"), ..InstanceStatus::default() };
+        passes(&instance, field("pod").map(|_| &pod), &about, &status)
+    }
+
+    #[test]
+    fn who_is_on_its_way_is_told_of_when_it_runs_or_takes_long() {
+        for (world, expected) in [
+            ("made=8 place=n/a-0 is=Pending", true),
+            ("made=8 place=n/a-0 is=Pending root", true),
+            ("made=1 pod=8 place=n/a-0 was=Pending is=Starting", true),
+            // it runs
+            ("made=8 pod=8 place=n/a-0 is=Running", false),
+            // it takes long
+            ("made=4 place=n/a-0 is=Pending", false),
+            ("made=1 pod=4 place=n/a-0 is=Starting", false),
+            // it has no place, waits for something, ran before, or is another's root now
+            ("made=8 is=Pending", false),
+            ("made=8 place=n/a-0 back=ended is=Pending", false),
+            ("made=1 pod=8 place=n/a-0 was=Running is=Starting", false),
+            ("made=8 place=n/a-0 was=Pending is=Pending root", false),
+            // who asked waits for it
+            ("made=8 place=n/a-0 is=Pending asked", false),
+            // by a clock that is hours ahead
+            ("made=9999 place=n/a-0 is=Pending", false),
+        ] {
+            assert_eq!(is_passing(world), expected, "{world}");
+        }
     }
 
     #[test]

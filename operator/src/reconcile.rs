@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use control::{End, HeldBack, Refusal, Scope, Step, look_again};
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, Start};
+use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement, Start};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,7 @@ use crate::context::{Context, moment};
 use crate::devices;
 use crate::error::Error;
 use crate::eviction::{NotNow, evict};
-use crate::instances::{About, instance_status, root_of};
+use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
 use crate::look::kinds;
 use crate::ownership::owner;
 use crate::phase::placement_status;
@@ -106,7 +106,9 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     if later.is_some() {
         outcome.next = later.into_iter().chain(outcome.next).min();
     } else {
-        report(application, &key, ctx, &outcome, &refusals).await?;
+        if report(application, &key, ctx, &outcome, &refusals).await? {
+            outcome.next = Some(moment() + ON_ITS_WAY).into_iter().chain(outcome.next).min();
+        }
         ctx.pace.told(&key, moment());
     }
     let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
@@ -369,19 +371,19 @@ async fn carry_out(
     Ok(())
 }
 
-/// Writes what has changed of the statuses.
+/// Writes what has changed of the statuses; whether somebody is on its way of whom nothing was said yet.
 async fn report(
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &Outcome,
     refusals: &[Refusal],
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let (own, actors) = {
         let index = ctx.caches.index();
         (world::own(&index, application), world::actors(&index, application))
     };
-    report_instances(&actors, ctx, &own, outcome).await?;
+    let on_its_way = report_instances(&actors, ctx, &own, outcome).await?;
     let plain = Policy::builtin("units");
     let now = Timestamp::now();
     let rollout = Rollout::of(application, ctx);
@@ -406,10 +408,15 @@ async fn report(
     {
         ctx.writer.apply_status(newest.as_ref(), &status).await?;
     }
-    Ok(())
+    Ok(on_its_way)
 }
 
-async fn report_instances(actors: &Actors, ctx: &Context, own: &Own, outcome: &Outcome) -> Result<(), Error> {
+async fn report_instances(
+    actors: &Actors,
+    ctx: &Context,
+    own: &Own,
+    outcome: &Outcome,
+) -> Result<bool, Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -431,6 +438,7 @@ async fn report_instances(actors: &Actors, ctx: &Context, own: &Own, outcome: &O
         .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
         .collect();
     let now = Timestamp::now();
+    let mut on_its_way = false;
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
@@ -443,9 +451,12 @@ async fn report_instances(actors: &Actors, ctx: &Context, own: &Own, outcome: &O
             now,
         };
         let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);
-        (instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
+        let passes = passes(instance, pod, &about, &status);
+        on_its_way |= passes;
+        (!passes && instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
     });
-    let work = changed.map(|(instance, status)| async move {
+    let changed: Vec<(&Instance, InstanceStatus)> = changed.collect();
+    let work = changed.into_iter().map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {
             // It went while its status was written, and may be another one by now.
             Err(Error::Apply { source: kube::Error::Api(answer), .. }) if answer.code == 404 => Ok(()),
@@ -455,7 +466,7 @@ async fn report_instances(actors: &Actors, ctx: &Context, own: &Own, outcome: &O
         }
     });
     futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await?;
-    Ok(())
+    Ok(on_its_way)
 }
 
 /// What to do after a failed reconcile.
