@@ -1,30 +1,31 @@
 //! The least that a world can cost once some classes of its items are ruled out.
 
-use crate::branch::model::{FORBIDDEN, Model, ones};
+use crate::branch::model::{Model, ones};
+use crate::branch::value::Value;
 
 /// What is known of a part of the search: the classes that are left to each item, and what each costs at least.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct Part<N> {
     /// By item: the classes that are left, as bits; never 0.
     pub domains: Vec<u64>,
     /// By item and class: twice the least that the item adds there; of classes that are left only.
-    pub least: Vec<Vec<i64>>,
+    pub least: Vec<Vec<N>>,
     /// Steps of work that this took.
     pub work: u64,
 }
 
 /// What an item would spare if it had a peer beside it, and what that takes of the unit.
-struct Spared<'a> {
-    value: i64,
+struct Spared<'a, N> {
+    value: N,
     needs: &'a [i64],
 }
 
-impl Part {
+impl<N: Value> Part<N> {
     /// Nothing is decided.
-    pub fn whole(model: &Model) -> Self {
+    pub fn whole(model: &Model<N>) -> Self {
         Self {
             domains: model.items.iter().map(|item| item.domain).collect(),
-            least: vec![vec![0; model.classes.len()]; model.items.len()],
+            least: vec![vec![N::default(); model.classes.len()]; model.items.len()],
             work: 0,
         }
     }
@@ -36,8 +37,8 @@ impl Part {
     }
 
     /// Rules out what cannot cost less than `best`; false if nothing is left.
-    pub fn tighten(&mut self, model: &Model, best: i64) -> bool {
-        let most = 2 * (best - 1);
+    pub fn tighten(&mut self, model: &Model<N>, best: N) -> bool {
+        let most = N::from(2) * (best - N::from(1));
         if self.domains.contains(&0) {
             return false;
         }
@@ -57,7 +58,7 @@ impl Part {
     }
 
     /// Takes away classes in which there is no room left for an item; false if somebody has nowhere to go.
-    fn fit(&mut self, model: &Model) -> bool {
+    fn fit(&mut self, model: &Model<N>) -> bool {
         loop {
             let before = self.domains.clone();
             for (class, of) in model.classes.iter().enumerate() {
@@ -102,11 +103,11 @@ impl Part {
     }
 
     /// Works out `least`; returns twice the sum of everybody's least.
-    fn price(&mut self, model: &Model) -> i64 {
+    fn price(&mut self, model: &Model<N>) -> N {
         let room = self.room_beside(model);
-        let mut total = 0;
+        let mut total = N::default();
         for item in 0..model.items.len() {
-            let mut least = i64::MAX;
+            let mut least = N::MAX;
             for class in ones(self.domains[item]) {
                 let value = self.price_of(model, item, class, &room[class]);
                 self.least[item][class] = value;
@@ -119,7 +120,7 @@ impl Part {
     }
 
     /// By class and dimension: what a unit has room for beside those who are there for sure.
-    fn room_beside(&self, model: &Model) -> Vec<Vec<i64>> {
+    fn room_beside(&self, model: &Model<N>) -> Vec<Vec<i64>> {
         let mut rooms: Vec<Vec<i64>> = model.classes.iter().map(|class| class.room.clone()).collect();
         for item in 0..model.items.len() {
             if let Some(class) = self.decided(item).filter(|&class| model.is_single(class)) {
@@ -135,9 +136,9 @@ impl Part {
     ///
     /// A tie of two that are decided counts where it is known, one with a decided item at the other end, and of two
     /// that are open half at each end.
-    fn price_of(&self, model: &Model, item: usize, class: usize, room: &[i64]) -> i64 {
+    fn price_of(&self, model: &Model<N>, item: usize, class: usize, room: &[i64]) -> N {
         let of = &model.items[item];
-        let mut value = 2 * of.costs[class];
+        let mut value = N::from(2) * of.costs[class];
         let is_decided = self.decided(item).is_some();
         let mut spared = Vec::new();
         for &(peer, tie) in &of.ties {
@@ -154,7 +155,8 @@ impl Part {
                 (false, None) | (true, Some(_)) => (1, self.domains[peer]),
                 (false, Some(there)) => (2, 1 << there),
             };
-            let apart = ones(there).map(|other| model.apart(tie, class, other)).min().unwrap_or(FORBIDDEN);
+            let apart = ones(there).map(|other| model.apart(tie, class, other)).min().unwrap_or(N::FORBIDDEN);
+            let weight = N::from(weight);
             if there >> class & 1 == 0 {
                 value += weight * apart;
                 continue;
@@ -182,9 +184,9 @@ impl Part {
     /// What it costs at least, twice, that the cheapest classes do not hold all who would rather be there.
     ///
     /// `None` where they cannot be made to.
-    fn crowding(&self, model: &Model) -> Option<i64> {
-        let mut sum = 0;
-        let cheapest: Vec<(usize, i64)> = (0..model.items.len())
+    fn crowding(&self, model: &Model<N>) -> Option<N> {
+        let mut sum = N::default();
+        let cheapest: Vec<(usize, N)> = (0..model.items.len())
             .map(|item| {
                 let classes = ones(self.domains[item]).map(|class| (class, self.least[item][class]));
                 classes.min_by_key(|(_, least)| *least).expect("domains are never empty")
@@ -193,7 +195,7 @@ impl Part {
         for (class, of) in model.classes.iter().enumerate() {
             let here: Vec<usize> = (0..model.items.len()).filter(|&item| cheapest[item].0 == class).collect();
             let units = i64::try_from(of.units.len()).unwrap_or(i64::MAX);
-            let mut worst = 0;
+            let mut worst = N::default();
             for (dimension, room) in of.room.iter().enumerate() {
                 let need = |item: usize| model.items[item].needs[class][dimension];
                 let mut over = here.iter().map(|&item| need(item)).fold(0i64, i64::saturating_add)
@@ -201,7 +203,7 @@ impl Part {
                 if over <= 0 {
                     continue;
                 }
-                let mut ways: Vec<(i64, i64)> = here
+                let mut ways: Vec<(N, i64)> = here
                     .iter()
                     .filter_map(|&item| {
                         let others = ones(self.domains[item] & !(1 << class));
@@ -209,11 +211,11 @@ impl Part {
                         Some((next - cheapest[item].1, need(item))).filter(|(_, need)| *need > 0)
                     })
                     .collect();
-                ways.sort_unstable_by(|(a, p), (b, q)| product(*a, *q).cmp(&product(*b, *p)));
-                let mut price = 0;
+                ways.sort_unstable_by(|(a, p), (b, q)| N::compare_products(*a, *q, *b, *p));
+                let mut price = N::default();
                 for (regret, need) in ways {
                     let part = over.min(need);
-                    price += i64::try_from(product(regret, part) / i128::from(need)).unwrap_or(FORBIDDEN);
+                    price += regret.share(part, need);
                     over -= part;
                     if over == 0 {
                         break;
@@ -230,7 +232,7 @@ impl Part {
     }
 
     /// Takes away what costs more than `slack` above the least; whether anything was.
-    fn rule_out(&mut self, slack: i64) -> bool {
+    fn rule_out(&mut self, slack: N) -> bool {
         let mut any = false;
         for (domain, least) in self.domains.iter_mut().zip(&self.least) {
             let cheapest = ones(*domain).map(|class| least[class]).min().expect("domains are never empty");
@@ -244,22 +246,21 @@ impl Part {
 }
 
 /// The most that can be spared by what fits: the fractional knapsack of each dimension, rounded up.
-fn most_spared(spared: &mut [Spared], rooms: &[i64]) -> i64 {
-    let mut most: i64 = spared.iter().map(|one| one.value).sum();
+fn most_spared<N: Value>(spared: &mut [Spared<N>], rooms: &[i64]) -> N {
+    let mut most: N = spared.iter().map(|one| one.value).sum();
     for (dimension, &room) in rooms.iter().enumerate() {
-        let need = |one: &Spared| one.needs[dimension];
+        let need = |one: &Spared<N>| one.needs[dimension];
         if spared.iter().map(need).fold(0i64, i64::saturating_add) <= room {
             continue;
         }
-        spared.sort_unstable_by(|a, b| product(b.value, need(a)).cmp(&product(a.value, need(b))));
-        let (mut left, mut sum) = (room, 0);
+        spared.sort_unstable_by(|a, b| N::compare_products(b.value, need(a), a.value, need(b)));
+        let (mut left, mut sum) = (room, N::default());
         for one in spared.iter() {
             if need(one) <= left {
                 left -= need(one);
                 sum += one.value;
             } else if left > 0 && need(one) <= room {
-                let part = product(one.value, left) / i128::from(need(one));
-                sum += i64::try_from(part).unwrap_or(one.value) + 1;
+                sum += one.value.share(left, need(one)) + N::from(1);
                 break;
             } else if need(one) <= room {
                 break;
@@ -268,8 +269,4 @@ fn most_spared(spared: &mut [Spared], rooms: &[i64]) -> i64 {
         most = most.min(sum);
     }
     most
-}
-
-fn product(a: i64, b: i64) -> i128 {
-    i128::from(a) * i128::from(b)
 }

@@ -2,9 +2,9 @@
 
 /// Items that fit on one unit together.
 #[derive(Clone, Copy)]
-pub(crate) struct Column {
+pub(crate) struct Column<N> {
     /// Positions among the items that are partitioned, as bits.
     pub members: u64,
     /// What it keeps, compared with all of them apart.
-    pub value: i64,
+    pub value: N,
 }

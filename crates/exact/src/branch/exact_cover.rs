@@ -4,35 +4,36 @@ use crate::branch::column::Column;
 use crate::branch::halt::Halt;
 use crate::branch::model::ones;
 use crate::branch::prices::{GRAIN, Prices, beyond};
+use crate::branch::value::Value;
 
 /// Between two looks at the clock.
 const PATIENCE: u64 = 4096;
 
 /// A column and what it keeps beyond the prices of its members.
-struct Candidate {
-    column: Column,
-    beyond: i64,
+struct Candidate<N> {
+    column: Column<N>,
+    beyond: N,
     /// The prices of its members.
-    prices: i64,
+    prices: N,
 }
 
 /// A search for the best partition.
-pub(crate) struct ExactCover {
+pub(crate) struct ExactCover<N> {
     /// By item: the columns of which it is the first, those that keep most beyond their prices first.
-    first: Vec<Vec<Candidate>>,
-    prices: Vec<i64>,
-    excess: i64,
+    first: Vec<Vec<Candidate<N>>>,
+    prices: Vec<N>,
+    excess: N,
     units: usize,
     /// A partition must keep so much.
-    target: i64,
-    best: Option<(i64, Vec<u64>)>,
+    target: N,
+    best: Option<(N, Vec<u64>)>,
     chosen: Vec<u64>,
     steps: u64,
 }
 
-impl ExactCover {
+impl<N: Value> ExactCover<N> {
     /// Keeps those columns that a partition with `target` can have.
-    pub fn new(columns: &[Column], prices: Prices, units: usize, target: i64) -> Self {
+    pub fn new(columns: &[Column<N>], prices: Prices<N>, units: usize, target: N) -> Self {
         let Prices { each: prices, excess, .. } = prices;
         let units = units.min(prices.len());
         let mut cover = Self {
@@ -45,7 +46,7 @@ impl ExactCover {
             chosen: Vec::new(),
             steps: 0,
         };
-        let slack = cover.slack(0, cover.prices.iter().sum(), units);
+        let slack = cover.slack(N::default(), cover.prices.iter().copied().sum(), units);
         for column in columns {
             let beyond = beyond(column, &cover.prices);
             if beyond >= excess - slack {
@@ -62,20 +63,20 @@ impl ExactCover {
     }
 
     /// By how much a partition can stay below what prices allow, with so much kept, open and so many units left.
-    fn slack(&self, kept: i64, open: i64, units: usize) -> i64 {
-        let units = i64::try_from(units).unwrap_or(i64::MAX);
-        kept * GRAIN + open + self.excess.saturating_mul(units) - self.target.saturating_mul(GRAIN)
+    fn slack(&self, kept: N, open: N, units: usize) -> N {
+        let (units, grain) = (N::from(i32::try_from(units).unwrap_or(i32::MAX)), N::from(GRAIN));
+        kept * grain + open + self.excess.saturating_mul(units) - self.target.saturating_mul(grain)
     }
 
     /// What was found: how much it keeps, and the columns.
-    pub fn best(self) -> Option<(i64, Vec<u64>)> {
+    pub fn best(self) -> Option<(N, Vec<u64>)> {
         self.best
     }
 
     /// Looks at all partitions of `items` that can be good enough.
     pub fn search(&mut self, items: u64, left: &mut u64, stop: &dyn Fn() -> bool) -> Result<(), Halt> {
-        let open = self.prices.iter().sum();
-        let ended = self.part(items, 0, open, self.units, (*left, stop));
+        let open = self.prices.iter().copied().sum();
+        let ended = self.part(items, N::default(), open, self.units, (*left, stop));
         *left = left.saturating_sub(self.steps);
         ended
     }
@@ -83,8 +84,8 @@ impl ExactCover {
     fn part(
         &mut self,
         items: u64,
-        kept: i64,
-        open: i64,
+        kept: N,
+        open: N,
         units: usize,
         limits: (u64, &dyn Fn() -> bool),
     ) -> Result<(), Halt> {
@@ -98,7 +99,7 @@ impl ExactCover {
         if items == 0 {
             if kept >= self.target {
                 self.best = Some((kept, self.chosen.clone()));
-                self.target = kept + 1;
+                self.target = kept + N::from(1);
             }
             return Ok(());
         }

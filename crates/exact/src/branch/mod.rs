@@ -18,5 +18,6 @@ mod model;
 mod partition;
 mod prices;
 mod tree;
+mod value;
 
 pub use tree::{Limits, Solved, Verdict, solve};

@@ -9,25 +9,20 @@ use placement::ix::{ActorIx, RelationIx, UnitIx};
 use placement::room::Rooms;
 use placement::{Assignment, Criterion, Edge, Problem, Snapshot};
 
-use crate::branch::classes::{Class, MOST, Pool, classes};
-
-/// What the levels together may add up to, so that halves, sums over all pairs and finer prices fit into 64 bits.
-pub(crate) const LARGEST: i64 = 1 << 42;
-
-/// What is not allowed costs this: more than twice what anything feasible can.
-pub(crate) const FORBIDDEN: i64 = 1 << 45;
+use crate::branch::classes::{Class, MOST, Places, Pool, classes};
+use crate::branch::value::Value;
 
 /// Units that are compared with each other.
 const MOST_UNITS: usize = 512;
 
 /// An actor that can move.
-pub(crate) struct Item {
+pub(crate) struct Item<N> {
     /// Who it is.
     pub actor: ActorIx,
     /// The classes that it can be in, as bits.
     pub domain: u64,
     /// By class: what it costs there whatever the other items do.
-    pub costs: Vec<i64>,
+    pub costs: Vec<N>,
     /// By class and dimension: what it needs there.
     pub needs: Vec<Vec<i64>>,
     /// The other item, and the position of what ties them.
@@ -35,14 +30,14 @@ pub(crate) struct Item {
 }
 
 /// What ties two items: what it costs where they are, and where they must not be both.
-pub(crate) struct Tie {
+pub(crate) struct Tie<N> {
     pub items: [usize; 2],
     /// Times the exchange cost of their units.
-    rate: i64,
+    rate: N,
     /// On different units.
-    apart: i64,
+    apart: N,
     /// On one unit.
-    together: i64,
+    together: N,
     /// What relations leave of the places, where there are any.
     bar: Option<Bar>,
 }
@@ -55,37 +50,48 @@ struct Bar {
     together: u64,
 }
 
+/// A world that is for this search, before its levels are one number.
+pub(crate) struct World<'a> {
+    snapshot: &'a Snapshot,
+    places: Places,
+    weights: Weights,
+    /// Whether no unit may have more work than its capacity.
+    is_full: bool,
+}
+
 /// The world of the search.
-pub(crate) struct Model {
-    pub items: Vec<Item>,
-    pub ties: Vec<Tie>,
+pub(crate) struct Model<N> {
+    pub items: Vec<Item<N>>,
+    pub ties: Vec<Tie<N>>,
     pub classes: Vec<Class>,
     pub pools: Vec<Pool>,
     /// By two classes: of a message between a unit of each; of one class, between two of its units.
-    exchange: Vec<Vec<i64>>,
+    exchange: Vec<Vec<N>>,
     /// What the start costs; `None` where it leaves actors out or overloads units, so that all that is found is better.
-    pub start: Option<i64>,
+    pub start: Option<N>,
 }
 
 /// What the levels count in the one number.
 struct Weights {
     /// By criterion.
-    of: BTreeMap<Criterion, i64>,
-    /// Of each of the sums over pairs.
-    pairs: PairSums,
+    of: BTreeMap<Criterion, i128>,
+    /// Of messages times exchange costs, of drags apart, and of drags together.
+    pairs: [i128; 3],
+    /// What the levels together add up to at most.
+    most: i128,
 }
 
 /// What a unit costs an actor by itself: its ties to what is fixed, and not being at home.
-struct Alone<'a> {
+struct Alone<'a, N> {
     problem: &'a Problem,
-    pairs: PairSums,
+    pairs: [N; 3],
     /// By actor: where it would cost nothing, and what it costs elsewhere.
-    homes: BTreeMap<ActorIx, Vec<(UnitIx, i64)>>,
+    homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>>,
 }
 
-impl Model {
+impl<'a> World<'a> {
     /// Takes a snapshot apart; `None` where it has criteria, rules or sizes that are not for this search.
-    pub fn new(snapshot: &Snapshot, start: &Assignment) -> Option<Self> {
+    pub fn new(snapshot: &'a Snapshot) -> Option<Self> {
         let problem = snapshot.problem();
         let has_rules = snapshot.rules().is_some_and(|rules| !rules.ground().is_empty());
         if problem.channels.are_whole()
@@ -104,11 +110,28 @@ impl Model {
         let is_full = is_overload_full(snapshot, &rooms)?;
         let weights = Weights::new(snapshot, &targets)?;
         let places = classes(snapshot, &rooms, &targets, is_full)?;
-        let alone = Alone::new(snapshot, &weights);
+        Some(Self { snapshot, places, weights, is_full })
+    }
+
+    /// Whether sums of these numbers hold all that its levels can add up to.
+    pub fn fits<N: Value>(&self) -> bool {
+        self.weights.most <= N::LARGEST.wide()
+    }
+}
+
+impl<N: Value> Model<N> {
+    /// For a world that fits such numbers; `None` where one of them does not after all.
+    pub fn new(world: World, start: &Assignment) -> Option<Self> {
+        let World { snapshot, places, weights, is_full } = world;
+        let problem = snapshot.problem();
+        let alone = Alone::new(snapshot, &weights)?;
         let exchange = places.classes.iter().map(|a| {
-            let between = |b: &Class| match a.units.get(1) {
-                Some(&second) if a.first() == b.first() => problem.exchange_cost(a.first(), second),
-                _ => problem.exchange_cost(a.first(), b.first()),
+            let between = |b: &Class| {
+                let cost = match a.units.get(1) {
+                    Some(&second) if a.first() == b.first() => problem.exchange_cost(a.first(), second),
+                    _ => problem.exchange_cost(a.first(), b.first()),
+                };
+                number::<N>(cost)
             };
             places.classes.iter().map(between).collect()
         });
@@ -130,25 +153,26 @@ impl Model {
                 ties: Vec::new(),
             });
         }
-        model.tie_up(problem, &weights, &Relations::new(problem));
+        model.tie_up(problem, alone.pairs, &Relations::new(problem));
         let is_whole = start.iter().all(Option::is_some)
             && (!is_full || snapshot.cost(start).vector(snapshot)[FIRST_LEVEL] == 0);
         model.start = is_whole.then(|| model.value(problem, start));
         Some(model)
     }
 
-    fn tie_up(&mut self, problem: &Problem, weights: &Weights, relations: &Relations) {
+    fn tie_up(&mut self, problem: &Problem, [exchanged, apart, together]: [N; 3], relations: &Relations) {
         for (a, &actor) in problem.movable.iter().enumerate() {
             for (b, &peer) in problem.movable.iter().enumerate().skip(a + 1) {
                 let edge = problem.edge(actor, peer);
                 let tie = Tie {
                     items: [a, b],
-                    rate: edge.rate * weights.pairs.exchanged,
-                    apart: edge.annoyance * weights.pairs.apart,
-                    together: edge.interference * weights.pairs.together,
+                    rate: number::<N>(edge.rate) * exchanged,
+                    apart: number::<N>(edge.annoyance) * apart,
+                    together: number::<N>(edge.interference) * together,
                     bar: relations.bar(problem, [actor, peer], &self.classes),
                 };
-                if tie.rate > 0 || tie.apart > 0 || tie.together > 0 || tie.bar.is_some() {
+                let costs = [tie.rate, tie.apart, tie.together].iter().any(|cost| *cost > N::default());
+                if costs || tie.bar.is_some() {
                     self.items[a].ties.push((b, self.ties.len()));
                     self.items[b].ties.push((a, self.ties.len()));
                     self.ties.push(tie);
@@ -158,39 +182,39 @@ impl Model {
     }
 
     /// What a tie costs with one item on a unit of class `g` and the other on another unit, of class `h`.
-    pub fn apart(&self, tie: &Tie, g: usize, h: usize) -> i64 {
+    pub fn apart(&self, tie: &Tie<N>, g: usize, h: usize) -> N {
         if tie.bar.as_ref().is_some_and(|bar| bar.apart[g] >> h & 1 == 0) || (g == h && self.is_single(g)) {
-            return FORBIDDEN;
+            return N::FORBIDDEN;
         }
         tie.rate * self.exchange[g][h] + tie.apart
     }
 
     /// What it costs with both on one unit of a class.
     #[expect(clippy::unused_self, reason = "the counterpart of `apart`")]
-    pub fn together(&self, tie: &Tie, g: usize) -> i64 {
+    pub fn together(&self, tie: &Tie<N>, g: usize) -> N {
         let barred = tie.bar.as_ref().is_some_and(|bar| bar.together >> g & 1 == 0);
-        if barred { FORBIDDEN } else { tie.together }
+        if barred { N::FORBIDDEN } else { tie.together }
     }
 
     /// Whether what a tie costs means that it is not allowed.
-    pub fn is_forbidden(cost: i64) -> bool {
-        cost >= FORBIDDEN
+    pub fn is_forbidden(cost: N) -> bool {
+        cost >= N::FORBIDDEN
     }
 
     /// A measure of how much a tie matters to an item of a class.
-    pub fn exposure(&self, tie: &Tie, class: usize) -> i64 {
-        tie.rate.saturating_mul(self.exchange[class][class].max(1)).saturating_add(tie.apart)
+    pub fn exposure(&self, tie: &Tie<N>, class: usize) -> N {
+        tie.rate.saturating_mul(self.exchange[class][class].max(N::from(1))).saturating_add(tie.apart)
     }
 
     /// What everything costs that does not depend on how classes are partitioned; `classes` are those of the items.
-    pub fn between(&self, classes: &[usize]) -> i64 {
+    pub fn between(&self, classes: &[usize]) -> N {
         let alone = self.items.iter().zip(classes).map(|(item, &class)| item.costs[class]);
         let tied = self.ties.iter().map(|tie| {
             let [a, b] = tie.items.map(|item| classes[item]);
             match a == b {
                 false => self.apart(tie, a, b),
                 true if self.is_single(a) => self.together(tie, a),
-                true => 0,
+                true => N::default(),
             }
         });
         alone.chain(tied).sum()
@@ -202,7 +226,7 @@ impl Model {
     }
 
     /// The one number of an assignment of the whole world.
-    fn value(&self, problem: &Problem, assignment: &Assignment) -> i64 {
+    fn value(&self, problem: &Problem, assignment: &Assignment) -> N {
         let unit = |item: usize| assignment[self.items[item].actor].expect("all actors are placed");
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));
@@ -211,7 +235,7 @@ impl Model {
         let alone = (0..self.items.len()).map(|item| self.items[item].costs[class(item)]);
         let tied = self.ties.iter().map(|tie| {
             let [a, b] = tie.items.map(unit);
-            if a == b { tie.together } else { tie.rate * problem.exchange_cost(a, b) + tie.apart }
+            if a == b { tie.together } else { tie.rate * number(problem.exchange_cost(a, b)) + tie.apart }
         });
         alone.chain(tied).sum()
     }
@@ -248,7 +272,7 @@ fn is_limit_alone(level: &[Criterion]) -> bool {
 
 impl Weights {
     /// Weights that make one number of the levels, such that the least of it is the least of them in their order; `None`
-    /// where a criterion is no sum over actors or pairs, or the number is too large.
+    /// where a criterion is no sum over actors or pairs, or the number passes 128 bits.
     fn new(snapshot: &Snapshot, targets: &BTreeSet<UnitIx>) -> Option<Self> {
         let problem = snapshot.problem();
         // Also to units of fixed peers, which need not be targets.
@@ -282,42 +306,57 @@ impl Weights {
         let mut weight: i128 = 1;
         for level in snapshot.objectives().levels().iter().rev().filter(|level| !is_limit_alone(level)) {
             let sum: i128 = level.iter().map(most).sum::<Option<i128>>()?;
-            for criterion in level {
-                of.insert(*criterion, i64::try_from(weight).ok()?);
-            }
+            of.extend(level.iter().map(|criterion| (*criterion, weight)));
             weight = weight.checked_mul(sum + 1)?;
         }
-        let weighed: Vec<(Criterion, i64)> =
-            of.iter().map(|(criterion, weight)| (*criterion, *weight)).collect();
-        let pairs = PairSums::weighed(&weighed);
-        (weight <= i128::from(LARGEST)).then_some(Self { of, pairs })
+        let worth = |one: PairSums| -> i128 {
+            of.iter().map(|(criterion, weight)| weight * i128::from(criterion.measure().of_pairs(&one))).sum()
+        };
+        // Where messages cost nothing they count for nothing, however many there are.
+        let exchanged = i64::from(message > 0);
+        let pairs = [
+            PairSums { exchanged, ..PairSums::default() },
+            PairSums { apart: 1, ..PairSums::default() },
+            PairSums { together: 1, ..PairSums::default() },
+        ];
+        Some(Self { pairs: pairs.map(worth), of, most: weight })
     }
 }
 
-impl<'a> Alone<'a> {
-    fn new(snapshot: &'a Snapshot, weights: &Weights) -> Self {
-        let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, i64)>> = BTreeMap::new();
+impl<'a, N: Value> Alone<'a, N> {
+    /// `None` where a weight does not fit such numbers.
+    fn new(snapshot: &'a Snapshot, weights: &Weights) -> Option<Self> {
+        let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>> = BTreeMap::new();
         for (criterion, weight) in &weights.of {
             for home in criterion.measure().homes(snapshot) {
-                homes.entry(home.actor).or_default().push((home.unit, weight * home.price));
+                let price = N::of(weight.checked_mul(i128::from(home.price))?)?;
+                homes.entry(home.actor).or_default().push((home.unit, price));
             }
         }
-        Self { problem: snapshot.problem(), pairs: weights.pairs, homes }
+        let [exchanged, apart, together] = weights.pairs.map(N::of);
+        Some(Self { problem: snapshot.problem(), pairs: [exchanged?, apart?, together?], homes })
     }
 
-    fn cost(&self, actor: ActorIx, unit: UnitIx) -> i64 {
+    fn cost(&self, actor: ActorIx, unit: UnitIx) -> N {
         let problem = self.problem;
+        let [exchanged, apart, together] = self.pairs;
         let fixed = problem.edges[actor].iter().filter_map(|edge| Some((edge, problem.fixed_at(edge.peer)?)));
         let tied = fixed.map(|(edge, home)| {
             if home == unit {
-                return edge.interference * self.pairs.together;
+                return number::<N>(edge.interference) * together;
             }
-            edge.rate * problem.exchange_cost(unit, home) * self.pairs.exchanged
-                + edge.annoyance * self.pairs.apart
+            number::<N>(edge.rate) * number(problem.exchange_cost(unit, home)) * exchanged
+                + number::<N>(edge.annoyance) * apart
         });
         let missed = self.homes.get(&actor).into_iter().flatten().filter(|(home, _)| *home != unit);
         tied.chain(missed.map(|(_, price)| *price)).sum()
     }
+}
+
+/// A number of a snapshot.
+#[inline]
+fn number<N: Value>(of: i64) -> N {
+    N::of(i128::from(of)).expect("both widths hold 64 bits")
 }
 
 /// Whether the actor may be on the unit beside the fixed actors, as far as relations to them say.

@@ -7,12 +7,13 @@ use crate::branch::exact_cover::ExactCover;
 use crate::branch::halt::Halt;
 use crate::branch::model::{Model, ones};
 use crate::branch::prices::price;
+use crate::branch::value::Value;
 
 /// More columns than this are not written down.
 const MOST_COLUMNS: usize = 1 << 21;
 
 /// Items to be partitioned over the units of one class.
-pub(crate) struct Problem {
+pub(crate) struct Problem<N> {
     class: usize,
     /// Positions in the model, those that need most of a unit first.
     items: Vec<usize>,
@@ -21,35 +22,35 @@ pub(crate) struct Problem {
     room: Vec<i64>,
     pub units: usize,
     /// By two items: what is kept where they share a unit.
-    kept: Vec<Vec<i64>>,
+    kept: Vec<Vec<N>>,
     /// By item: the others with which it must not share a unit.
     cannot_link: Vec<u64>,
     /// By item: the others with which it must.
     must_link: Vec<u64>,
     /// What it costs with all apart, those that must be together left out.
-    base: i64,
+    base: N,
 }
 
 /// A class that is partitioned.
-pub(crate) struct Partition {
+pub(crate) struct Partition<N> {
     /// What it costs.
-    pub cost: i64,
+    pub cost: N,
     /// The columns, as bits.
     columns: Vec<u64>,
 }
 
-impl Partition {
+impl<N: Value> Partition<N> {
     /// Writes down the unit of each item.
-    pub fn put(&self, problem: &Problem, model: &Model, places: &mut [UnitIx]) {
+    pub fn put(&self, problem: &Problem<N>, model: &Model<N>, places: &mut [UnitIx]) {
         for (&members, &unit) in self.columns.iter().zip(&model.classes[problem.class].units) {
             ones(members).for_each(|member| places[problem.items[member]] = unit);
         }
     }
 }
 
-impl Problem {
+impl<N: Value> Problem<N> {
     /// The problem of a class; `None` where nobody is in it.
-    pub fn new(model: &Model, class: usize, classes: &[usize]) -> Option<Self> {
+    pub fn new(model: &Model<N>, class: usize, classes: &[usize]) -> Option<Self> {
         let of = &model.classes[class];
         let mut items: Vec<usize> = (0..classes.len()).filter(|&item| classes[item] == class).collect();
         let share = |item: usize| {
@@ -66,10 +67,10 @@ impl Problem {
             needs: items.iter().map(|&item| model.items[item].needs[class].clone()).collect(),
             room: of.room.clone(),
             units: of.units.len(),
-            kept: vec![vec![0; count]; count],
+            kept: vec![vec![N::default(); count]; count],
             cannot_link: vec![0; count],
             must_link: vec![0; count],
-            base: 0,
+            base: N::default(),
             items,
         };
         for (a, &item) in problem.items.iter().enumerate() {
@@ -77,11 +78,11 @@ impl Problem {
                 let Some(b) = problem.items.iter().position(|&item| item == peer) else { continue };
                 let tie = &model.ties[tie];
                 let (apart, together) = (model.apart(tie, class, class), model.together(tie, class));
-                let is_cannot_link = Model::is_forbidden(together);
+                let is_cannot_link = Model::<N>::is_forbidden(together);
                 if is_cannot_link {
                     problem.cannot_link[a] |= 1 << b;
                 }
-                if Model::is_forbidden(apart) {
+                if Model::<N>::is_forbidden(apart) {
                     problem.must_link[a] |= 1 << b;
                     if a < b {
                         problem.base += together;
@@ -107,10 +108,10 @@ impl Problem {
     /// The cheapest way, if it costs no more than `most`; `left` is the work that may be done.
     pub fn solve(
         &self,
-        most: i64,
+        most: N,
         left: &mut u64,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Partition>, Halt> {
+    ) -> Result<Option<Partition<N>>, Halt> {
         let all = u64::MAX >> (64 - self.size());
         if let Some(value) = self.value_of_all() {
             let cost = self.base - value;
@@ -118,7 +119,7 @@ impl Problem {
         }
         let target = self.base - most;
         let mut columns = Vec::new();
-        if !self.grow(&mut columns, Column { members: 0, value: 0 }, 0, &self.room) {
+        if !self.grow(&mut columns, Column { members: 0, value: N::default() }, 0, &self.room) {
             *left = left.saturating_sub(MOST_COLUMNS as u64);
             return Err(Halt::TooMuch);
         }
@@ -133,17 +134,22 @@ impl Problem {
     }
 
     /// What all on one unit keep, where that is feasible and nothing is better.
-    fn value_of_all(&self) -> Option<i64> {
+    fn value_of_all(&self) -> Option<N> {
         let total =
             |dimension: usize| self.needs.iter().map(|needs| needs[dimension]).fold(0, i64::saturating_add);
         let fits = (0..self.room.len()).all(|dimension| total(dimension) <= self.room[dimension]);
-        let is_best = self.kept.iter().flatten().all(|kept| *kept >= 0);
+        let is_best = self.kept.iter().flatten().all(|kept| *kept >= N::default());
         let is_feasible = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
-        (fits && is_best && is_feasible).then(|| self.kept.iter().flatten().sum::<i64>() / 2)
+        (fits && is_best && is_feasible).then(|| self.kept_by_pairs())
+    }
+
+    /// What all pairs keep, each counted once.
+    fn kept_by_pairs(&self) -> N {
+        self.kept.iter().enumerate().flat_map(|(item, kept)| &kept[..item]).copied().sum()
     }
 
     /// Writes down all that can be made of `column` with items from `first` on; false if there are too many.
-    fn grow(&self, columns: &mut Vec<Column>, column: Column, first: usize, room: &[i64]) -> bool {
+    fn grow(&self, columns: &mut Vec<Column<N>>, column: Column<N>, first: usize, room: &[i64]) -> bool {
         for item in first..self.size() {
             let needs = &self.needs[item];
             let fits = needs.iter().zip(room).all(|(need, room)| need <= room);
@@ -153,7 +159,7 @@ impl Problem {
             if columns.len() == MOST_COLUMNS {
                 return false;
             }
-            let kept = ones(column.members).map(|other| self.kept[item][other]).sum::<i64>();
+            let kept = ones(column.members).map(|other| self.kept[item][other]).sum::<N>();
             let larger = Column { members: column.members | 1 << item, value: column.value + kept };
             columns.push(larger);
             let room: Vec<i64> = room.iter().zip(needs).map(|(room, need)| room - need).collect();

@@ -8,9 +8,10 @@
 use crate::branch::column::Column;
 use crate::branch::halt::Halt;
 use crate::branch::model::ones;
+use crate::branch::value::Value;
 
 /// Prices are whole numbers of this part of a cost.
-pub(crate) const GRAIN: i64 = 1 << 10;
+pub(crate) const GRAIN: i32 = 1 << 10;
 
 /// Columns that are looked at between two looks at all of them.
 const MOST_ACTIVE: usize = 512;
@@ -19,27 +20,27 @@ const MOST_ACTIVE: usize = 512;
 const EPSILON: f64 = 1e-9;
 
 /// Prices of items, in parts of a cost.
-pub(crate) struct Prices {
+pub(crate) struct Prices<N> {
     /// By item.
-    pub each: Vec<i64>,
+    pub each: Vec<N>,
     /// The most that a column keeps beyond the prices of its members; at least 0.
-    pub excess: i64,
+    pub excess: N,
     /// What a partition keeps at most.
-    bound: i64,
+    bound: N,
 }
 
 /// The best prices that are found for so many items on so many units.
 ///
 /// `None` as soon as they prove that no partition keeps `target`.
-pub(crate) fn price(
+pub(crate) fn price<N: Value>(
     (items, units): (usize, usize),
-    columns: &[Column],
-    target: i64,
+    columns: &[Column<N>],
+    target: N,
     left: &mut u64,
     stop: &dyn Fn() -> bool,
-) -> Result<Option<Prices>, Halt> {
+) -> Result<Option<Prices<N>>, Halt> {
     let mut simplex = Simplex::new((items, units), columns);
-    let mut best: Option<Prices> = None;
+    let mut best: Option<Prices<N>> = None;
     loop {
         *left = left.checked_sub(columns.len() as u64 * 4).ok_or(Halt::TooMuch)?;
         if stop() {
@@ -47,7 +48,7 @@ pub(crate) fn price(
         }
         let (duals, active) = simplex.look(columns);
         let prices = judge(&duals, columns, units);
-        if prices.bound < target.saturating_mul(GRAIN) {
+        if prices.bound < target.saturating_mul(N::from(GRAIN)) {
             return Ok(None);
         }
         if best.as_ref().is_none_or(|best| prices.bound < best.bound) {
@@ -62,26 +63,22 @@ pub(crate) fn price(
 }
 
 /// What prices prove.
-fn judge(duals: &[f64], columns: &[Column], units: usize) -> Prices {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "any price is as right as another"
-    )]
-    let prices: Vec<i64> = duals.iter().map(|dual| (dual * GRAIN as f64).round() as i64).collect();
-    // No price decides anything beyond this, and sums of them fit.
-    let prices: Vec<i64> = prices.into_iter().map(|price| price.clamp(-(1 << 55), 1 << 55)).collect();
-    let beyond = |column: &Column| beyond(column, &prices);
-    let excess = columns.iter().map(beyond).max().unwrap_or(0).max(0);
-    let units = i64::try_from(units.min(prices.len())).unwrap_or(i64::MAX);
-    let bound =
-        prices.iter().copied().fold(0i64, i64::saturating_add).saturating_add(excess.saturating_mul(units));
+fn judge<N: Value>(duals: &[f64], columns: &[Column<N>], units: usize) -> Prices<N> {
+    let price = |dual: &f64| N::rounded(dual * f64::from(GRAIN));
+    let (highest, none) = (N::HIGHEST_PRICE, N::default());
+    let prices: Vec<N> = duals.iter().map(price).map(|price| price.clamp(-highest, highest)).collect();
+    let beyond = |column: &Column<N>| beyond(column, &prices);
+    let excess = columns.iter().map(beyond).max().unwrap_or(none).max(none);
+    let units = N::from(i32::try_from(units.min(prices.len())).unwrap_or(i32::MAX));
+    let sum = prices.iter().copied().fold(none, N::saturating_add);
+    let bound = sum.saturating_add(excess.saturating_mul(units));
     Prices { each: prices, excess, bound }
 }
 
 /// What a column keeps beyond the prices of its members.
-pub(crate) fn beyond(column: &Column, prices: &[i64]) -> i64 {
-    ones(column.members).fold(column.value * GRAIN, |left, member| left.saturating_sub(prices[member]))
+pub(crate) fn beyond<N: Value>(column: &Column<N>, prices: &[N]) -> N {
+    ones(column.members)
+        .fold(column.value * N::from(GRAIN), |left, member| left.saturating_sub(prices[member]))
 }
 
 /// The primal simplex method: a row for each item, and one for the number of units.
@@ -104,9 +101,9 @@ struct Simplex {
 )]
 impl Simplex {
     /// Begins with every item alone, and units beyond those that there are, at a price.
-    fn new((items, units): (usize, usize), columns: &[Column]) -> Self {
+    fn new((items, units): (usize, usize), columns: &[Column<impl Value>]) -> Self {
         let rows = items + 1;
-        let scale = columns.iter().map(|column| column.value.abs()).max().unwrap_or(0).max(1) as f64;
+        let scale = columns.iter().map(|column| column.value.real().abs()).fold(1.0, f64::max);
         let mut inverse = vec![vec![0.0; rows]; rows];
         for (item, row) in inverse.iter_mut().enumerate().take(items) {
             row[item] = 1.0;
@@ -135,9 +132,9 @@ impl Simplex {
     }
 
     /// The prices of items, and the columns that keep most beyond them.
-    fn look(&self, columns: &[Column]) -> (Vec<f64>, Vec<usize>) {
+    fn look(&self, columns: &[Column<impl Value>]) -> (Vec<f64>, Vec<usize>) {
         let duals = self.duals();
-        let reduced_cost = |column: &Column| self.reduced_cost(column, &duals);
+        let reduced_cost = |column: &_| self.reduced_cost(column, &duals);
         let mut reduced_costs: Vec<(f64, usize)> = columns
             .iter()
             .enumerate()
@@ -153,13 +150,13 @@ impl Simplex {
         (duals[..self.rows - 1].iter().map(|dual| dual * self.scale).collect(), active)
     }
 
-    fn reduced_cost(&self, column: &Column, duals: &[f64]) -> f64 {
+    fn reduced_cost(&self, column: &Column<impl Value>, duals: &[f64]) -> f64 {
         let prices = ones(column.members).map(|member| duals[member]).sum::<f64>();
-        column.value as f64 / self.scale - prices - duals[self.rows - 1]
+        column.value.real() / self.scale - prices - duals[self.rows - 1]
     }
 
     /// Takes in columns as long as one of `active` has a positive reduced cost; returns how many.
-    fn improve(&mut self, columns: &[Column], active: &[usize]) -> u64 {
+    fn improve(&mut self, columns: &[Column<impl Value>], active: &[usize]) -> u64 {
         let mut steps = 0;
         while self.left > 0 {
             let duals = self.duals();
@@ -186,7 +183,7 @@ impl Simplex {
     }
 
     /// Takes a column, or a unit that stays empty, into the basis; false where that is not possible.
-    fn take(&mut self, column: Option<&Column>) -> bool {
+    fn take(&mut self, column: Option<&Column<impl Value>>) -> bool {
         let members = column.map_or(0, |column| column.members);
         let entry =
             |row: &Vec<f64>| row[self.rows - 1] + ones(members).map(|member| row[member]).sum::<f64>();
@@ -207,7 +204,7 @@ impl Simplex {
             }
             self.amount[row] -= direction[row] * pivot_amount;
         }
-        self.worth[leaving] = column.map_or(0.0, |column| column.value as f64 / self.scale);
+        self.worth[leaving] = column.map_or(0.0, |column| column.value.real() / self.scale);
         true
     }
 }

@@ -5,8 +5,9 @@ use placement::{Assignment, Snapshot};
 
 use crate::branch::bound::Part;
 use crate::branch::halt::Halt;
-use crate::branch::model::{LARGEST, Model, ones};
+use crate::branch::model::{Model, World, ones};
 use crate::branch::partition::Problem;
+use crate::branch::value::Value;
 
 /// How long to search.
 pub struct Limits<'a> {
@@ -48,13 +49,27 @@ pub fn solve(
     limits: &Limits,
     found: &mut dyn FnMut(Assignment) -> bool,
 ) -> Option<Solved> {
-    let model = Model::new(snapshot, start)?;
-    let best = model.start.unwrap_or(LARGEST + 1);
+    let world = World::new(snapshot)?;
+    if world.fits::<i64>() {
+        return solve_in::<i64>(world, start, limits, found);
+    }
+    if world.fits::<i128>() { solve_in::<i128>(world, start, limits, found) } else { None }
+}
+
+/// The same in numbers that the world fits.
+fn solve_in<N: Value>(
+    world: World,
+    start: &Assignment,
+    limits: &Limits,
+    found: &mut dyn FnMut(Assignment) -> bool,
+) -> Option<Solved> {
+    let model = Model::<N>::new(world, start)?;
+    let best = model.start.unwrap_or(N::LARGEST + N::from(1));
     let mut tree = Tree { model: &model, start, best, left: limits.work, limits, found, is_open: false };
     let ended = tree.look(Part::whole(&model));
     let verdict = match ended {
         // There may be better ones that leave actors out, or overload units.
-        Ok(()) if tree.is_open || tree.best > LARGEST => Verdict::Open,
+        Ok(()) if tree.is_open || tree.best > N::LARGEST => Verdict::Open,
         Ok(()) => Verdict::Proven,
         Err(Halt::Stopped) => Verdict::Stopped,
         Err(Halt::TooMuch) => Verdict::Open,
@@ -62,11 +77,11 @@ pub fn solve(
     Some(Solved { verdict, work: limits.work - tree.left })
 }
 
-struct Tree<'a> {
-    model: &'a Model,
+struct Tree<'a, N> {
+    model: &'a Model<N>,
     start: &'a Assignment,
     /// What the best known costs.
-    best: i64,
+    best: N,
     /// Steps of work that are left.
     left: u64,
     limits: &'a Limits<'a>,
@@ -75,14 +90,14 @@ struct Tree<'a> {
     is_open: bool,
 }
 
-impl Tree<'_> {
+impl<N: Value> Tree<'_, N> {
     fn spend(&mut self, work: u64) -> Result<(), Halt> {
         self.left = self.left.checked_sub(work).ok_or(Halt::TooMuch)?;
         if (self.limits.stop)() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
     /// Searches a part to its end.
-    fn look(&mut self, mut part: Part) -> Result<(), Halt> {
+    fn look(&mut self, mut part: Part<N>) -> Result<(), Halt> {
         part.work = 0;
         let is_open = part.tighten(self.model, self.best);
         self.spend(part.work + 1)?;
@@ -101,36 +116,36 @@ impl Tree<'_> {
     }
 
     /// The open item that matters most: a wrong class costs it much, and it is tied to much.
-    fn choose(&self, part: &Part) -> Option<usize> {
+    fn choose(&self, part: &Part<N>) -> Option<usize> {
         let open = (0..self.model.items.len()).filter(|&item| part.decided(item).is_none());
         let weight = |&item: &usize| {
-            let mut least: Vec<i64> = ones(part.domains[item]).map(|class| part.least[item][class]).collect();
+            let mut least: Vec<N> = ones(part.domains[item]).map(|class| part.least[item][class]).collect();
             least.sort_unstable();
-            let regret = i128::from(least[1] - least[0]);
+            let regret = (least[1] - least[0]).wide();
             let class = part.domains[item].trailing_zeros() as usize;
             let exposures = self.model.items[item]
                 .ties
                 .iter()
                 .map(|&(_, tie)| self.model.exposure(&self.model.ties[tie], class));
-            (4 * regret + exposures.map(i128::from).sum::<i128>(), std::cmp::Reverse(item))
+            (4 * regret + exposures.map(N::wide).sum::<i128>(), std::cmp::Reverse(item))
         };
         open.max_by_key(weight)
     }
 
     /// All classes are decided: parts each of them.
-    fn part(&mut self, part: &Part) -> Result<(), Halt> {
+    fn part(&mut self, part: &Part<N>) -> Result<(), Halt> {
         let model = self.model;
         let classes: Vec<usize> =
             (0..model.items.len()).map(|item| part.decided(item).expect("all classes are decided")).collect();
         let mut sum = model.between(&classes);
-        let mut problems: Vec<Problem> = (0..model.classes.len())
+        let mut problems: Vec<Problem<N>> = (0..model.classes.len())
             .filter(|&class| !model.is_single(class))
             .filter_map(|class| Problem::new(model, class, &classes))
             .collect();
         problems.sort_by_key(Problem::size);
         let mut places: Vec<UnitIx> = classes.iter().map(|&class| model.classes[class].first()).collect();
         for problem in &problems {
-            let most = self.best - 1 - sum;
+            let most = self.best - N::from(1) - sum;
             let mut left = self.left;
             let stop = self.limits.stop;
             let solved = problem.solve(most, &mut left, stop);

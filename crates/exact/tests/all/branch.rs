@@ -40,6 +40,37 @@ fn published_worlds_are_solved_to_the_optimum() {
     }
 }
 
+/// Levels that together pass 64 bits, asked directly: nobody divides their numbers by what they have in common.
+#[test]
+fn levels_that_pass_64_bits_are_solved_by_as_much_work() {
+    let small = work_of(published("P-16x5-s1"), "[0, 0, 6537, 82]");
+    for (messages, drags, optimum) in [
+        (1 << 20, 1 << 20, "[0, 0, 6854541312, 85983232]"),
+        (1 << 32, 1 << 40, "[0, 0, 28076201213952, 90159953477632]"),
+    ] {
+        let mut file = published("P-16x5-s1");
+        file.messages.iter_mut().for_each(|message| message.count *= messages);
+        file.annoyance.iter_mut().for_each(|pair| pair.drag *= drags);
+        let large = work_of(file, optimum);
+        assert!(large < 2 * small, "{large} and {small}");
+    }
+}
+
+/// The work that a proof of this optimum takes.
+fn work_of(file: SnapshotFile, optimum: &str) -> u64 {
+    let snapshot = Snapshot::new(file).unwrap();
+    let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    let mut best = start.clone();
+    let solved = solve(&snapshot, &start, &Limits { work: u64::MAX, stop: NEVER }, &mut |better| {
+        best = better;
+        true
+    });
+    let solved = solved.unwrap();
+    assert_eq!(solved.verdict, Verdict::Proven);
+    assert_eq!(format!("{:?}", snapshot.cost(&best).vector(&snapshot)), optimum);
+    solved.work
+}
+
 #[test]
 fn a_search_ends_when_it_is_told_to() {
     assert_eq!(told(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", Verdict::Open));

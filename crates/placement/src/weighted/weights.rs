@@ -7,10 +7,13 @@ use crate::{Criterion, Snapshot};
 /// What the energy may reach at most, so that differences of it never overflow.
 const LARGEST_ENERGY: i128 = 1 << 61;
 
+/// A level yields less than one part in so many of what it can amount to: less than a search ever decides about for sure.
+const SMALL_PART: i128 = 1 << 12;
+
 /// The weight of each criterion in the energy that a search lowers.
 ///
-/// Two energies compare as the vectors do. Where the levels are too many or too large for 64 bits the lowest have no
-/// weight: the search is then blind to them, and answers are compared by their whole vectors all the same.
+/// Two energies compare as the vectors do. Where the levels are too many or too large for 64 bits the weights lie closer together:
+/// all of a level then outweighs a small part of one above it. Where even that does not fit, the lowest have no weight. Answers are compared by their whole vectors all the same.
 #[derive(Clone, Debug)]
 pub struct Weights {
     by_criterion: Vec<(Criterion, i64)>,
@@ -28,18 +31,7 @@ impl Weights {
         let mut sizes: Vec<i128> =
             levels.iter().map(|level| level.iter().filter(counts).map(most).sum()).collect();
         sizes.push(i128::try_from(snapshot.actors()).expect("a count of actors is small"));
-        // From the most important down, as many as fit.
-        let fits = |kept: usize| sizes[..kept].iter().try_fold(1i128, |all, size| all.checked_mul(size + 1));
-        let kept = (0..=sizes.len())
-            .rev()
-            .find(|kept| fits(*kept).is_some_and(|all| all <= LARGEST_ENERGY))
-            .expect("nothing weighs nothing");
-        let mut weight = 1i128;
-        let mut weights = vec![0; sizes.len()];
-        for level in (0..kept).rev() {
-            weights[level] = i64::try_from(weight).expect("the product of the sizes fits");
-            weight *= sizes[level] + 1;
-        }
+        let weights = weigh(&sizes);
         let by_level = levels.iter().zip(&weights);
         Self {
             by_criterion: by_level
@@ -54,6 +46,41 @@ impl Weights {
     /// The weight of a criterion; 0 where it is not aimed at.
     pub fn of(&self, criterion: Criterion) -> i64 {
         self.by_criterion.iter().find(|(named, _)| *named == criterion).map_or(0, |(_, weight)| *weight)
+    }
+}
+
+/// Weights of levels that can amount to so much, the most important first; 0 for the lowest where even near each other not all fit.
+fn weigh(sizes: &[i128]) -> Vec<i64> {
+    let all = (0..=sizes.len()).rev();
+    let weights = all.into_iter().find_map(|kept| near(&sizes[..kept]));
+    let mut weights = weights.expect("nothing weighs nothing");
+    weights.resize(sizes.len(), 0);
+    weights
+}
+
+/// The same for all of them: each level weighs more than all below it can amount to, or as much more as fits. What does not fit
+/// is taken, bit by bit, where it is the least part of what the level can amount to; `None` where it is no small part.
+fn near(sizes: &[i128]) -> Option<Vec<i64>> {
+    // By level: how much more it weighs than the one below, and how much of it then weighs no more than all below.
+    let mut factors: Vec<i128> = sizes.iter().skip(1).map(|below| below + 1).chain([1]).collect();
+    factors.truncate(sizes.len());
+    let mut yielded = vec![1i128; sizes.len()];
+    loop {
+        let mut weights = vec![1i128; sizes.len()];
+        for level in (1..sizes.len()).rev() {
+            weights[level - 1] = weights[level].saturating_mul(factors[level - 1]);
+        }
+        let parts = weights.iter().zip(sizes).map(|(weight, size)| weight.saturating_mul(*size));
+        if parts.fold(0, i128::saturating_add) <= LARGEST_ENERGY {
+            return weights.into_iter().map(|weight| i64::try_from(weight).ok()).collect();
+        }
+        let can_yield = (0..sizes.len()).filter(|level| factors[*level] > 1);
+        let level = can_yield.max_by_key(|level| (sizes[*level] / yielded[*level], *level))?;
+        yielded[level] *= 2;
+        if sizes[level] / yielded[level] < SMALL_PART {
+            return None;
+        }
+        factors[level] = (factors[level] / 2).max(1);
     }
 }
 
@@ -88,5 +115,36 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
         work: ActorIx::first(snapshot.actors()).map(heaviest).sum(),
         message: of_classes.max(of_pairs),
         edges,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What levels can amount to, and their weights.
+    #[test]
+    fn levels_outweigh_those_below_as_far_as_fits() {
+        let cases: [(&[i128], &[i64]); 9] = [
+            (&[], &[]),
+            (&[7], &[1]),
+            (&[100, 9, 4], &[50, 5, 1]),
+            (&[1 << 40, (1 << 20) - 1, 0], &[1 << 20, 1, 1]),
+            // The upper level yields to the lower one in less than one part of a thousand millions.
+            (&[(1 << 51) - 1, (1 << 30) - 1], &[1 << 9, 1]),
+            (&[(1 << 40) - 1, (1 << 20) - 1, (1 << 10) - 1], &[1 << 20, 1 << 10, 1]),
+            // Where each yields as small a part as can be, all fit.
+            (&[1 << 40, 1 << 30, 1 << 20, 1 << 10], &[1 << 20, 1 << 13, 1 << 6, 1]),
+            // A level that is small yields nothing.
+            (&[5, (1 << 30) - 1, (1 << 50) - 1], &[1 << 30, 1, 0]),
+            (&[1 << 53, 1 << 53], &[1, 0]),
+        ];
+        for (sizes, expected) in cases {
+            let weights = weigh(sizes);
+            assert_eq!(weights, expected, "{sizes:?}");
+            let energy: i128 =
+                sizes.iter().zip(weights).map(|(size, weight)| size * i128::from(weight)).sum();
+            assert!(energy <= LARGEST_ENERGY, "{sizes:?}");
+        }
     }
 }

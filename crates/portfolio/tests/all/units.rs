@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Constraint, SnapshotFile};
-use placement::{Budget, Criterion, NoPolicy, Objectives, Plan, Snapshot, plan};
+use placement::file::{Actor, Constraint, Message, SnapshotFile, Unit};
+use placement::{Budget, Criterion, NoPolicy, Objectives, Plan, ProvenBy, Snapshot, plan};
 use proptest::prelude::*;
 
 use crate::asp;
@@ -98,15 +98,51 @@ proptest! {
     }
 }
 
-/// Counts of messages in thousands and drags in hundreds, as they are when somebody measures them.
+/// A published world of 24 actors on 6 units with four more actors, who send what others do, and one unit more.
+fn twenty_eight_on_seven() -> SnapshotFile {
+    let mut file = worlds::published("P-24x6-s1").file().clone();
+    let more = |id: &str| format!("{id}-more");
+    let ids: Vec<String> = file.actors.iter().take(4).map(|actor| actor.id.clone()).collect();
+    let twins = file.actors.iter().take(4).map(|actor| Actor { id: more(&actor.id), ..actor.clone() });
+    let twins: Vec<Actor> = twins.collect();
+    file.actors.extend(twins);
+    let sent = file.messages.iter().filter(|message| ids.contains(&message.from));
+    let sent: Vec<_> = sent.map(|message| Message { from: more(&message.from), ..message.clone() }).collect();
+    file.messages.extend(sent);
+    file.units.push(Unit { id: "seventh".into(), ..file.units[0].clone() });
+    file
+}
+
+/// Counts of messages in thousands and drags in hundreds, as they are when somebody measures them, and much larger ones.
 #[test]
-fn a_published_world_is_proven_in_larger_numbers() {
-    for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000)] {
-        let file = worlds::published("P-24x6-s1").file().clone();
-        let (_, plan) = planned(&written_in(Units { work: 1_000_000, messages, drag, memory: 1 }, file));
-        let [m, d] = [messages, drag].map(u64::cast_signed);
-        let [communication, annoyance] =
-            [Criterion::Communication, Criterion::Annoyance].map(|criterion| plan.cost.of(criterion));
-        assert_eq!((plan.optimal, communication, annoyance), (true, 8014 * m, 160 * d));
+fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
+    for file in [worlds::published("P-24x6-s1").file().clone(), twenty_eight_on_seven()] {
+        let (small, plan) = planned(&file);
+        assert_eq!(plan.proven_by, Some(ProvenBy::BranchAndBound));
+        for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000), (7_000_000_000, 900_000_000_000)] {
+            let (large, same) =
+                planned(&written_in(Units { work: 1_000_000, messages, drag, memory: 1 }, file.clone()));
+            assert_eq!(format!("{:?}", told(&small, &plan)), format!("{:?}", told(&large, &same)));
+        }
+    }
+}
+
+/// The same with one message and one drag more, so that nothing divides them all.
+#[test]
+fn numbers_with_nothing_in_common_are_proven_too() {
+    for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000), (1_000_000_000, 1_000_000_000_000)] {
+        for (name, communication) in [("P-16x5-s1", 6537), ("P-24x6-s1", 8014)] {
+            let units = Units { work: 1, messages, drag, memory: 1 };
+            let mut file = written_in(units, worlds::published(name).file().clone());
+            file.messages[0].count += 1;
+            file.annoyance[0].drag += 1;
+            let (_, plan) = planned(&file);
+            let found = plan.cost.of(Criterion::Communication) / messages.cast_signed();
+            assert_eq!(
+                (plan.proven_by, found),
+                (Some(ProvenBy::BranchAndBound), communication),
+                "{name} × {messages}"
+            );
+        }
     }
 }
