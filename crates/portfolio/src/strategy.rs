@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use asp::{Limits, Session};
-use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
+use placement::{Answer, Budget, ProvenBy, Snapshot, SolveError, StoppedBy, Strategy};
 use search::Greedy;
 
 use crate::part::Part;
@@ -35,7 +35,7 @@ const EFFORT_BEFORE_ALL: u64 = 40;
 /// [`run_child_if_asked`](crate::run_child_if_asked) first in `main`. Whatever happens to that process, there is an
 /// answer: the best that was found before.
 ///
-/// An effort unit is one actor that greedy looked at, one of the native search, one better answer to the whole, or
+/// An effort unit is one actor that greedy looked at, or a quick placement in its stead, one of the native search, one better answer to the whole, or
 /// the proof that there is no more. Every search of clingo is also cut after a number of conflicts,
 /// and every one of branch and bound after so much work, the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +154,5 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
     if choices <= MOST_CHOICES {
         return Greedy.construct(snapshot, budget);
     }
-    let placed = search::improve(snapshot, &snapshot.incumbent(), &Budget::effort(Some(0), budget.seed));
-    Answer { stage: Stage::Construction, found_by: FoundBy::Construction, ..placed }
+    search::construct(snapshot, &snapshot.incumbent(), budget)
 }

@@ -8,16 +8,23 @@ use placement::weighted::NOWHERE;
 /// Tries per item that it may take to bring every load within its limit.
 const TRIES_PER_ITEM: usize = 400;
 
-/// Moves and swaps items until no unit has more work than its capacity and the slack; false when that was not reached.
+/// Tries between two looks at the clock.
+const PATIENCE: usize = 256;
+
+/// Moves and swaps items until no unit has more work than its capacity and the slack; false when that was not reached. `None` where
+/// `stop` ended it.
 ///
 /// A step is taken when the sum of all excesses does not grow: walking along plateaus is what solves the packing.
-pub(crate) fn balance(solution: &mut Solution, rng: &mut fastrand::Rng) -> bool {
+fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<bool> {
     let model = solution.model;
     let mut over: Vec<UnitIx> =
         UnitIx::first(model.units).filter(|unit| solution.excess(*unit) > 0).collect();
-    for _ in 0..TRIES_PER_ITEM * model.free {
+    for tries in 0..TRIES_PER_ITEM * model.free {
         if over.is_empty() {
-            return true;
+            return Some(true);
+        }
+        if tries.is_multiple_of(PATIENCE) && stop() {
+            return None;
         }
         let position = rng.usize(..over.len());
         let from = over[position];
@@ -69,27 +76,32 @@ pub(crate) fn balance(solution: &mut Solution, rng: &mut fastrand::Rng) -> bool 
             over.push(to);
         }
     }
-    false
+    Some(false)
 }
 
 /// Moves and swaps items until the largest overload is, within a part of 256, the least that this way reaches: where a kind is short,
-/// units of it are to be loaded evenly before anything else counts. Leaves no slack.
-pub(crate) fn even_out(solution: &mut Solution, rng: &mut fastrand::Rng) {
-    if balance(solution, rng) {
-        return;
+/// units of it are to be loaded evenly before anything else counts. Leaves no slack. `None` where `stop` ended it.
+pub(crate) fn even_out(
+    solution: &mut Solution,
+    rng: &mut fastrand::Rng,
+    stop: &dyn Fn() -> bool,
+) -> Option<()> {
+    if balance(solution, rng, stop)? {
+        return Some(());
     }
     let (mut too_little, mut enough) = (0, solution.overloads().0);
     while enough - too_little > (enough / 256).max(1) {
         let between = too_little + (enough - too_little) / 2;
         let mut tried = solution.clone();
         tried.set_slack(between);
-        if balance(&mut tried, rng) {
+        if balance(&mut tried, rng, stop)? {
             tried.set_slack(0);
             (*solution, enough) = (tried, between);
         } else {
             too_little = between;
         }
     }
+    Some(())
 }
 
 fn left(solution: &Solution, unit: UnitIx) -> i64 {

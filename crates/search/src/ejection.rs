@@ -12,25 +12,31 @@ const LOOKED_AT: usize = 48;
 const PUTS_PER_ITEM: usize = 20;
 const PUTS: (usize, usize) = (400, 8_000);
 
+/// Puts between two looks at the clock.
+const PATIENCE: usize = 8;
+
 /// Gives a place to items that have none, where others have to go elsewhere for it. What comes of it has fewer without a place, or
-/// nothing has changed.
+/// nothing has changed. `None` where `stop` ended it.
 ///
 /// Who has often found no place is seldom ejected: so the choosy come to rest, and the easy ones fill the gaps.
-pub(crate) fn eject(solution: &mut Solution, rng: &mut fastrand::Rng) {
+pub(crate) fn eject(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
     let model = solution.model;
     let mut pool: Vec<ItemIx> = ItemIx::first(model.free)
         .filter(|item| solution.place[*item] == NOWHERE && !model.candidates(*item).is_empty())
         .collect();
     if pool.is_empty() {
-        return;
+        return Some(());
     }
     let sizes = sizes(solution);
     let mut refused: IxVec<ItemIx, u64> = IxVec::of(1, model.free);
     let (least, most) = PUTS;
     let before = (solution.unplaced, solution.place.clone());
     let mut best = before.clone();
-    for _ in 0..(PUTS_PER_ITEM * model.free).clamp(least, most) {
+    for puts in 0..(PUTS_PER_ITEM * model.free).clamp(least, most) {
         let Some(item) = pool.pop() else { break };
+        if puts.is_multiple_of(PATIENCE) && stop() {
+            return None;
+        }
         if let Some(unit) = room_for(solution, item, rng) {
             solution.put(item, unit);
             if solution.unplaced < best.0 {
@@ -54,6 +60,7 @@ pub(crate) fn eject(solution: &mut Solution, rng: &mut fastrand::Rng) {
         solution.set_slack(slack);
         solution.adopt(&best.1);
     }
+    Some(())
 }
 
 /// By item: the largest part that it needs of anything that is needed, in millionths; a place among slots is one, too.

@@ -10,7 +10,7 @@ use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, Sto
 /// Keeps what runs where that is feasible, places the rest one by one where the vector grows least, then moves single actors, and
 /// whole bundles of actors that must be together, as long as that makes the vector smaller.
 ///
-/// A piece of effort is one actor, or one bundle, looked at.
+/// A piece of effort is one actor, or one bundle, looked at. Whom neither effort nor time is left for goes wherever there is room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy;
 
@@ -36,14 +36,22 @@ impl Greedy {
         let mut state = State::new(snapshot);
         keep_what_runs(&mut state, snapshot);
         let mut order = Order::new(snapshot, &state);
-        // Construction is always finished: an answer without it would leave out actors that have room.
-        while let Some(actor) = order.next(snapshot) {
+        let mut is_cut = work.is_over();
+        while !is_cut && let Some(actor) = order.next(snapshot) {
             match bundles.of(actor) {
                 // The rest of the bundle finds its place taken care of when its turn comes.
                 Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
                 _ => place(&mut state, snapshot, actor),
             }
             work.spend();
+            is_cut = !order.waiting.is_empty() && work.is_over();
+        }
+        // Everybody is placed all the same: an answer that is cut short would leave out actors that have room.
+        for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
+            match bundles.of(actor) {
+                Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
+                _ => place_anywhere(&mut state, snapshot, actor, turn),
+            }
         }
         let improved = improve(&mut state, snapshot, &bundles, &mut work);
         Answer {
@@ -99,6 +107,9 @@ struct Order {
     heaviest: IxVec<ActorIx, i64>,
 }
 
+/// Who is sooner is greater.
+type Turn = (bool, bool, i64, i64, std::cmp::Reverse<ActorIx>);
+
 impl Order {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
         let actors = ActorIx::first(snapshot.actors());
@@ -122,18 +133,27 @@ impl Order {
     }
 
     fn next(&mut self, snapshot: &Snapshot) -> Option<ActorIx> {
-        let problem = snapshot.problem();
-        let key = |actor: ActorIx| {
-            let choosy = problem.candidates(actor).len() <= 1;
-            let bound = !problem.relations_of[actor].is_empty();
-            (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
-        };
-        let position = (0..self.waiting.len()).max_by_key(|&position| key(self.waiting[position]))?;
+        let position =
+            (0..self.waiting.len()).max_by_key(|&position| self.turn(snapshot, self.waiting[position]))?;
         let actor = self.waiting.swap_remove(position);
-        for edge in &problem.edges[actor] {
+        for edge in &snapshot.problem().edges[actor] {
             self.pull[edge.peer] += edge.rate;
         }
         Some(actor)
+    }
+
+    /// All who are left, in the order of now.
+    fn rest(mut self, snapshot: &Snapshot) -> Vec<ActorIx> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.sort_by_cached_key(|actor| std::cmp::Reverse(self.turn(snapshot, *actor)));
+        waiting
+    }
+
+    fn turn(&self, snapshot: &Snapshot, actor: ActorIx) -> Turn {
+        let problem = snapshot.problem();
+        let choosy = problem.candidates(actor).len() <= 1;
+        let bound = !problem.relations_of[actor].is_empty();
+        (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
     }
 }
 
@@ -159,6 +179,22 @@ fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx) {
         && let Some((_, unit)) = cheapest(state, snapshot, actor)
     {
         state.put(actor, unit);
+    }
+}
+
+/// Places that are looked at for an actor where there is no time left.
+const LOOKED_AT: usize = 8;
+
+/// The emptiest of a few units that take it, from another one on at each turn.
+fn place_anywhere(state: &mut State, snapshot: &Snapshot, actor: ActorIx, turn: usize) {
+    if state.place(actor).is_some() {
+        return;
+    }
+    let candidates = snapshot.problem().candidates(actor);
+    let (before, from) = candidates.split_at(turn % candidates.len().max(1));
+    let feasible = from.iter().chain(before).filter(|unit| state.admits(actor, **unit)).take(LOOKED_AT);
+    if let Some(unit) = feasible.min_by_key(|unit| (state.fullness_with(actor, **unit), **unit)) {
+        state.put(actor, *unit);
     }
 }
 

@@ -33,7 +33,7 @@ mod tests;
 mod worker;
 
 pub use greedy::Greedy;
-pub use local::{Local, improve};
+pub use local::{Local, construct, improve};
 pub use part::Part;
 pub use random::Random;
 pub use repair::obeying;

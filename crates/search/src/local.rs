@@ -13,8 +13,8 @@ const FIRST_LOOK: u64 = 160;
 /// small worlds with uneven losses by chains at steady temperatures
 /// that change places.
 ///
-/// A piece of effort is a thousand steps tried on each of two threads; placing everything, and bringing loads within capacities,
-/// come before the first and are always finished.
+/// A piece of effort is a thousand steps tried on each of two threads; before any, everybody is placed as far as that is easy. Making room
+/// for who is left, and bringing loads within capacities, belongs to the first, and counts for nothing where a deadline cuts it short.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;
 
@@ -49,6 +49,25 @@ pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answ
         effort,
         stage: Stage::Local,
         found_by: if effort == 0 { FoundBy::Construction } else { FoundBy::Search },
+        proven_by: None,
+        stopped_by: if effort < pieces { StoppedBy::Deadline } else { StoppedBy::Effort },
+    }
+}
+
+/// A first placement from `start` on: everybody is placed as far as that is easy; then, as the one piece of effort, room is made for who is
+/// left, and loads are brought within capacities.
+pub fn construct(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
+    let instance = Instance::new(snapshot);
+    let mut search = Search::new(&instance, start, budget.seed);
+    let pieces = budget.effort.unwrap_or(1).min(1);
+    let effort = u64::from(pieces > 0 && search.begin(budget.stop));
+    Answer {
+        assignment: search.best(),
+        bound: BTreeMap::new(),
+        optimal: false,
+        effort,
+        stage: Stage::Construction,
+        found_by: FoundBy::Construction,
         proven_by: None,
         stopped_by: if effort < pieces { StoppedBy::Deadline } else { StoppedBy::Effort },
     }

@@ -51,6 +51,12 @@ impl<'a> Instance<'a> {
 ///
 /// It is decided by the start, the seed, and how many pieces were run between two calls of [`Search::offer`].
 pub struct Search<'t> {
+    model: &'t Model<'t>,
+    /// Where chains are to begin, before they do.
+    start: Option<Start<'t>>,
+    /// Better placements that were offered before chains began.
+    offered: Vec<Assignment>,
+    /// None before chains have begun.
     replicas: Vec<Replica<'t>>,
     /// What the replicas have in common once they exchange.
     tempering: Option<Tempering>,
@@ -58,6 +64,14 @@ pub struct Search<'t> {
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
     best_rank: (usize, i64, i64),
+}
+
+/// Everybody placed as far as that is easy.
+struct Start<'t> {
+    solution: Solution<'t>,
+    /// Whether most were there before.
+    is_warm: bool,
+    rng: fastrand::Rng,
 }
 
 impl<'t> Search<'t> {
@@ -73,44 +87,73 @@ impl<'t> Search<'t> {
         }
         let kept = solution.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
         place_the_rest(&mut solution);
-        let mut rng = fastrand::Rng::with_seed(seed);
-        if solution.unplaced > 0 && model.without != Some(Part::Ejection) {
-            eject(&mut solution, &mut rng.clone());
-        }
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&solution.place));
+        Self {
+            model,
+            offered: Vec::new(),
+            replicas: Vec::new(),
+            tempering: None,
+            best,
+            best_places: solution.place.clone(),
+            best_rank: (usize::MAX, i64::MAX, i64::MAX),
+            // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
+            start: Some(Start {
+                solution,
+                is_warm: kept * 2 > model.free,
+                rng: fastrand::Rng::with_seed(seed),
+            }),
+        }
+    }
+
+    /// Makes room for who has no place, brings loads within capacities, and sets the chains up; the first piece does it otherwise.
+    /// False where `stop` ended it: then nothing has come of it, and the search has ended.
+    pub fn begin(&mut self, stop: &dyn Fn() -> bool) -> bool {
+        if let Some(start) = self.start.take() {
+            _ = self.begin_from(start, stop);
+        }
+        !self.replicas.is_empty()
+    }
+
+    fn begin_from(&mut self, start: Start<'t>, stop: &dyn Fn() -> bool) -> Option<()> {
+        let (model, Start { mut solution, is_warm, mut rng }) = (self.model, start);
+        if solution.unplaced > 0 && model.without != Some(Part::Ejection) {
+            eject(&mut solution, &mut rng.clone(), stop)?;
+        }
         let before = solution.clone();
-        even_out(&mut solution, &mut rng);
+        even_out(&mut solution, &mut rng, stop)?;
         solution.set_slack(if model.has_limit { solution.overloads().0 } else { NO_LIMIT });
-        best.offer(model.assignment(&solution.place));
-        // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
-        let is_warm = kept * 2 > model.free;
+        self.best.offer(model.assignment(&before.place));
+        self.best.offer(model.assignment(&solution.place));
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
             let descent = Descent::new(Schedule::new(model.free, chain, is_warm));
             Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
         });
-        let best_rank =
-            if solution.broken() == 0 { rank(&solution) } else { (usize::MAX, i64::MAX, i64::MAX) };
-        let mut search = Self {
-            replicas: replicas.collect(),
-            tempering: None,
-            best,
-            best_places: IxVec::new(),
-            best_rank,
-        };
-        search.best_places.clone_from(&solution.place);
-        search
+        self.replicas = replicas.collect();
+        if solution.broken() == 0 {
+            self.best_rank = rank(&solution);
+        }
+        self.best_places.clone_from(&solution.place);
+        for offered in std::mem::take(&mut self.offered) {
+            self.take_up(&offered);
+        }
+        Some(())
     }
 
     /// Runs so many pieces on every chain, or fewer if `stop` says so; says how many.
     pub fn run(&mut self, pieces: u64, stop: &dyn Fn() -> bool) -> u64 {
+        // What chains begin with counts with their first round alone.
+        let is_first = self.start.is_some();
+        if pieces == 0 || !self.begin(stop) {
+            return 0;
+        }
         thread::scope(|scope| {
             let workers = if pieces < WORTH_A_THREAD { 0 } else { CHAINS - 1 };
             let workers: Vec<_> = (0..workers).map(|_| Worker::new(scope)).collect();
             let mut done = 0;
-            while done < pieces && !stop() {
+            while done < pieces && (done == 0 && is_first || !stop()) {
                 done += match &mut self.tempering {
                     Some(tempering) => tempering.run(&mut self.replicas, pieces - done, &workers),
                     None => self.anneal(pieces - done, &workers),
@@ -216,12 +259,13 @@ impl<'t> Search<'t> {
             resting.into_iter().filter_map(|(_, found)| found).collect();
         let chains = self.replicas.iter().map(|replica| &replica.chain).filter(|chain| chain.has_best());
         found.extend(chains.min_by_key(|chain| chain.best_rank()).map(Chain::best_places));
-        let model = self.replicas[0].chain.solution.model;
+        let model = self.model;
         for places in found.iter().chain([&self.best_places]) {
             self.best.offer(model.assignment(places));
         }
         if self.best.vector.is_none() && model.snapshot.rules().is_some() {
-            let places = &self.replicas[0].chain.solution.place;
+            let places =
+                self.replicas.first().map_or(&self.best_places, |replica| &replica.chain.solution.place);
             self.best.offer(without_what_breaks_rules(model.snapshot, model.assignment(places)));
         }
         self.best.assignment.clone()
@@ -230,7 +274,15 @@ impl<'t> Search<'t> {
     /// Tells the chains of something better, found elsewhere.
     pub fn offer(&mut self, assignment: &Assignment) {
         self.best.offer(assignment.clone());
-        let model = self.replicas[0].chain.solution.model;
+        if self.replicas.is_empty() {
+            self.offered.push(assignment.clone());
+        } else {
+            self.take_up(assignment);
+        }
+    }
+
+    fn take_up(&mut self, assignment: &Assignment) {
+        let model = self.model;
         let mut solution = Solution::new(model);
         solution.set_slack(self.replicas[0].chain.solution.slack);
         solution.adopt(&model.places(assignment));

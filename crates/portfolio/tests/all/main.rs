@@ -1,6 +1,7 @@
 //! Tests of the strategy from outside: exactness, the solver process, published instances, scaling, example policies.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
+mod anytime;
 mod exact;
 mod examples;
 mod excused;

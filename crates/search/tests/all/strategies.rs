@@ -1,6 +1,7 @@
 //! What every strategy keeps to, and what each is for.
 
 use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
@@ -77,10 +78,43 @@ fn a_search_that_is_told_to_stop_answers_all_the_same() {
     let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
     let budget = Budget { effort: None, seed: 0, stop: &|| true };
     let cut = Greedy.solve(&snapshot, &budget).unwrap();
-    assert_eq!((cut.stopped_by, cut.effort), (StoppedBy::Deadline, 3));
+    assert_eq!((cut.stopped_by, cut.effort), (StoppedBy::Deadline, 0));
+    assert!(cut.assignment.iter().all(Option::is_some));
     let replayed = solve(&Greedy, &snapshot, Some(cut.effort), 0);
     assert_eq!(replayed.assignment, cut.assignment);
     assert_eq!(replayed.stopped_by, StoppedBy::Effort);
+}
+
+/// A clock that says stop at any moment of the construction is looked at soon after, and then no more than it takes to notice.
+#[test]
+fn a_stop_in_the_middle_of_construction_ends_it() {
+    let mut most = 0;
+    for snapshot in [
+        worlds::grid(5, 60, 1),
+        worlds::famine(60, 6, 1),
+        worlds::tight_memory(80, 10, 2),
+        worlds::heavy_tails(60, 12, 1),
+        worlds::all_to_all(&[8, 12, 8], 16, 1),
+    ] {
+        for strategy in [&Greedy as &dyn Strategy, &Local] {
+            let solve_until = |looks: u64| {
+                let asked = AtomicU64::new(0);
+                let stop = || asked.fetch_add(1, Ordering::Relaxed) >= looks;
+                let budget = Budget { effort: Some(100), seed: 1, stop: &stop };
+                (strategy.solve(&snapshot, &budget).unwrap(), asked.load(Ordering::Relaxed))
+            };
+            let (_, all) = solve_until(u64::MAX);
+            most = most.max(all);
+            for looks in [0, 1, 2, 3, 7, all / 4, all / 2, all - 1] {
+                let (cut, asked) = solve_until(looks);
+                assert!(asked <= looks + 2, "{}: {asked} looks where {looks} said stop", strategy.name());
+                assert_eq!(snapshot.violations(&cut.assignment), []);
+                let again = solve(strategy, &snapshot, Some(cut.effort), 1);
+                assert_eq!(again.assignment, cut.assignment, "{} after {looks} looks", strategy.name());
+            }
+        }
+    }
+    assert!(most > 200, "evening out loads takes {most} looks");
 }
 
 proptest! {
@@ -99,8 +133,8 @@ proptest! {
     #[test]
     fn the_effort_that_was_used_replays_the_answer(snapshot in any_world(), pieces in 0..30u64) {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
-            let asked = std::sync::atomic::AtomicU64::new(0);
-            let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces;
+            let asked = AtomicU64::new(0);
+            let stop = || asked.fetch_add(1, Ordering::Relaxed) >= pieces;
             let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop }).unwrap();
             prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
         }
@@ -126,7 +160,7 @@ fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: 
         *best = cost;
         return;
     }
-    for unit in UnitIx::first(snapshot.units()) {
+    for &unit in snapshot.problem().candidates(actor) {
         if places.iter().all(|place| *place != Some(unit)) {
             places[actor] = Some(unit);
             cheapest(snapshot, places, ActorIx::new(actor.at() + 1), best);

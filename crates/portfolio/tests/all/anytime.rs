@@ -1,0 +1,69 @@
+//! More effort is never worse: a longer search does what a shorter one did, and goes on.
+
+use placement::{Budget, Cost, Snapshot, Strategy};
+use portfolio::Part;
+use proptest::prelude::*;
+
+use crate::{asp, logged};
+
+/// A search of so much effort: the better answers on its way, each with the effort after which it was known, and the vector of
+/// the last.
+fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
+    let asp = asp().without(Part::Proofs);
+    let (answer, said) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());
+    let better = said.lines().filter_map(|line| {
+        let (_, told) = line.split_once(" better ")?;
+        let (_, effort) = told.rsplit_once("effort=")?;
+        Some((effort.trim().parse().unwrap(), told.to_owned()))
+    });
+    let policy = snapshot.penalty(&answer.assignment);
+    let cost = Cost { policy, ..snapshot.cost(&answer.assignment) };
+    (better.collect(), cost.vector(snapshot))
+}
+
+/// Holds searches of more and more effort against each other; says how many better answers the longest found on its way.
+fn check(snapshot: &Snapshot, efforts: &[u64]) -> usize {
+    let all: Vec<_> = efforts.iter().map(|effort| (*effort, searched(snapshot, *effort))).collect();
+    for pair in all.windows(2) {
+        let [(effort, (short, _)), (_, (long, best))] = pair else { unreachable!("windows of two") };
+        // What it ends with, it looks at because it ends.
+        let on_the_way: Vec<_> = short.iter().filter(|(known, _)| known < effort).collect();
+        let same: Vec<_> = long.iter().filter(|(known, _)| known < effort).collect();
+        assert_eq!(on_the_way, same, "up to {effort} in {}", snapshot.write());
+        if let Some((_, told)) = on_the_way.last().filter(|(_, told)| told.contains("broken=0")) {
+            let (_, before) = told.split_once("vector=").unwrap();
+            let before: Vec<i64> = numbers(before.split_once(']').unwrap().0);
+            assert!(*best <= before, "{best:?} after {before:?}");
+        }
+    }
+    all.last().map_or(0, |(_, (better, _))| better.len())
+}
+
+fn numbers(list: &str) -> Vec<i64> {
+    list.trim_start_matches('[').split(", ").map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_longer_search_is_the_shorter_one_and_more() {
+    let mut better = 0;
+    for snapshot in [
+        worlds::grid(6, 100, 1),
+        worlds::clusters(4, 8, 1),
+        worlds::famine(40, 4, 1),
+        worlds::tight_memory(40, 5, 1),
+        worlds::heavy_tails(50, 10, 1),
+        worlds::all_to_all(&[8, 12, 8], 16, 1),
+    ] {
+        better += check(&snapshot, &[30, 100, 300, 700, 1000]);
+    }
+    assert!(better > 6, "{better} better answers");
+}
+
+proptest! {
+    #![proptest_config(crate::seeds(20))]
+    #[test]
+    fn a_longer_search_of_any_world_is_the_shorter_one_and_more(seed: u64, effort in 1..200u64, more in 1..400u64) {
+        let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { return Ok(()) };
+        check(&snapshot, &[effort, effort + more]);
+    }
+}
