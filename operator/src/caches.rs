@@ -163,13 +163,6 @@ impl Caches {
         self.index().application(key).cloned()
     }
 
-    /// Asks for a look at an application that was touched meanwhile.
-    pub fn ring_if_touched(&self, key: &ApplicationKey) {
-        if self.touched().is_touched(key) {
-            self.ring(key);
-        }
-    }
-
     /// Asks for a look at an application.
     pub fn ring(&self, key: &ApplicationKey) {
         let _ = self.requests.unbounded_send(object_ref(key));

@@ -1,10 +1,10 @@
 //! What every reconcile shares.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals};
+use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals, SecondLook};
 use crds::Placement;
 use jiff::Timestamp;
 use kube::Resource;
@@ -21,6 +21,7 @@ use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::pace::Pace;
+use crate::plans::Plans;
 use crate::policies::Policies;
 use crate::searches::{Considered, OneAtATime, Searches};
 use crate::writes::Writer;
@@ -42,8 +43,12 @@ pub struct Context {
     pub commit: AsyncMutex<()>,
     /// Worlds are put together by so many as there are cores: more would wait for each other, each with a world half done.
     pub looks: Semaphore,
-    /// Who looks after an application.
+    /// The same for those who are looked after: they wait for nobody who is planned.
+    pub heals: Semaphore,
+    /// Who plans an application.
     pub one_at_a_time: OneAtATime,
+    /// Who waits to be planned, and what was said of each.
+    pub plans: Plans,
     /// When people were told of each application.
     pub pace: Pace,
     /// The searches, each in a task of its own.
@@ -63,6 +68,19 @@ impl Context {
     /// What was considered when the application was last planned.
     pub fn considered(&self, key: &ApplicationKey) -> Option<Considered> {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// The second look that is ahead of an application.
+    pub fn second_look(&self, key: &ApplicationKey) -> Option<SecondLook> {
+        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
+        considered.get(key).and_then(|considered| considered.facts.second_look)
+    }
+
+    /// The actors whose decided place may not be taken, as they were when the application of this generation was last looked at.
+    pub fn infeasible(&self, key: &ApplicationKey, generation: Option<i64>) -> Option<BTreeSet<String>> {
+        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
+        let considered = considered.get(key).filter(|considered| considered.generation == generation);
+        considered.map(|considered| considered.infeasible.clone())
     }
 
     pub fn consider(&self, key: &ApplicationKey, considered: Considered) {

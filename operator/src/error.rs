@@ -1,5 +1,7 @@
 //! What can go wrong in one reconcile: a variant per step, the cause in `source`.
 
+use std::time::Duration;
+
 use placement::PlanError;
 use world::WorldError;
 
@@ -65,6 +67,14 @@ impl Error {
             cause = source.source();
         }
         text
+    }
+
+    /// After how long to try again.
+    pub fn wait(&self) -> Duration {
+        match self {
+            Self::Overtaken => Duration::from_millis(50),
+            _ => Duration::from_secs(2),
+        }
     }
 
     /// Whether trying again without any change is of no use.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use portfolio::{ClingoJudge, Limits};
+use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
@@ -32,16 +33,35 @@ pub async fn newest(ctx: &Context, key: &ApplicationKey, policy: &Policy) -> Res
         world.digest();
         Ok(Arc::new(world))
     };
-    off_the_executor(ctx, look).await
+    off_the_executor(&ctx.looks, look).await
+}
+
+/// The actors whose decided place may not be taken now, by what can be said without a policy; where not even that can be, all.
+/// Beside the queue of those who are planned.
+pub async fn infeasible(
+    ctx: &Context,
+    application: &ActorApplication,
+    decided: &control::Decision,
+) -> Result<BTreeSet<String>, Error> {
+    let (caches, application, decided) = (ctx.caches.clone(), application.clone(), decided.clone());
+    let look = move || {
+        let (plain, key) = (Policy::builtin("units"), ApplicationKey::of(&application));
+        let index = caches.index();
+        Ok(match world::snapshot(&index, &key, &plain, Timestamp::now()) {
+            Ok(world) => world::infeasible(&index, &application, &world, Some(&decided)),
+            Err(_) => decided.places.keys().cloned().collect(),
+        })
+    };
+    off_the_executor(&ctx.heals, look).await
 }
 
 /// Works out something of a world on a thread of its own, when a core is free for it.
 async fn off_the_executor<T: Send + 'static>(
-    ctx: &Context,
+    cores: &Semaphore,
     look: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let span = tracing::Span::current();
-    let one = ctx.looks.acquire().await.map_err(|e| Error::Search(e.to_string()))?;
+    let one = cores.acquire().await.map_err(|e| Error::Search(e.to_string()))?;
     let task = tokio::task::spawn_blocking(move || span.in_scope(look));
     let seen = task.await.map_err(|e| Error::Search(e.to_string()))?;
     drop(one);
@@ -62,7 +82,7 @@ pub async fn observe(
         let world::Look { world, facts, infeasible } = look;
         Ok((Arc::new(world), Look { facts, infeasible }))
     };
-    off_the_executor(ctx, look).await
+    off_the_executor(&ctx.looks, look).await
 }
 
 /// CPU seconds that a solver may burn beyond its wall clock.

@@ -1,8 +1,8 @@
 //! The Cairn operator: it decides where actors run, and makes it so.
 //!
-//! Watches fill [`caches`]; [`reconcile`] goes the five steps for one application: observe (caches), validate and
-//! plan ([`plan`], which asks `world`, `control` and `placement`), apply (`control` says what, [`writes`] does it),
-//! report ([`report`]). Nothing is written without the lease ([`leader`]).
+//! Watches fill [`caches`]. For one application there are five steps: observe (caches), validate and plan ([`plan`], which
+//! asks `world`, `control` and `placement`, in a queue of its own, [`plans`]), and then, in [`reconcile`], apply (`control` says
+//! what, [`writes`] does it) and report ([`report`]). Nothing is written without the lease ([`leader`]).
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
@@ -17,6 +17,7 @@ mod error;
 mod events;
 mod eviction;
 mod feeds;
+mod gather;
 mod identity;
 mod instances;
 mod judged;
@@ -29,6 +30,7 @@ mod ownership;
 mod pace;
 mod phase;
 mod plan;
+mod plans;
 mod pods;
 mod policies;
 mod pools;
@@ -50,7 +52,6 @@ mod writes;
 
 use std::collections::HashMap;
 use std::future::IntoFuture;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +60,7 @@ use std::time::Duration;
 use clap::Parser;
 use crds::ActorApplication;
 use futures::channel::mpsc::{self, UnboundedReceiver};
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
 use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
@@ -71,9 +72,11 @@ use world::ApplicationKey;
 
 use crate::config::{Config, LogFormat};
 use crate::context::Context;
+use crate::gather::gather;
 use crate::leader::Campaign;
 use crate::line::Line;
-use crate::reconcile::{after_error, reconcile, settle};
+use crate::plans::{plan, settle};
+use crate::reconcile::{after_error, reconcile};
 
 /// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
 #[global_allocator]
@@ -157,6 +160,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         pulse: pulse.clone(),
     };
     let (searches, settles) = searches::Searches::new();
+    let (plans, (to_plan, planned)) = plans::Plans::new();
     let context = Arc::new(Context {
         caches: caches.clone(),
         neighbours,
@@ -168,7 +172,9 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         solver_slots: Line::new(config.planning.slots()),
         commit: Mutex::new(()),
         looks: Semaphore::new(config.planning.slots()),
+        heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),
+        plans,
         pace: pace::Pace::default(),
         searches,
         considered: std::sync::Mutex::new(HashMap::new()),
@@ -183,9 +189,9 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(reconcile::background(context.clone()));
+        tokio::spawn(plans::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
-        look_after(&context, wanted, settles).await;
+        look_after(&context, Queues { wanted, planned, to_plan, settles }).await;
     };
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
@@ -207,15 +213,23 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
 }
 
-/// Looks after whoever rings, and settles what searches found; ends only with the watches.
-async fn look_after(
-    context: &Arc<Context>,
+/// Who is to be looked after, planned or settled.
+struct Queues {
+    /// Whom something happened to.
     wanted: UnboundedReceiver<ObjectRef<ActorApplication>>,
+    /// Who was planned.
+    planned: UnboundedReceiver<ObjectRef<ActorApplication>>,
+    to_plan: UnboundedReceiver<ApplicationKey>,
     settles: UnboundedReceiver<ApplicationKey>,
-) {
-    // Searches are no part of a reconcile: none holds up who heals.
-    let settings = controller::Config::default().debounce(DEBOUNCE).concurrency(AT_ONCE);
-    let queue = wanted.map(Ok::<_, std::convert::Infallible>);
+}
+
+/// Looks after whoever rings, plans whom that is due for, and settles what searches found; ends only with the watches.
+///
+/// Neither who is planned nor what is searched holds up who heals.
+async fn look_after(context: &Arc<Context>, queues: Queues) {
+    let Queues { wanted, planned, to_plan, settles } = queues;
+    let settings = controller::Config::default().concurrency(AT_ONCE);
+    let queue = stream::select(gather(wanted, DEBOUNCE), planned).map(Ok::<_, std::convert::Infallible>);
     let applied = applier(
         |application, context| Box::pin(reconcile(application, context)),
         |application: Arc<_>, error: &_, _| after_error(&application, error),
@@ -226,9 +240,14 @@ async fn look_after(
     );
     // Failures are told where they happen; an application that is gone is no failure.
     let applied = applied.for_each(|_| futures::future::ready(()));
-    let settled =
-        settles.for_each_concurrent(usize::from(AT_ONCE), |key| settle(key, context.clone()).boxed_local());
-    futures::future::select(pin!(applied), pin!(settled)).await;
+    let at_once = usize::from(AT_ONCE);
+    let plans = to_plan.for_each_concurrent(at_once, |key| plan(key, context.clone()).boxed_local());
+    let settled = settles.for_each_concurrent(at_once, |key| settle(key, context.clone()).boxed_local());
+    tokio::select! {
+        () = applied => {}
+        () = plans => {}
+        () = settled => {}
+    }
 }
 
 /// Answers probes, scrapes and questions from now on.

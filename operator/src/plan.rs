@@ -1,6 +1,5 @@
 //! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ const GIVES_WAY: Duration = Duration::from_millis(300);
 /// What a search gets at least where many wait.
 const SMALLEST_SHARE: Duration = Duration::from_millis(10);
 
-/// Decides for an application if anything changed that its plan depends on.
+/// Decides for an application if anything changed that its plan depends on: it was `touched`, or something else says so.
 ///
 /// # Errors
 /// When it cannot be planned, or the decision cannot be written.
@@ -42,13 +41,14 @@ pub async fn decide(
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Arc<Context>,
+    touched: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     loop {
         let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
         outcome.policy_problem = problem.map(|problem| problem.to_string());
-        match decide_under(&policy, application, key, ctx, outcome).await {
+        match decide_under(&policy, (application, key), ctx, touched, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that could be planned with is in force again: plan with that.
                 let (name, problem) = policy.at_fault(&problem);
@@ -66,9 +66,9 @@ pub async fn decide(
 /// Decides under one version of the policy: begins a search where one is due, commits what one has found.
 async fn decide_under(
     policy: &Policy,
-    application: &ActorApplication,
-    key: &ApplicationKey,
+    (application, key): (&ActorApplication, &ApplicationKey),
     ctx: &Arc<Context>,
+    touched: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let known = ctx.considered(key);
@@ -78,21 +78,25 @@ async fn decide_under(
     outcome.proposed.clone_from(&before.proposed);
     let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
     let asked = asked::is_all(application, policy, &wanted, outcome.decision.as_ref());
-    // Whatever ends this early, a later one looks again.
-    let (mut unfinished, mut round) = (Unfinished { key, ctx, is_over: false }, 0);
+    // What is not looked at now is looked at another time.
+    let put_off = || {
+        if touched {
+            ctx.caches.touch(key);
+        }
+    };
+    let mut round = 0;
     match ctx.searches.take(key, generation) {
         // Who is asked for is not kept waiting until it is through.
         Search::Running { .. } if asked => outcome.searching = true,
         Search::Running { .. } => {
-            unfinished.is_over = true;
             outcome.searching = true;
+            put_off();
             return Ok(());
         }
         Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
             round = found.round + 1;
             if Box::pin(settle_or_keep(found, policy, application, key, ctx, outcome)).await? {
-                unfinished.is_over = true;
-                ctx.caches.ring_if_touched(key);
+                put_off();
                 return Ok(());
             }
             ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
@@ -104,12 +108,9 @@ async fn decide_under(
     let again = before.facts.second_look.filter(|look| !is_busy && look.is_due(moment()));
     let own = kinds(application).into_iter();
     let (chances, turn) = (ctx.caches.chances(key, own), !is_busy && ctx.caches.take_turn(key));
-    // What touches it after this is looked at the next time.
-    let touched = ctx.caches.take_touch(key) || round > 0;
+    let touched = touched || round > 0;
     if before.generation == generation && !touched && outcome.decision.is_some() && again.is_none() && !turn {
-        outcome.infeasible = Some(before.infeasible.clone());
         before.put_off(key, ctx);
-        unfinished.is_over = true;
         return Ok(());
     }
     let begun = |world, look, again| {
@@ -119,7 +120,7 @@ async fn decide_under(
     // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
     if !asked && outcome.decision.is_none() && !application.spec.paused && is_busy {
         let look = before.unseen(generation, (chances, turn));
-        (unfinished.is_over, outcome.searching) = (true, true);
+        outcome.searching = true;
         begin_search(ctx, key, Due::Undecided, begun(None, look, again));
         return Ok(());
     }
@@ -145,10 +146,8 @@ async fn decide_under(
         if let Some(before) = considered {
             now.facts = now.facts.kept(before);
         }
-        outcome.infeasible = Some(now.infeasible.clone());
         ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
         ctx.consider(key, now);
-        unfinished.is_over = true;
         return Ok(());
     };
     if committing.is_some()
@@ -160,12 +159,13 @@ async fn decide_under(
         // What was placed in a hurry is looked at again when there is time.
         now.facts.chances = u64::MAX;
         now.facts.second_look = None;
-        settled((key, ctx.as_ref()), policy, &world, &plan, now, outcome);
-        unfinished.is_over = true;
+        settled((key, ctx.as_ref()), policy, &world, &plan, now);
         return Ok(());
     }
     drop(committing);
     if outcome.searching {
+        // Who was asked for and is not placed at once is looked at again when the search is through.
+        ctx.caches.touch(key);
         return Ok(());
     }
     if why == Due::Opening && gives_way(application, key, ctx) {
@@ -173,7 +173,7 @@ async fn decide_under(
         return Ok(());
     }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
-    (unfinished.is_over, outcome.searching) = (true, true);
+    outcome.searching = true;
     begin_search(ctx, key, why, begun(Some(world), now, again));
     Ok(())
 }
@@ -202,7 +202,9 @@ fn gives_way(application: &ActorApplication, key: &ApplicationKey, ctx: &Context
         other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
     };
     let ahead: Vec<ApplicationKey> = touched.without_place().into_iter().filter(is_ahead).collect();
-    touched.gives_way(key, ahead.into_iter(), |key| ctx.searches.has(key), moment())
+    let now = moment();
+    let is_about = |key: &ApplicationKey| ctx.searches.has(key) || ctx.plans.is_to_come(key, now);
+    touched.gives_way(key, ahead.into_iter(), is_about, now)
 }
 
 impl Considered {
@@ -334,7 +336,7 @@ async fn settle(
     };
     commit(application, (key, why), policy, &newest, &plan, ctx, outcome).await?;
     // What was searched is the world that was planned from; room that came meanwhile is looked at next.
-    settled((key, ctx), policy, &newest, &plan, now, outcome);
+    settled((key, ctx), policy, &newest, &plan, now);
     Ok(true)
 }
 
@@ -345,7 +347,6 @@ fn settled(
     world: &World,
     plan: &Plan,
     mut now: Considered,
-    outcome: &mut Outcome,
 ) {
     now.infeasible.clear();
     if plan.cost.unplaced == 0 {
@@ -353,25 +354,8 @@ fn settled(
         now.facts.openings.clear();
     }
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
-    outcome.infeasible = Some(BTreeSet::new());
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
     ctx.consider(key, now);
-}
-
-/// Touches an application again that did not come to its end.
-struct Unfinished<'a> {
-    key: &'a ApplicationKey,
-    ctx: &'a Context,
-    is_over: bool,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.ctx.caches.touch(self.key);
-        }
-        self.ctx.caches.touched().looked(self.key);
-    }
 }
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.

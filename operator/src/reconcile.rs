@@ -19,10 +19,10 @@ use crate::devices;
 use crate::error::Error;
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
-use crate::look::kinds;
+use crate::look::infeasible;
 use crate::ownership::owner;
 use crate::phase::placement_status;
-use crate::plan::decide;
+use crate::plans::ask_if_due;
 use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{Outcome, application_status, event};
@@ -31,33 +31,18 @@ use crate::rollout::Rollout;
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
 
-/// Brings one application a step closer to what was decided, and decides anew where that is due.
+/// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
+/// waits for who plans.
 ///
 /// # Errors
 /// When something could not be written, or the lease is lost; it is tried again.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(&application)))]
 pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) -> Result<Action, Error> {
-    let _alone = ctx.one_at_a_time.alone(&ApplicationKey::of(&application)).await;
     let working = ctx.writer.pulse.begin();
     let result = Box::pin(step(&application, &ctx)).await;
     drop(working);
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
-}
-
-/// Looks after an application whose search is through: what it found is committed before its slot is another's, however
-/// many wait to be looked after.
-pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
-    let Some(application) = ctx.caches.application(&key) else {
-        ctx.searches.forget(&key);
-        return;
-    };
-    if let Err(problem) = reconcile(application.clone(), ctx.clone()).await {
-        after_error(&application, &problem);
-    }
-    ctx.searches.give_back(&key);
-    // When it is to be looked at again is said to the queue.
-    ctx.caches.ring(&key);
 }
 
 async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Action, Error> {
@@ -67,41 +52,33 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         return Ok(Action::await_change());
     }
     let key = ApplicationKey::of(application);
+    ask_if_due(&key, ctx);
     adopt(application, &key, ctx).await?;
-    let mut outcome = Outcome::default();
-    let decided = match ctx.caches.decision(&key) {
-        Ok(decision) => {
-            outcome.decision = decision.map(|decision| decision.as_ref().clone());
-            decide(application, &key, ctx, &mut outcome).await
-        }
-        Err(e) => Err(e),
-    };
-    match decided {
-        Ok(()) => {}
-        Err(
-            e
-            @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_) | Error::NameTaken(_)),
-        ) => {
-            tell_failure(application, ctx, &e).await;
-            outcome.failure = Some((e.reason(), e.chain()));
-        }
-        Err(e) => return Err(e),
+    let (said, again) = ctx.plans.last(&key);
+    let is_planned = said.is_some();
+    let mut outcome = Outcome { next: again, ..said.unwrap_or_default() };
+    // Another's decision of its name is told by who plans.
+    outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
+    let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
+    if outcome.decision.is_none() && is_pending {
+        // There is nothing to carry out or to tell before it is planned, and then it rings.
+        return Ok(wait(&outcome, control::LOOK_AGAIN));
     }
-    let decided_for = outcome.decision.as_ref().map(|decision| decision.spec.application_generation);
-    if outcome.searching && (decided_for.is_none() || decided_for != application.metadata.generation) {
-        // There is nothing to carry out or to tell before it is through, and then it rings.
-        return Ok(Action::requeue(control::LOOK_AGAIN));
+    if !is_pending && outcome.failure.is_none() {
+        outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
     }
     let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
-    if let Some(mut decision) = outcome.decision.clone()
-        && (application.spec.paused
-            || Some(decision.spec.application_generation) == application.metadata.generation)
-    {
+    if let Some(mut decision) = outcome.decision.clone() {
         carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
         outcome.decision = Some(decision);
     }
     let unplaced = unplaced(&ctx.caches.index(), application, outcome.decision.as_ref());
     ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced);
+    let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
+    if is_pending && (is_old || !is_planned) {
+        // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
+        return Ok(wait(&outcome, control::LOOK_AGAIN));
+    }
     let later = ctx.pace.not_before(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
         outcome.next = later.into_iter().chain(outcome.next).min();
@@ -109,12 +86,22 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         if report(application, &key, ctx, &outcome, &refusals).await? {
             outcome.next = Some(moment() + ON_ITS_WAY).into_iter().chain(outcome.next).min();
         }
+        ctx.plans.told(&key);
         ctx.pace.told(&key, moment());
     }
-    let facts = ctx.considered(&key).map(|considered| considered.facts).unwrap_or_default();
-    let wait = look_again(moment(), &refusals, facts.second_look, outcome.failure.is_some());
+    let second_look = ctx.second_look(&key);
+    Ok(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
+}
+
+/// Whether a decision was made for this manifest.
+fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
+    Some(decision.spec.application_generation) == application.metadata.generation
+}
+
+/// Looks again when there may be more to do, and after `longest` in any case.
+fn wait(outcome: &Outcome, longest: Duration) -> Action {
     let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
-    Ok(Action::requeue(sooner.map_or(wait, |sooner| sooner.min(wait))))
+    Action::requeue(sooner.map_or(longest, |sooner| sooner.min(longest)))
 }
 
 /// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
@@ -138,37 +125,6 @@ async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Conte
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
-/// How often it is asked whose turn it is to look whether it could be better: what comes with a node comes together.
-const TURNS: Duration = Duration::from_secs(10);
-
-/// Looks in the background whether applications could be better; ends only with the process.
-pub async fn background(ctx: Arc<Context>) {
-    loop {
-        tokio::time::sleep(TURNS).await;
-        if ctx.solver_slots.is_full() {
-            // Others need the time.
-            continue;
-        }
-        let known: Vec<(ApplicationKey, u64)> = {
-            let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
-            considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
-        };
-        let mut waiting = Vec::new();
-        for (key, chances) in known {
-            let Some(application) = ctx.caches.application(&key) else {
-                ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.searches.forget(&key);
-                continue;
-            };
-            if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
-                waiting.push(key);
-            }
-        }
-        ctx.caches.give_turns(waiting, moment(), ctx.planning.slots());
-    }
-}
-
 /// What actors without a place ask for, by kind; once for all of a group.
 fn unplaced(
     index: &Index,
@@ -186,35 +142,20 @@ fn unplaced(
     groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect()
 }
 
-/// Says once per message why nothing can be decided.
-async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
-    let message = error.chain();
-    let conditions = application.status.iter().flat_map(|status| &status.conditions);
-    let told =
-        conditions.into_iter().any(|c| c.type_ == "Accepted" && c.status == "False" && c.message == message);
-    if !told {
-        tracing::info!(reason = error.reason(), message, "not accepted");
-        ctx.tell(application, &event(EventType::Warning, error.reason(), "Plan", message)).await;
-    }
-}
-
 /// What is there of an application, at one moment.
 struct Sight {
     units: BTreeMap<String, Unit>,
     seen: control::Seen,
     instances: Own,
     pools: BTreeMap<String, Arc<DevicePool>>,
-    /// Actors whose decided place may not be taken.
-    infeasible: BTreeSet<String>,
 }
 
-/// Looks at what is there; `known` are the actors whose decided place may not be taken, where that is known.
+/// Looks at what is there.
 fn look(
     application: &ActorApplication,
     ctx: &Context,
     (wanted, decided): (&control::Wanted, &control::Decision),
     rollout: &Rollout,
-    known: Option<BTreeSet<String>>,
 ) -> Sight {
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
     let plain = Policy::builtin("units");
@@ -228,15 +169,6 @@ fn look(
     let nodes: BTreeSet<&str> =
         units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
     let units = world::units_on(&index, nodes, &plain);
-    let infeasible = match known {
-        Some(known) => known,
-        // Nothing could be decided: what is feasible without a policy goes on, and where not even that is known,
-        // nothing.
-        None => match world::snapshot(&index, &key, &plain, Timestamp::now()) {
-            Ok(world) => world::infeasible(&index, application, &world, Some(decided)),
-            Err(_) => decided.places.keys().cloned().collect(),
-        },
-    };
     let mut seen = world::seen(&index, application, &units);
     seen.now = moment();
     let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +191,6 @@ fn look(
         instances: own,
         pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
         units,
-        infeasible,
     }
 }
 
@@ -279,30 +210,44 @@ async fn carry_out(
     };
     let decided = world::decision(decision);
     let rollout = Rollout::of(application, ctx);
-    if application.spec.paused || !rollout.is_sound() {
+    // Until there is a decision for the newest manifest, what runs is healed by the last one.
+    let is_newest = is_newest(decision, application);
+    if application.spec.paused || !is_newest || !rollout.is_sound() {
         wanted.max_unavailable = 0;
     }
-    let known = outcome.infeasible.take();
-    let Sight { units, mut seen, instances, pools, infeasible } =
-        look(application, ctx, (&wanted, &decided), &rollout, known);
+    let Sight { units, mut seen, instances, pools } = look(application, ctx, (&wanted, &decided), &rollout);
+    let infeasible = match outcome.infeasible.take() {
+        Some(known) => known,
+        None if control::is_carried_out(&decided, &seen) => BTreeSet::new(),
+        None => infeasible(ctx, application, &decided).await?,
+    };
     let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
     seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
     let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
     if application.spec.start == Start::AllOrNothing {
         control::hold_start(&mut todo, &seen, &infeasible);
     }
-    outcome.waiting = todo.waiting;
+    outcome.waiting = std::mem::take(&mut todo.waiting);
     outcome.next = todo.next.into_iter().chain(outcome.next).min();
     if application.spec.paused {
         // What was begun is finished: who was stopped to be started again is.
         todo.steps.retain(|step| matches!(step, Step::Start { .. }));
         todo.refused.clear();
         todo.ended.clear();
+    } else if !is_newest {
+        control::only_heal(&mut todo);
     } else {
         ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
         rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
+    let version = |decision: &Placement| (decision.uid(), decision.metadata.generation);
+    let carried_out = version(decision);
+    // What is decided anew meanwhile is for the next look.
+    let is_in_force = || {
+        let known = ctx.caches.decision(&key).ok().flatten();
+        known.is_some_and(|known| version(&known) == carried_out)
+    };
     for actor in todo.ended {
         ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
@@ -318,8 +263,11 @@ async fn carry_out(
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
-        let (root, last_good, key) = (&root, &last_good, &key);
+        let (root, last_good, key, is_in_force) = (&root, &last_good, &key, &is_in_force);
         async move {
+            if !is_in_force() {
+                return Ok(None);
+            }
             match step {
                 Step::Create { actor } => {
                     // What was asked for and is gone meanwhile is not made again.
@@ -472,8 +420,5 @@ async fn report_instances(
 /// What to do after a failed reconcile.
 pub fn after_error(application: &ActorApplication, error: &Error) -> Action {
     tracing::warn!(application = %ApplicationKey::of(application), error = error.chain(), "reconcile failed");
-    match error {
-        Error::Overtaken => Action::requeue(Duration::from_millis(50)),
-        _ => Action::requeue(Duration::from_secs(2)),
-    }
+    Action::requeue(error.wait())
 }

@@ -47,7 +47,9 @@ impl Rollout {
 
     /// The manifest that an actor starts from which has to wait for its turn.
     pub fn last_good(&self, application: &ActorApplication) -> ActorApplication {
-        self.revisions.with_templates_of(self.current.as_deref(), application)
+        // Where none has served in whole yet, the last one that the API server has taken.
+        let kept = self.revisions.0.last().map(|revision| revision.name_any());
+        self.revisions.with_templates_of(self.current.as_deref().or(kept.as_deref()), application)
     }
 
     /// Whether the pod of an actor is of an older template.

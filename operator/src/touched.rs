@@ -185,6 +185,11 @@ impl Touched {
         turns
     }
 
+    /// Whether its turn has come.
+    pub fn may_look(&self, key: &ApplicationKey) -> bool {
+        self.may_look.contains(key)
+    }
+
     /// Whether its turn has come since this was last asked.
     pub fn take_turn(&mut self, key: &ApplicationKey) -> bool {
         self.may_look.remove(key)

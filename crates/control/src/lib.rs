@@ -13,6 +13,7 @@ mod back_off;
 mod commit;
 mod due;
 mod gain;
+mod heal;
 mod heartbeats;
 mod mend;
 mod nouns;
@@ -33,6 +34,7 @@ pub use due::{
     strain, turns,
 };
 pub use gain::{Gain, gain, go_or_stay};
+pub use heal::{is_carried_out, only_heal};
 pub use heartbeats::Heartbeats;
 pub use mend::mend;
 pub use nouns::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use control::{
     Actor, Decision, End, HeldBack, Id, Instance, Left, Loss, Pod, Refused, Seen, State, Step, Taken, Todo,
-    Unit, Wanted, steps,
+    Unit, Wanted, only_heal, steps,
 };
 use proptest::prelude::*;
 
@@ -179,6 +179,28 @@ fn an_actor_is_made_started_and_left_alone() {
         ("actors=1 nodes=n0 unplaced=0", "make cam-0"),
         ("actors=1 nodes=n0 unplaced=0 instances=0", ""),
     ]);
+}
+
+#[test]
+fn until_there_is_a_newer_decision_what_was_decided_is_healed_and_nothing_else_is_done() {
+    let world = "actors=2 nodes=n0,n1 units=n0/cpus-0,n1/cpus-0 decided=0:n0/cpus-0 instances=0";
+    for (rest, expected, is_carried_out) in [
+        ("", "start cam-0 on n0/cpus-0", false),
+        ("pods=0:n0/cpus-0", "", true),
+        ("pods=0:n0/cpus-0 old=0", "", false),
+        ("pods=0:n0/cpus-0:over", "stop pod-0; cam-0 ended", false),
+        ("pods=0:n2/cpus-0:runs:n2", "stop pod-0 at once", false),
+        // Who was to move stays for now, and whom nobody wants any more goes when there is a decision.
+        ("pods=0:n1/cpus-0", "", false),
+        ("instances=7 pods=0:n0/cpus-0,7:n0/cpus-0", "", true),
+        ("infeasible=0", "cam-0 waits: n0/cpus-0 is no feasible place now; another is looked for", false),
+    ] {
+        let world = World::of(&format!("{world} {rest}"));
+        let mut todo = world.todo();
+        only_heal(&mut todo);
+        assert_eq!(shown(&todo), expected, "{rest}");
+        assert_eq!(control::is_carried_out(&world.decision, &world.seen), is_carried_out, "{rest}");
+    }
 }
 
 #[test]

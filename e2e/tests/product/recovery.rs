@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::ensure;
 use e2e::{Cluster, SimulatedNode, wait_for};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use serde_json::json;
 
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
@@ -14,6 +16,11 @@ async fn snapshot(stage: &Stage, name: &str) -> anyhow::Result<String> {
     let answer = e2e::process::http(port, &format!("/debug/snapshot/{}/{name}", stage.namespace)).await?;
     ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
     Ok(answer.body)
+}
+
+/// A pod's name, and the unit that it was made for.
+fn place_of(pod: &Pod) -> (String, Option<String>) {
+    (pod.name_any(), pod.annotations().get(crds::labels::UNIT).cloned())
 }
 
 /// Uids of the pods of an application.
@@ -101,4 +108,27 @@ async fn a_deleted_decision_reshuffles_nothing() {
         .await;
     assert_eq!(after.places(), before.places());
     assert_eq!(uids(&after), uids(&before), "nobody was started anew");
+}
+
+/// A manifest that cannot be planned is no reason to leave a dead pod lying: it comes again where it was.
+#[tokio::test]
+async fn what_runs_is_healed_by_the_last_decision_while_there_is_no_newer_one() {
+    let stage = Stage::set("heal", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    stage.patch("app", &json!({"spec": {"policy": "of-no-such-name"}})).await;
+    stage.seen("app", |seen| seen.message("Accepted", "False").map(drop)).await;
+    stage.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
+    let places = before.places();
+    let seen = stage
+        .seen("app", |seen| {
+            let units: Vec<_> = seen.pods.iter().map(place_of).collect();
+            ensure!(units.len() == 2 && uids(seen) != uids(&before), "{units:?}");
+            ensure!(seen.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+            Ok(())
+        })
+        .await;
+    assert_eq!(seen.places(), places, "nothing is decided anew");
+    let on = |seen: &Seen| -> BTreeSet<_> { seen.pods.iter().map(place_of).collect() };
+    assert_eq!(on(&seen), on(&before), "everybody is where it was");
 }
