@@ -26,14 +26,30 @@ pub struct Look {
 
 /// The newest world of an application alone, off the executor.
 pub async fn newest(ctx: &Context, key: &ApplicationKey, policy: &Policy) -> Result<Arc<World>, Error> {
+    off_the_executor(&ctx.looks, newest_of(ctx, key, policy)).await
+}
+
+/// The same for whoever holds the lock of the commits: it stands in no line.
+pub async fn newest_at_once(
+    ctx: &Context,
+    key: &ApplicationKey,
+    policy: &Policy,
+) -> Result<Arc<World>, Error> {
+    off_the_executor(&Semaphore::new(1), newest_of(ctx, key, policy)).await
+}
+
+fn newest_of(
+    ctx: &Context,
+    key: &ApplicationKey,
+    policy: &Policy,
+) -> impl FnOnce() -> Result<Arc<World>, Error> + Send + 'static {
     let (caches, key, policy) = (ctx.caches.clone(), key.clone(), policy.clone());
-    let look = move || {
+    move || {
         let world = world::snapshot(&caches.index(), &key, &policy, Timestamp::now())?;
         // Whoever asks first whether it is another world waits for the digest.
         world.digest();
         Ok(Arc::new(world))
-    };
-    off_the_executor(&ctx.looks, look).await
+    }
 }
 
 /// The actors whose decided place may not be taken now, by what can be said without a policy; where not even that can be, all.

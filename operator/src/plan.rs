@@ -12,6 +12,7 @@ use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::Use;
+use tokio::sync::MutexGuard;
 use world::{ApplicationKey, Policy, World};
 
 use crate::asked;
@@ -124,8 +125,6 @@ async fn decide_under(
         begin_search(ctx, key, Due::Undecided, begun(None, look, again));
         return Ok(());
     }
-    // What is decided in milliseconds is decided in the newest world, in which nobody overtakes it.
-    let committing = if asked { Some(ctx.commit.lock().await) } else { None };
     let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
@@ -150,19 +149,23 @@ async fn decide_under(
         ctx.consider(key, now);
         return Ok(());
     };
-    if committing.is_some()
+    if asked
         && now.infeasible.is_empty()
         && let Some(decision) = &decision
         && let Some(plan) = asked::placed(&world, policy, decision, why, ctx).await?
     {
-        commit(application, (key, why), policy, &world, &plan, ctx, outcome).await?;
-        // What was placed in a hurry is looked at again when there is time.
-        now.facts.chances = u64::MAX;
-        now.facts.second_look = None;
-        settled((key, ctx.as_ref()), policy, &world, &plan, now);
-        return Ok(());
+        let standing = Standing { planned: &world, plan, settle: true, key, policy, application, ctx };
+        if let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
+            standing.in_the_newest_world().await?
+        {
+            commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+            // What was placed in a hurry is looked at again when there is time.
+            now.facts.chances = u64::MAX;
+            now.facts.second_look = None;
+            settled((key, ctx.as_ref()), policy, &newest, &plan, now);
+            return Ok(());
+        }
     }
-    drop(committing);
     if outcome.searching {
         // Who was asked for and is not placed at once is looked at again when the search is through.
         ctx.caches.touch(key);
@@ -318,26 +321,25 @@ async fn settle(
     }
     let settle = round >= PLANS_SIDE_BY_SIDE;
     let standing = Standing { planned: &world, plan, settle, key, policy, application, ctx };
-    let Some((_one_at_a_time, newest, verdict)) = standing.in_the_newest_world().await? else {
+    let Some((lock, newest, verdict)) = standing.in_the_newest_world().await? else {
         return Ok(false);
     };
-    let plan = match verdict {
-        Verdict::Stands(plan) => plan,
+    let (plan, is_whole) = match verdict {
+        Verdict::Stands(plan) => (plan, true),
         Verdict::Mended(plan) => {
             // What was mended in a hurry is looked at again when there is time.
             now.facts.chances = u64::MAX;
-            plan
+            (plan, true)
         }
-        Verdict::Partly(plan) => {
-            commit(application, (key, why), policy, &newest, &plan, ctx, outcome).await?;
-            return Ok(false);
-        }
+        Verdict::Partly(plan) => (plan, false),
         Verdict::Overtaken => return Ok(false),
     };
-    commit(application, (key, why), policy, &newest, &plan, ctx, outcome).await?;
-    // What was searched is the world that was planned from; room that came meanwhile is looked at next.
-    settled((key, ctx), policy, &newest, &plan, now);
-    Ok(true)
+    commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    if is_whole {
+        // What was searched is the world that was planned from; room that came meanwhile is looked at next.
+        settled((key, ctx), policy, &newest, &plan, now);
+    }
+    Ok(is_whole)
 }
 
 /// Remembers in what state of the world a plan was committed.
@@ -424,12 +426,13 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     Ok(entry.make(limits(policy)))
 }
 
-/// Writes the decision, if it says anything new, and tells people.
+/// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
+/// written: nobody waits for what is told.
 async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
     policy: &Policy,
-    world: &World,
+    (lock, world): (MutexGuard<'_, ()>, &World),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,
@@ -450,6 +453,7 @@ async fn commit(
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
     let written = ctx.writer.write_placement(&placement).await?;
     ctx.caches.wrote(written.clone());
+    drop(lock);
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
     ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();

@@ -1,5 +1,5 @@
-//! What becomes of a plan in the newest world, in which it is committed: nothing is searched, no program is written out and
-//! nobody is asked to judge while others wait to commit.
+//! What becomes of a plan in the newest world, in which it is committed: while others wait to commit nothing is searched or
+//! mended, no program is written out and nobody is asked to judge.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::look::{judge, limits, newest};
+use crate::look::{judge, limits, newest, newest_at_once};
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";
@@ -39,12 +39,22 @@ struct Ahead {
     derived: Derived,
 }
 
+/// A plan in the world that it was last made or mended for.
+struct At {
+    world: Arc<World>,
+    plan: Plan,
+    /// Of one that was mended: the world with what the policy derives of it.
+    mended: Option<Arc<Snapshot>>,
+}
+
 /// What becomes of the plan in a newer world.
 struct Looked {
     world: Arc<World>,
+    /// With what the policy derives of it.
+    snapshot: Arc<Snapshot>,
     verdict: Verdict,
-    /// With what the policy derives of it; nothing where the plan is as it was judged.
-    changed: Option<Snapshot>,
+    /// Whether it is another plan than was judged, or may mean another thing to the policy.
+    is_changed: bool,
 }
 
 /// What clingo made of a plan that was changed to fit a newer world.
@@ -80,7 +90,8 @@ impl<'a> Standing<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
     /// where the world changed faster than the policy's program could be written out.
     ///
-    /// What was changed to fit that world is judged without the lock, and committed if it is still the same under it.
+    /// Under the lock the plan is checked, and nothing else. What collided is placed again without it, and so is what was
+    /// changed to fit another world judged; both are committed if they stand under it afterwards.
     ///
     /// # Errors
     /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
@@ -88,21 +99,32 @@ impl<'a> Standing<'a> {
         &self,
     ) -> Result<Option<(MutexGuard<'a, ()>, Arc<World>, Verdict)>, Error> {
         let mut confirmed = Confirmed::default();
-        for _ in 0..LOOKS {
-            let ahead = self.look_ahead().await?;
+        let mut at = At { world: self.planned.clone(), plan: self.plan.clone(), mended: None };
+        let mut may_mend = true;
+        for look in 1..=LOOKS {
+            let ahead = self.look_ahead(&at).await?;
             let lock = self.ctx.commit.lock().await;
-            let Some(Looked { world, mut verdict, changed }) = self.under_lock(ahead).await? else {
-                continue;
-            };
-            if let Some(snapshot) = changed
-                && let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict
-            {
-                let digest = world.digest();
-                if confirmed.is_asked_first(&digest, plan) {
+            let Some(looked) = self.under_lock(&at, ahead).await? else { continue };
+            let Looked { world, snapshot, mut verdict, is_changed } = looked;
+            match &mut verdict {
+                Verdict::Overtaken | Verdict::Partly(_) if may_mend && look < LOOKS => {
                     drop(lock);
-                    confirmed.is_told(digest, &self.judged(snapshot, (**plan).clone()).await?);
+                    match self.mended(&at, &snapshot).await? {
+                        Some(plan) => at = At { world, plan, mended: Some(snapshot) },
+                        // It is kept in part, or made again.
+                        None => may_mend = false,
+                    }
                     continue;
                 }
+                Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) if is_changed => {
+                    let digest = world.digest();
+                    if confirmed.is_asked_first(&digest, plan) {
+                        drop(lock);
+                        confirmed.is_told(digest, &self.judged(snapshot, (**plan).clone()).await?);
+                        continue;
+                    }
+                }
+                _ => {}
             }
             return Ok(Some((lock, world, verdict)));
         }
@@ -110,28 +132,39 @@ impl<'a> Standing<'a> {
     }
 
     /// The plan with what clingo makes of it in this world.
-    async fn judged(&self, snapshot: Snapshot, plan: Plan) -> Result<Plan, Error> {
-        let judge = judge(self.policy);
-        let task = tokio::task::spawn_blocking(move || {
-            let judged = plan.judged_again(&snapshot, &judge);
-            (snapshot, judged)
-        });
-        let (snapshot, judged) = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    async fn judged(&self, snapshot: Arc<Snapshot>, plan: Plan) -> Result<Plan, Error> {
+        let (judge, world) = (judge(self.policy), snapshot.clone());
+        let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
+        let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
         self.ctx.mismatches.judged(self.key, &snapshot, judged, &self.ctx.metrics)
     }
 
-    async fn world(&self) -> Result<Arc<World>, Error> {
-        newest(self.ctx, self.key, self.policy).await
+    /// The plan with what collided placed again in this world; nothing where only a search can do that.
+    async fn mended(&self, at: &At, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
+        // Where a program has a say, the plan is made again.
+        let quick = if self.is_ruled() { None } else { portfolio::strategy(QUICK, Use::Production).ok() };
+        let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
+        let (before, plan, newest) = (at.world.clone(), at.plan.clone(), newest.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let mut mended = control::mend(&before.snapshot, &plan, &newest, quick.as_ref())?;
+            mended.moves = explain::moves(&newest, &mended.assignment);
+            Some(*mended)
+        });
+        task.await.map_err(|e| Error::Search(e.to_string()))
+    }
+
+    fn is_ruled(&self) -> bool {
+        self.policy.rules().is_some()
     }
 
     /// What the policy's program derives of the world as it is now, before anybody has to wait for it.
-    async fn look_ahead(&self) -> Result<Option<Ahead>, Error> {
-        if self.policy.rules().is_none() {
+    async fn look_ahead(&self, at: &At) -> Result<Option<Ahead>, Error> {
+        if !self.is_ruled() {
             return Ok(None);
         }
-        let world = self.world().await?;
+        let world = newest(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
-        if digest == self.planned.digest() {
+        if digest == at.world.digest() {
             return Ok(None);
         }
         let of_policy = judge(self.policy);
@@ -141,37 +174,32 @@ impl<'a> Standing<'a> {
     }
 
     /// What becomes of the plan; nothing where the world is another one than was looked at ahead.
-    async fn under_lock(&self, ahead: Option<Ahead>) -> Result<Option<Looked>, Error> {
-        let newest = self.ctx.caches.applications.get(&crate::caches::object_ref(self.key));
-        if newest.is_none_or(|newest| newest.metadata.generation != self.application.metadata.generation) {
+    async fn under_lock(&self, at: &At, ahead: Option<Ahead>) -> Result<Option<Looked>, Error> {
+        let known = self.ctx.caches.applications.get(&crate::caches::object_ref(self.key));
+        if known.is_none_or(|known| known.metadata.generation != self.application.metadata.generation) {
             return Err(Error::Overtaken);
         }
-        let world = self.world().await?;
+        // Whoever commits waits for nobody who looks.
+        let world = newest_at_once(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
-        if digest == self.planned.digest() {
-            let verdict = Verdict::Stands(Box::new(self.plan.clone()));
-            return Ok(Some(Looked { world, verdict, changed: None }));
+        let (was_mended, is_ruled) = (at.mended.is_some(), self.is_ruled());
+        if digest == at.world.digest() {
+            let plan = Box::new(at.plan.clone());
+            let verdict = if was_mended { Verdict::Mended(plan) } else { Verdict::Stands(plan) };
+            let snapshot = at.mended.clone().unwrap_or_else(|| Arc::new(world.snapshot.clone()));
+            return Ok(Some(Looked { world, snapshot, verdict, is_changed: was_mended }));
         }
-        let derived = match (self.policy.rules().is_some(), ahead) {
+        let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
             (true, Some(ahead)) if ahead.digest == digest => ahead.derived,
             (true, _) => return Ok(None),
         };
-        // Where a program has a say, the plan is made again.
-        let is_ruled = self.policy.rules().is_some();
-        let quick = if is_ruled { None } else { portfolio::strategy(QUICK, Use::Production).ok() };
-        let quick = quick.map(|entry| entry.make(limits(self.policy)));
-        let (before, newest) = (self.planned.clone(), world.clone());
-        let (plan, settle) = (self.plan.clone(), self.settle);
+        let (before, newest) = (at.world.clone(), world.clone());
+        let (plan, settle) = (at.plan.clone(), self.settle || was_mended);
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
             // What the policy derives may be another thing in the newest world.
             let snapshot = newest.snapshot.with_derived(derived)?;
             let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
-            if let (Verdict::Overtaken | Verdict::Partly(_), Some(quick)) = (&verdict, &quick)
-                && let Some(mended) = control::mend(&before.snapshot, &plan, &snapshot, quick.as_ref())
-            {
-                verdict = Verdict::Mended(mended);
-            }
             if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }
@@ -179,8 +207,12 @@ impl<'a> Standing<'a> {
         });
         let (verdict, snapshot) = task.await.map_err(|e| Error::Search(e.to_string()))??;
         // Who stands where it was planned to was judged there, and no program says another thing of it here.
-        let is_judged = !is_ruled && matches!(verdict, Verdict::Stands(_));
-        Ok(Some(Looked { world, verdict, changed: (!is_judged).then_some(snapshot) }))
+        let is_changed = is_ruled || was_mended || !matches!(verdict, Verdict::Stands(_));
+        let verdict = match verdict {
+            Verdict::Stands(plan) if was_mended => Verdict::Mended(plan),
+            other => other,
+        };
+        Ok(Some(Looked { world, snapshot: Arc::new(snapshot), verdict, is_changed }))
     }
 }
 
