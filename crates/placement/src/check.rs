@@ -11,10 +11,11 @@ use crate::problem::kind_cost;
 use crate::sums::check_sums;
 use crate::{Criterion, Objectives, constraints};
 
-/// The most actors that one snapshot may have.
+/// The most actors that one snapshot may have, those that stay where they are not counted.
 pub const MOST_ACTORS: usize = 20_000;
 
-/// The most edges (messages, annoyance and interference together) that one snapshot may have.
+/// The most edges (messages, annoyance and interference together) that one snapshot may have, those between actors that stay where
+/// they are not counted.
 pub const MOST_EDGES: usize = 200_000;
 
 /// How many actors of a cycle are named.
@@ -26,11 +27,12 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
         let problem = format!("version {} is not known; this program reads version {VERSION}", file.version);
         return Err(SnapshotError::new("version", problem));
     }
-    if file.actors.len() > MOST_ACTORS {
-        let problem = format!("{} actors; at most {MOST_ACTORS} can be planned at once", file.actors.len());
+    let actors = file.actors.iter().filter(|actor| !actor.fixed).count();
+    if actors > MOST_ACTORS {
+        let problem = format!("{actors} actors; at most {MOST_ACTORS} can be planned at once");
         return Err(SnapshotError::new("actors", problem));
     }
-    let edges = file.edges();
+    let edges = if file.edges() > MOST_EDGES { file.own_edges() } else { 0 };
     if edges > MOST_EDGES {
         let problem = format!("{edges} edges; at most {MOST_EDGES} can be planned at once");
         return Err(SnapshotError::new("messages", problem));

@@ -3,7 +3,7 @@
 //! All quantities are integers, durations are in microseconds. Unknown fields are refused with their path.
 //! [`Snapshot`](crate::Snapshot) is the same data after it has been checked and indexed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
@@ -77,6 +77,27 @@ impl SnapshotFile {
         let both = |up: &Message, down: &Message| (&up.from, &up.to) == (&down.to, &down.from);
         let messages = self.messages.chunk_by(both).count();
         messages + self.group_messages.len() + self.annoyance.len() + self.interference.len()
+    }
+
+    /// How many of them are not between actors that are all fixed.
+    #[must_use]
+    pub fn own_edges(&self) -> usize {
+        let (fixed, own): (Vec<&Actor>, Vec<&Actor>) = self.actors.iter().partition(|actor| actor.fixed);
+        let groups = |actors: &[&Actor]| -> BTreeSet<String> {
+            let group = |actor: &&Actor| {
+                Some(format!("{}/{}", actor.id.rsplit_once('/')?.0, actor.group.as_deref()?))
+            };
+            actors.iter().filter_map(group).collect()
+        };
+        let others: BTreeSet<String> = groups(&fixed).difference(&groups(&own)).cloned().collect();
+        let fixed: BTreeSet<&str> = fixed.iter().map(|actor| actor.id.as_str()).collect();
+        let is_own = |a: &String, b: &String| !(fixed.contains(a.as_str()) && fixed.contains(b.as_str()));
+        let both = |up: &Message, down: &Message| (&up.from, &up.to) == (&down.to, &down.from);
+        let messages = self.messages.chunk_by(both).filter(|pair| is_own(&pair[0].from, &pair[0].to));
+        let channels = self.group_messages.iter();
+        let channels = channels.filter(|it| !(others.contains(&it.from) && others.contains(&it.to)));
+        let drags = self.annoyance.iter().chain(&self.interference).filter(|pair| is_own(&pair.a, &pair.b));
+        messages.count() + channels.count() + drags.count()
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use placement::file::{
     Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
 };
-use placement::{MOST_ACTORS, MOST_EDGES, Snapshot, SnapshotError};
+use placement::{MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
 use crate::actors::{Actors, MOST_OF_ONE, actors_in};
@@ -147,7 +147,6 @@ pub fn snapshot(
             sums
         }
     };
-    check_whole(&file)?;
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
     let snapshot = Snapshot::new(file)?;
@@ -317,21 +316,6 @@ fn check_size(application: &ActorApplication, actors: &Actors) -> Result<(), Wor
             "the channels and avoid rules make {edges} edges; at most {MOST_EDGES}, avoid groups of fewer actors"
         );
         return Err(WorldError::TooLarge(problem));
-    }
-    Ok(())
-}
-
-/// The sizes of everything together, before it is indexed.
-fn check_whole(file: &SnapshotFile) -> Result<(), WorldError> {
-    for (what, count, most) in
-        [("actors", file.actors.len(), MOST_ACTORS), ("edges", file.edges(), MOST_EDGES)]
-    {
-        if count > most {
-            let problem = format!(
-                "with all other applications there are {count} {what}; at most {most} can be planned"
-            );
-            return Err(WorldError::TooLarge(problem));
-        }
     }
     Ok(())
 }

@@ -218,6 +218,24 @@ fn worlds_that_are_too_large_are_refused() {
 }
 
 #[test]
+fn who_stays_does_not_count_for_what_is_too_large() {
+    let unit = json!({"id": "u", "kind": "cpu", "node": "n", "capacity": 1});
+    let stays =
+        |name: String| json!({"id": name, "group": "g", "runsOn": {"cpu": 1}, "fixed": true, "current": "u"});
+    let mut actors: Vec<Value> = (0..20_001).map(|i| stays(format!("v/other/g-{i}"))).collect();
+    actors.push(json!({"id": "v/own/g-0", "group": "g", "runsOn": {"cpu": 1}}));
+    let message = json!({"from": "v/other/g-0", "to": "v/other/g-1", "count": 1});
+    let channel = json!({"from": "v/other/g", "to": "v/other/g", "count": 0});
+    let mut world = json!({"version": 1, "units": [unit], "actors": actors, "exchangeCost": {"otherKind": 1},
+        "messages": vec![message; 200_000], "groupMessages": [channel]});
+    assert_eq!(Snapshot::read(&world.to_string()).unwrap().actors(), 20_002);
+    let own = json!({"from": "v/own/g-0", "to": "v/other/g-0", "count": 1});
+    world["messages"] = json!(vec![own; 200_001]);
+    let refused = Snapshot::read(&world.to_string()).unwrap_err().to_string();
+    assert_eq!(refused, "messages: 200001 edges; at most 200000 can be planned at once");
+}
+
+#[test]
 fn either_order_of_a_pair_of_kinds_will_do() {
     let world = |kinds: Value| {
         json!({"version": 1, "units": [{"id": "c", "kind": "cpu", "node": "n", "capacity": 1}, {"id": "g", "kind": "gpu", "node": "n", "capacity": 1}],
