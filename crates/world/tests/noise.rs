@@ -1,17 +1,21 @@
 //! A day of small noise at a desk: the rooms that decide, a made-up clock, and nobody else. Nobody moves.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Step, infeasible, steps};
-use crds::{ActorApplication, NodeTopology};
+use control::{
+    Considered, Due, Moment, Observed, Step, Verdict, due, go_or_stay, steps, still_stands, turns,
+};
+use crds::{ActorApplication, Assignment, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use placement::{Budget, NoPolicy, plan};
+use placement::ix::ActorIx;
+use placement::{Budget, NoPolicy, Plan, Strategy, plan};
 use serde_json::json;
-use world::{ApplicationKey, Index, Policy, decision, seen, snapshot, units, wanted};
+use world::{ApplicationKey, Index, Policy, World, decision, look, seen, snapshot, units, wanted};
 
 mod scene;
 
@@ -20,10 +24,25 @@ use scene::everything;
 /// How often something happens: once a minute.
 const MINUTES: u64 = 24 * 60;
 
-/// An operator without a cluster: it looks at applications as reconciles do, and searches anew each time.
+/// A plan that was found in one minute and is committed in the next one's world.
+struct Found {
+    world: World,
+    plan: Plan,
+    facts: Considered,
+}
+
+/// An operator without a cluster: it looks at applications as reconciles do, asks whether they have to be planned, searches,
+/// and commits what still stands a minute later.
 #[derive(Default)]
 struct Desk {
     index: Index,
+    considered: BTreeMap<ApplicationKey, Considered>,
+    found: BTreeMap<ApplicationKey, Found>,
+    last_turn: BTreeMap<ApplicationKey, Moment>,
+    /// How often each was the reason to plan.
+    due: BTreeMap<String, usize>,
+    /// How often a plan was committed, and how many actors it put elsewhere.
+    commits: usize,
     moves: usize,
     stops: usize,
 }
@@ -34,15 +53,73 @@ impl Desk {
         let key = ApplicationKey::of(application);
         let now = Duration::from_secs(minute * 60);
         let at = Timestamp::from_second(i64::try_from(minute * 60).unwrap()).unwrap();
-        let world = snapshot(&self.index, &key, &policy, at).unwrap();
+        if let Some(found) = self.found.remove(&key) {
+            self.settle(application, &policy, found, at);
+        }
         let decided = decision(self.index.placement(&key).unwrap());
         let wanted = wanted(&self.index, application, &policy.name);
+        let looked = look(&self.index, application, &policy, Some(&decided), at).unwrap();
+        let mut facts = looked.facts;
+        // Something came free every minute, and everybody has its turn as often as may be.
+        facts.chances = minute;
+        facts.turn = !turns([(&key, self.last_turn.get(&key).copied())], now, 1).is_empty();
+        let before = self.considered.get(&key).cloned();
+        match due(before.as_ref(), &facts, &wanted, Some(&decided), &looked.infeasible, now) {
+            Some(why) => {
+                if why == Due::Chance {
+                    self.last_turn.insert(key.clone(), now);
+                }
+                *self.due.entry(why.to_string()).or_default() += 1;
+                let plan = self.search(&looked.world, &policy);
+                self.found.insert(key, Found { world: looked.world, plan, facts });
+            }
+            None => {
+                let facts = before.map_or(facts.clone(), |before| facts.kept(&before));
+                self.considered.insert(key, facts);
+            }
+        }
         let seen = control::Seen { now, ..seen(&self.index, application, &units(&self.index, &policy)) };
-        let infeasible = infeasible(&world.snapshot, &decided, &seen);
-        let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
-        self.moves += plan.moves.len();
-        let todo = steps(&wanted, &decided, &seen, &infeasible);
+        let todo = steps(&wanted, &decided, &seen, &looked.infeasible);
         self.stops += todo.steps.iter().filter(|step| matches!(step, Step::Stop { .. })).count();
+    }
+
+    fn search(&self, world: &World, policy: &Policy) -> Plan {
+        let greedy: Box<dyn Strategy> = Box::new(search::Greedy);
+        let strategy: Box<dyn Strategy> =
+            if self.index.is_silent() { Box::new(Observed(greedy)) } else { greedy };
+        let found = plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        go_or_stay(&world.snapshot, &[], found, policy.least_gain())
+    }
+
+    /// Writes what still holds of a plan in the world as it is now, as somebody whom the newest state is held for.
+    fn settle(&mut self, application: &ActorApplication, policy: &Policy, found: Found, at: Timestamp) {
+        let key = ApplicationKey::of(application);
+        let newest = snapshot(&self.index, &key, policy, at).unwrap();
+        let (Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan)) =
+            still_stands(&found.world.snapshot, &found.plan, &newest.snapshot, true)
+        else {
+            return;
+        };
+        let own = |actor: &ActorIx| !newest.snapshot.is_fixed(*actor);
+        let assignments = ActorIx::first(newest.snapshot.actors()).filter(own).filter_map(|actor| {
+            let unit = &newest.units[newest.snapshot.unit_id(plan.assignment[actor]?)];
+            let actor = newest.snapshot.short_name(actor).to_owned();
+            Some(Assignment {
+                actor,
+                unit: unit.id.clone(),
+                node: unit.node.clone(),
+                pool: unit.pool.clone(),
+            })
+        });
+        let mut written: Placement = self.index.placement(&key).unwrap().as_ref().clone();
+        let before = std::mem::replace(&mut written.spec.assignments, assignments.collect());
+        self.moves += before.iter().filter(|place| !written.spec.assignments.contains(place)).count();
+        self.commits += 1;
+        written.spec.application_generation = application.metadata.generation.unwrap_or(0);
+        written.spec.demand_digest = Some(newest.demand());
+        self.index.put_placement(Arc::new(written));
+        let strain = control::strain(&newest.snapshot, &plan.assignment);
+        self.considered.insert(key, Considered { strain, ..found.facts });
     }
 }
 
@@ -102,5 +179,6 @@ fn a_day_of_small_noise_moves_nobody() {
         }
     }
     assert!(happened.iter().all(|times| *times > 100), "some of everything: {happened:?}");
-    assert_eq!((desk.moves, desk.stops), (0, 0), "moves that were planned, pods that were stopped");
+    assert!(desk.commits > 100 && desk.due.len() > 1, "{} commits, {:?}", desk.commits, desk.due);
+    assert_eq!((desk.moves, desk.stops), (0, 0), "actors that were put elsewhere, pods that were stopped");
 }
