@@ -96,15 +96,17 @@ fn pods(caches: &Caches) -> Vec<[String; 7]> {
         for (instance, pod) in world::own(&index, &application).into_values() {
             let Some(pod) = pod else { continue };
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-            all.push([
-                pod.uid().unwrap_or_default(),
-                pod.namespace().unwrap_or_default(),
-                pod.name_any(),
-                application.name_any(),
-                world::actors_in(&instance).first().map(world::ActorName::short).unwrap_or_default(),
-                node,
-                world::unit_of(&pod).unwrap_or_default().to_owned(),
-            ]);
+            for actor in world::actors_in(&instance) {
+                all.push([
+                    pod.uid().unwrap_or_default(),
+                    pod.namespace().unwrap_or_default(),
+                    pod.name_any(),
+                    application.name_any(),
+                    actor.short(),
+                    node.clone(),
+                    world::unit_of(&pod).unwrap_or_default().to_owned(),
+                ]);
+            }
         }
     }
     all

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use control::Wait;
 use crds::{Assignment, Instance, InstancePhase, InstanceStatus, Placement, PlacementPhase, PlacementStatus};
 use jiff::Timestamp;
-use world::ActorName;
 
 use crate::report::{Finding, conditions};
 
@@ -41,9 +40,11 @@ pub fn placement_status(
 ) -> PlacementStatus {
     let before = decision.status.clone().unwrap_or_default();
     let generation = decision.metadata.generation;
-    let actor = |instance: &&&Instance| world::actors_in(instance).first().map(ActorName::short);
     let statuses: BTreeMap<String, &InstanceStatus> = (instances.values())
-        .filter_map(|instance| Some((actor(&instance)?, instance.status.as_ref()?)))
+        .filter_map(|instance| Some((*instance, instance.status.as_ref()?)))
+        .flat_map(|(instance, status)| {
+            world::actors_in(instance).into_iter().map(move |actor| (actor.short(), status))
+        })
         .collect();
     let places = &decision.spec.assignments;
     let far: BTreeMap<&str, Actor> = places

@@ -390,11 +390,11 @@ async fn report_instances(
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let actor = world::actors_in(instance).first().map(ActorName::short).unwrap_or_default();
+        let hosted: Vec<String> = world::actors_in(instance).iter().map(ActorName::short).collect();
         let about = About {
-            place: places.get(actor.as_str()).copied(),
-            reasons: reasons.get(actor.as_str()).copied().unwrap_or_default(),
-            wait: outcome.waiting.get(&actor),
+            place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
+            reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()).unwrap_or_default(),
+            wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
             unfit: actors.refused.get(name),
             now,
         };

@@ -147,14 +147,20 @@ pub(crate) fn there(index: &Index, application: &ActorApplication) -> Seen {
     }
     for instance in requested {
         let name = instance.name_any();
-        let Some(actor) = actors_in(instance).first().map(ActorName::short) else { continue };
+        let hosted = actors_in(instance).into_iter().map(|actor| actor.short());
         let mut seen_as = found(instance);
-        match index.pod(&namespace, &name).map(|pod| (pod, index.of_pod(pod))) {
-            Some((pod, Whose::Of((_, of)))) if of.uid() == instance.uid() => seen_as.pod = Some(as_seen(pod)),
-            Some((_, whose)) => drop(taken.insert(actor.clone(), by("Pod", &name, &whose))),
-            None => {}
+        let pod = index.pod(&namespace, &name).map(|pod| (pod, index.of_pod(pod)));
+        let by_another = match pod {
+            Some((pod, Whose::Of((_, of)))) if of.uid() == instance.uid() => {
+                seen_as.pod = Some(as_seen(pod));
+                None
+            }
+            other => other.map(|(_, whose)| by("Pod", &name, &whose)),
+        };
+        for actor in hosted {
+            taken.extend(by_another.clone().map(|taken| (actor.clone(), taken)));
+            seen.instances.insert(actor, seen_as.clone());
         }
-        seen.instances.insert(actor, seen_as);
     }
     seen.surplus.sort_by(|a, b| a.id.cmp(&b.id));
     let wanted: BTreeSet<String> = actors(index, application).names.iter().map(ActorName::short).collect();
