@@ -27,8 +27,8 @@ pub use instance::{
     HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
 };
 pub use placement::{
-    Assignment, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal, RefusalScope,
-    StoppedBy, Unplaced,
+    Assignment, Excused, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
+    RefusalScope, StoppedBy, Unplaced,
 };
 pub use pool::{
     DeviceMatch, DevicePool, DevicePoolSpec, DevicePoolStatus, InstanceLimit, PodDefaults, PoolResource,

@@ -112,6 +112,21 @@ pub struct PlacementSpec {
     #[schemars(range(min = 0))]
     pub gap_percent: Option<i64>,
 
+    /// What improved it last: `incumbent`, `construction`, `search`, `exact` or `clingo`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub found_by: Option<String>,
+
+    /// What closed the last level: `branch-and-bound`, `clingo`, `bound` or `enumeration`; absent unless it is optimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub proven_by: Option<String>,
+
+    /// What clingo judged of it, beside the checker: `all`, `parts` (all, in several runs), `constraints` or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub judged: Option<String>,
+
     /// Where each actor runs, sorted by actor, at most 5,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5000))]
@@ -123,6 +138,12 @@ pub struct PlacementSpec {
     #[schemars(length(max = 5000))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub unplaced: Vec<Unplaced>,
+
+    /// The actors that stay in a breach of a limit or rule that is there already, and of which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub excused: Vec<Excused>,
 
     /// What changes against what ran before, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -161,6 +182,20 @@ pub struct Unplaced {
     pub actor: String,
 
     /// Why it has no place, in plain words, the reason that rules out most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 1024)))]
+    pub reasons: Vec<String>,
+}
+
+/// An actor that stays where a limit or a rule is broken already, and is no worse for it than now.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Excused {
+    /// The short name of the actor, such as `crop-0`.
+    #[schemars(length(min = 1, max = 63))]
+    pub actor: String,
+
+    /// What is broken, in plain words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 1024)))]
     pub reasons: Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Assignment, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
+use crds::{ActorApplication, Assignment, Excused, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};
@@ -39,6 +39,9 @@ pub fn spec(
     let levels: Vec<String> =
         snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect();
     let vector = plan.cost.vector(snapshot);
+    let told = |reasons: &[String]| -> Vec<String> {
+        reasons.iter().take(MOST_REASONS).map(|it| cut(&policy.retold(it))).collect()
+    };
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     PlacementSpec {
         application: key.name,
@@ -62,18 +65,19 @@ pub fn spec(
         bound: plan.bound.clone(),
         levels,
         optimal: plan.optimal,
+        found_by: Some(plan.found_by.to_string()),
+        proven_by: plan.proven_by.map(|by| by.to_string()),
+        judged: Some(plan.judged.to_string()),
         unplaced: plan
             .unplaced
             .iter()
-            .map(|unplaced| Unplaced {
-                actor: short(unplaced.actor),
-                reasons: unplaced
-                    .reasons
-                    .iter()
-                    .take(MOST_REASONS)
-                    .map(|it| cut(&policy.retold(it)))
-                    .collect(),
-            })
+            .map(|left| Unplaced { actor: short(left.actor), reasons: told(&left.reasons) })
+            .collect(),
+        excused: plan
+            .excused
+            .iter()
+            .filter(|one| own(&one.actor))
+            .map(|one| Excused { actor: short(one.actor), reasons: told(&one.reasons) })
             .collect(),
         moves: moves((world, policy), plan, before, &assignments, index),
         assignments,
@@ -151,6 +155,7 @@ fn concerns(refusal: &crds::Refusal, actor: &str) -> bool {
 pub fn says_the_same(old: &PlacementSpec, new: &PlacementSpec) -> bool {
     old.assignments == new.assignments
         && old.unplaced == new.unplaced
+        && old.excused == new.excused
         && old.application_generation == new.application_generation
         && old.policy == new.policy
         && old.demand_digest == new.demand_digest

@@ -2,6 +2,7 @@
 
 mod page;
 mod state;
+mod wrong;
 
 use kube::ResourceExt;
 use world::{ApplicationKey, Objects};

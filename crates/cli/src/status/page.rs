@@ -22,8 +22,8 @@ pub fn screen(status: &Status, style: Style) -> String {
         title,
         actors(status, style),
         slots(status, style),
-        section("What is wrong", Tone::Bad, &status.wrong, style),
-        section("What to do", Tone::Change, &status.to_do, style),
+        section("Excused: a rule is broken already", Tone::Change, &status.excused, style),
+        section("What is wrong, and what to do", Tone::Bad, &wrong(status), style),
         verdict(status),
     ])
 }
@@ -39,8 +39,8 @@ pub fn overview(all: &[Status], style: Style) -> String {
         let (phase, tone) = phase(status);
         let wrong = match status.wrong.as_slice() {
             [] => String::new(),
-            [one] => one.clone(),
-            [first, rest @ ..] => format!("{first} (and {} more)", rest.len()),
+            [one] => one.text.clone(),
+            [first, rest @ ..] => format!("{} (and {} more)", first.text, rest.len()),
         };
         table.row([
             (status.application.clone(), Tone::Plain),
@@ -53,6 +53,10 @@ pub fn overview(all: &[Status], style: Style) -> String {
         ]);
     }
     table.render(style)
+}
+
+fn wrong(status: &Status) -> Vec<String> {
+    status.wrong.iter().map(|wrong| format!("{}\n    -> {}", wrong.text, wrong.to_do)).collect()
 }
 
 fn phase(status: &Status) -> (&str, Tone) {
@@ -110,7 +114,16 @@ fn verdict(status: &Status) -> String {
         Some(true) => ", proven to be the best",
         _ => "",
     };
-    format!("{}{proof}\n", objective(status))
+    let by = |what: &str, who: &Option<String>| who.as_ref().map(|who| format!("{what} by {who}"));
+    let mut words: Vec<String> =
+        [by("found", &status.found_by), by("proven", &status.proven_by)].into_iter().flatten().collect();
+    words.extend(match status.judged.as_deref() {
+        None | Some("none") => None,
+        Some("all") => Some("judged by clingo".to_owned()),
+        Some(what) => Some(format!("judged by clingo: {what}")),
+    });
+    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+    format!("{}{proof}{words}\n", objective(status))
 }
 
 /// The criteria that count, the most important first.

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Condition, Instance, InstancePhase, Placement, RefusalScope};
+use crds::{ActorApplication, Instance, Placement};
 use kube::ResourceExt;
 use serde::Serialize;
 use world::{ApplicationKey, Index, Objects, Whose};
 
-/// The conditions that are well when they are true; every other one says what is wrong, or worth knowing.
-const GOOD: [&str; 3] = ["Ready", "Placed", "Accepted"];
+use super::wrong::{Wrong, wrong};
 
 /// How an application is.
 #[derive(Debug, Serialize)]
@@ -24,12 +23,21 @@ pub struct Status {
     pub levels: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimal: Option<bool>,
+    /// What found the decision, what proved it, and what clingo judged of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proven_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<String>,
+    /// Who stays in a breach that was there before, and in which.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excused: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_moved: Option<String>,
     pub actors: Vec<Actor>,
     pub slots: Vec<Slot>,
-    pub wrong: Vec<String>,
-    pub to_do: Vec<String>,
+    pub wrong: Vec<Wrong>,
 }
 
 /// Where an actor is.
@@ -81,86 +89,26 @@ impl Status {
         let kinds: BTreeMap<String, &str> =
             objects.pools.iter().map(|pool| (pool.name_any(), pool.spec.kind.as_str())).collect();
         let actors = actors(&wanted, decision, &instances, &kinds);
-        let mut status = Self {
+        let decided = decision.map(|decision| decision.spec.clone()).unwrap_or_default();
+        let excused = |one: &crds::Excused| format!("{}: {}", one.actor, one.reasons.join("; "));
+        Self {
             application: key.to_string(),
             phase: told.phase.unwrap_or_default().to_string(),
             wanted: i32::try_from(actors.len()).unwrap_or(i32::MAX),
             placed: counts.placed,
             running: counts.running,
             objective: told.objective.clone(),
-            levels: decision.map(|decision| decision.spec.levels.clone()).unwrap_or_default(),
             optimal: told.optimal,
+            excused: decided.excused.iter().map(excused).collect(),
+            levels: decided.levels,
+            found_by: decided.found_by,
+            proven_by: decided.proven_by,
+            judged: decided.judged,
             last_moved: told.last_moved.as_ref().map(|time| time.0.to_string()),
             slots: slots(&actors, objects, &key, &instances),
             actors,
-            wrong: Vec::new(),
-            to_do: Vec::new(),
-        };
-        status.judge(application, decision, &instances);
-        for (name, unfit) in &wanted.refused {
-            status.wrong.push(format!("Instance {name} is no actor: {}", unfit.message));
+            wrong: wrong(application, decision, &instances, &wanted.refused),
         }
-        status
-    }
-
-    /// Says what is wrong, and what to do about it.
-    fn judge(
-        &mut self,
-        application: &ActorApplication,
-        decision: Option<&Placement>,
-        instances: &BTreeMap<&str, &Instance>,
-    ) {
-        let namespace = application.namespace().unwrap_or_else(|| "default".to_owned());
-        let name = application.name_any();
-        let mut to_do = BTreeSet::new();
-        let conditions = application.status.iter().flat_map(|status| &status.conditions);
-        let is_bad = |it: &&Condition| (it.status == "False") == GOOD.contains(&it.type_.as_str());
-        for condition in conditions.filter(is_bad) {
-            // that not all run says nothing more than why they do not
-            if condition.type_ != "Ready" || !["Unplaced", "NotAccepted"].contains(&condition.reason.as_str())
-            {
-                self.wrong.push(format!("{}: {}", condition.type_, condition.message));
-            }
-            to_do.extend(match condition.type_.as_str() {
-                "Placed" => {
-                    Some(format!("why, and what is full: kubectl cairn explain actorapp {name} -n {namespace}"))
-                }
-                "Accepted" => Some(format!("correct the manifest: kubectl edit actorapp {name} -n {namespace}")),
-                "PolicyRefused" => Some("correct the policy, and try it with kubectl cairn check-policy".to_owned()),
-                "NameTaken" => Some("delete or rename what has the name, or rename the application".to_owned()),
-                "Paused" => Some(format!(
-                    "go on: kubectl patch actorapp {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
-                )),
-                _ => None,
-            });
-        }
-        if application.status.is_none() {
-            self.wrong.push("nobody has looked at it yet".to_owned());
-            to_do.insert("see whether the operator runs: kubectl cairn doctor".to_owned());
-        }
-        for refusal in
-            decision.and_then(|decision| decision.status.as_ref()).into_iter().flat_map(|it| &it.refusals)
-        {
-            let until = &refusal.until.0;
-            let by = match (&refusal.node, refusal.scope) {
-                (Some(node), _) => node,
-                (None, RefusalScope::Namespace) => "its namespace",
-                (None, _) => "admission",
-            };
-            self.wrong
-                .push(format!("{} was refused by {by} until {until}: {}", refusal.actor, refusal.reason));
-        }
-        for (actor, instance) in instances {
-            let Some(status) = &instance.status else { continue };
-            if status.phase == Some(InstancePhase::Failed) && status.pod.is_some() {
-                let said = status.conditions.iter().find(|condition| condition.status == "False");
-                let why = said.map(|condition| format!(": {}", condition.message)).unwrap_or_default();
-                self.wrong.push(format!("{actor} failed{why}"));
-                let pod = status.pod.clone().unwrap_or_else(|| instance.name_any());
-                to_do.insert(format!("read its log: kubectl logs {pod} -n {namespace} --previous"));
-            }
-        }
-        self.to_do = to_do.into_iter().collect();
     }
 }
 

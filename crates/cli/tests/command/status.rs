@@ -43,11 +43,15 @@ spec:
   seed: 1
   effort: 1
   optimal: true
+  foundBy: search
+  provenBy: branch-and-bound
+  judged: all
   objective: {overload: 0, communication: 40, migration: 2}
   assignments:
   - {actor: server-0, unit: a/gpus-0, node: a, pool: gpus}
   - {actor: server-1, unit: a/gpus-1, node: a, pool: gpus}
   unplaced: [{actor: server-2, reasons: [every gpu is taken]}]
+  excused: [{actor: server-0, reasons: ['policy quiet line 2: N = a']}]
 status:
   refusals: [{actor: server-1, node: b, reason: 'UnexpectedAdmissionError: no device', until: '2026-01-01T00:05:00Z'}]
 ---
@@ -92,16 +96,18 @@ fn one_application_is_one_screen() {
     a/gpus-0  gpu   nvidia.com/gpu=GPU-7  server-0
     a/gpus-1  gpu                         server-1
 
-    What is wrong
+    Excused: a rule is broken already
+      server-0: policy quiet line 2: N = a
+
+    What is wrong, and what to do
       Placed: 1 actor has no place: server-2 (every gpu is taken)
+        -> why, and what would make room: kubectl cairn explain actorapp web -n shop
       NameTaken: server-1: the pod web-server-1 is not ours
+        -> delete or rename what has the name, or rename the application
       server-1 was refused by b until 2026-01-01T00:05:00Z: UnexpectedAdmissionError: no device
+        -> it is tried elsewhere; what b lacks: kubectl describe node b
 
-    What to do
-      delete or rename what has the name, or rename the application
-      why, and what is full: kubectl cairn explain actorapp web -n shop
-
-    overload 0 · communication+migration 42, proven to be the best
+    overload 0 · communication+migration 42, proven to be the best (found by search, proven by branch-and-bound, judged by clingo)
     ");
 }
 
@@ -132,6 +138,11 @@ fn programs_read_the_same() {
     assert_eq!(status["slots"][0]["devices"][0], "nvidia.com/gpu=GPU-7");
     assert_eq!(status["actors"].as_array().unwrap().len(), 3);
     assert_eq!(status["wrong"].as_array().unwrap().len(), 3, "{status}");
+    let advice = status["wrong"][2]["toDo"].as_str().unwrap();
+    assert!(advice.ends_with("kubectl describe node b"), "{advice}");
+    let by = ["foundBy", "provenBy", "judged"].map(|field| status[field].as_str().unwrap());
+    assert_eq!(by, ["search", "branch-and-bound", "all"]);
+    assert_eq!(status["excused"][0], "server-0: policy quiet line 2: N = a");
 }
 
 #[test]
