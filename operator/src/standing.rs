@@ -16,8 +16,11 @@ use crate::look::{judge, limits, newest, newest_at_once};
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";
-/// So often it is worked out anew what a program derives of a world that changed meanwhile.
-const LOOKS: u32 = 5;
+/// So often a plan is looked at in the newest world before it is made again.
+const LOOKS: u32 = 6;
+/// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
+/// it.
+const AHEAD: u32 = 2;
 /// So often what was changed to fit a newer world is judged; where the world changes faster, it is committed without.
 const JUDGEMENTS: u32 = 2;
 
@@ -88,9 +91,10 @@ impl Confirmed {
 
 impl<'a> Standing<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
-    /// where the world changed faster than the policy's program could be written out.
+    /// where the world changes too fast.
     ///
-    /// Under the lock the plan is checked, and nothing else. What collided is placed again without it, and so is what was
+    /// Under the lock the plan is checked, and nothing else; but where others commit faster than a policy's program can be written
+    /// out, that too. What collided is placed again without it, and so is what was
     /// changed to fit another world judged; both are committed if they stand under it afterwards.
     ///
     /// # Errors
@@ -100,11 +104,15 @@ impl<'a> Standing<'a> {
     ) -> Result<Option<(MutexGuard<'a, ()>, Arc<World>, Verdict)>, Error> {
         let mut confirmed = Confirmed::default();
         let mut at = At { world: self.planned.clone(), plan: self.plan.clone(), mended: None };
-        let mut may_mend = true;
+        let (mut may_mend, mut missed) = (true, 0);
         for look in 1..=LOOKS {
-            let ahead = self.look_ahead(&at).await?;
+            let is_too_fast = missed >= AHEAD;
+            let ahead = if is_too_fast { None } else { self.look_ahead(&at).await? };
             let lock = self.ctx.commit.lock().await;
-            let Some(looked) = self.under_lock(&at, ahead).await? else { continue };
+            let Some(looked) = self.under_lock(&at, ahead, is_too_fast).await? else {
+                missed += 1;
+                continue;
+            };
             let Looked { world, snapshot, mut verdict, is_changed } = looked;
             match &mut verdict {
                 Verdict::Overtaken | Verdict::Partly(_) if may_mend && look < LOOKS => {
@@ -141,8 +149,7 @@ impl<'a> Standing<'a> {
 
     /// The plan with what collided placed again in this world; nothing where only a search can do that.
     async fn mended(&self, at: &At, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
-        // Where a program has a say, the plan is made again.
-        let quick = if self.is_ruled() { None } else { portfolio::strategy(QUICK, Use::Production).ok() };
+        let quick = portfolio::strategy(QUICK, Use::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
         let (before, plan, newest) = (at.world.clone(), at.plan.clone(), newest.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -167,14 +174,19 @@ impl<'a> Standing<'a> {
         if digest == at.world.digest() {
             return Ok(None);
         }
-        let of_policy = judge(self.policy);
-        let derived = tokio::task::spawn_blocking(move || of_policy.derive(&world.snapshot)).await;
-        let derived = derived.map_err(|e| Error::Search(e.to_string()))?.map_err(PlanError::from)?;
-        Ok(Some(Ahead { digest, derived }))
+        Ok(Some(Ahead { digest, derived: self.derived(world).await? }))
     }
 
-    /// What becomes of the plan; nothing where the world is another one than was looked at ahead.
-    async fn under_lock(&self, at: &At, ahead: Option<Ahead>) -> Result<Option<Looked>, Error> {
+    /// What the policy's program derives of a world.
+    async fn derived(&self, world: Arc<World>) -> Result<Derived, Error> {
+        let of_policy = judge(self.policy);
+        let derived = tokio::task::spawn_blocking(move || of_policy.derive(&world.snapshot)).await;
+        Ok(derived.map_err(|e| Error::Search(e.to_string()))?.map_err(PlanError::from)?)
+    }
+
+    /// What becomes of the plan; nothing where the world is another one than was looked at ahead, unless it is written out
+    /// `here` what the program derives of it.
+    async fn under_lock(&self, at: &At, ahead: Option<Ahead>, here: bool) -> Result<Option<Looked>, Error> {
         let known = self.ctx.caches.applications.get(&crate::caches::object_ref(self.key));
         if known.is_none_or(|known| known.metadata.generation != self.application.metadata.generation) {
             return Err(Error::Overtaken);
@@ -192,6 +204,7 @@ impl<'a> Standing<'a> {
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
             (true, Some(ahead)) if ahead.digest == digest => ahead.derived,
+            (true, _) if here => self.derived(world.clone()).await?,
             (true, _) => return Ok(None),
         };
         let (before, newest) = (at.world.clone(), world.clone());

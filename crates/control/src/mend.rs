@@ -8,16 +8,15 @@ use placement::{Assignment, Budget, Criterion, Plan, Rules, Snapshot, Strategy};
 use crate::commit::{insert, price, told, transfer};
 use crate::due::strain;
 
+/// Pieces of effort for each actor where a policy has rules: what is placed without regard to them is repaired.
+const OBEYING: u64 = 4;
+
 /// The plan in the newest world: what still holds of it stays, and what collided is placed again by `quick`.
 ///
 /// Collided is who has no place any more, or came to where others brought more work meanwhile than was planned with.
-/// Nobody moves unless the whole is better for it. `None` where a policy's rules say more than a quick search knows;
-/// then the plan is made again.
+/// Nobody moves unless the whole is better for it. `None` where no way of that is found that a policy's rules allow; then the
+/// plan is made again.
 pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Strategy) -> Option<Box<Plan>> {
-    // Limits that are broken already are rules as well, and nobody who is placed again can come to one.
-    if newest.rules().is_some_and(Rules::are_written) {
-        return None;
-    }
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
     let differs =
@@ -36,8 +35,17 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
         let cost = price(newest, assignment);
         (cost.unplaced, cost.vector(newest))
     };
-    let best = mended.into_iter().min_by_key(value)?;
+    // A rule may ask for somebody who is not there any more.
+    let is_allowed =
+        |assignment: &Assignment| written(newest).is_none_or(|rules| rules.violations(assignment).is_empty());
+    let best = mended.into_iter().filter(is_allowed).min_by_key(value)?;
     Some(Box::new(told(planned, plan, newest, best)))
+}
+
+/// The rules that somebody wrote. Limits that are broken already are rules as well, and nobody who is placed again can come to
+/// one.
+fn written(snapshot: &Snapshot) -> Option<&Rules> {
+    snapshot.rules().filter(|rules| rules.are_written())
 }
 
 /// Places those again who have no place, or came to where it is more crowded than was planned.
@@ -69,8 +77,13 @@ fn again(
         actor.fixed = !is_free(position);
         actor.current = kept[position].filter(|_| actor.fixed).map(|unit| newest.unit_id(unit).to_owned());
     }
-    let budget = Budget { effort: Some(1), seed: plan.seed, stop: &|| false };
-    let Some(answer) = Snapshot::new(file).ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
+    // Where everybody stays who is not placed again the rules are the same ones, and it takes some steps to obey them.
+    let (rest, effort) = match written(newest) {
+        Some(rules) => (newest.in_numbers(file, Some(rules.clone())), OBEYING * newest.actors() as u64),
+        None => (Snapshot::new(file), 1),
+    };
+    let budget = Budget { effort: Some(effort), seed: plan.seed, stop: &|| false };
+    let Some(answer) = rest.ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
         return kept.clone();
     };
     let is_feasible = |assignment: &Assignment| {

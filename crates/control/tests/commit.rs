@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use control::{Decision, Instance, Observed, Pod, Seen, Verdict, infeasible, mend, still_stands};
-use placement::ix::ActorIx;
-use placement::{Budget, NoPolicy, Plan, Snapshot, plan};
+use placement::ix::{ActorIx, UnitIx};
+use placement::{Budget, GroundConstraint, GroundRule, NoPolicy, Plan, Rules, Snapshot, plan};
 use proptest::prelude::*;
 use search::Greedy;
 use worlds::{planned, snapshot};
@@ -235,6 +235,55 @@ fn what_collided_is_placed_again_and_the_rest_stays() {
     ];
     for (before, after, expected) in table {
         assert_eq!(mended(before, &after), expected, "{before} | {after}");
+    }
+}
+
+/// The world under a policy's rule that `a-0` and `a-1` are never on the same unit.
+fn ruled(snapshot: &Snapshot) -> Snapshot {
+    let own: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&a| !snapshot.is_fixed(a)).collect();
+    let units = UnitIx::first(snapshot.units());
+    let at = |actor: usize, unit: UnitIx| u32::try_from(1 + actor + 3 * unit.at()).unwrap();
+    let both = |unit: UnitIx| GroundRule {
+        head: at(2, unit),
+        lower: 2,
+        body: vec![(at(0, unit).cast_signed(), 1), (at(1, unit).cast_signed(), 1)],
+    };
+    let demand = |unit: UnitIx| GroundConstraint {
+        atom: at(2, unit),
+        rule: "policy p line 1".to_owned(),
+        says: format!("a-0 and a-1 are on unit {}", unit.at()),
+        limit: None,
+    };
+    let inputs: Vec<_> =
+        units.clone().flat_map(|unit| [0, 1].map(|actor| (own[actor], unit, at(actor, unit)))).collect();
+    let ground = units.clone().map(both).collect();
+    let rules = Rules::new(snapshot.actors(), ground, &inputs, units.map(demand).collect(), vec![]);
+    snapshot.clone().with_rules(Some(rules.unwrap()))
+}
+
+#[test]
+fn what_collided_is_placed_again_where_a_policys_rules_allow_it() {
+    let two = "own=a-0,a-1 talk=a-0+a-1:9";
+    let before = &format!("units=n0/gpu0:1,n0/gpu1:1,n1/gpu2:1 {two}");
+    let taken = format!("{two} others=x@n0/gpu0");
+    for (after, without_rules, expected) in [
+        // They talk to each other, and may not be on one unit.
+        (
+            format!("units=n0/gpu0:1,n0/gpu1:2,n1/gpu2:1 {taken}"),
+            "a-0@n0/gpu1 a-1@n0/gpu1",
+            "a-0@n1/gpu2 a-1@n0/gpu1",
+        ),
+        // There is room, and the rule leaves it.
+        (format!("units=n0/gpu0:1,n0/gpu1:2 {taken}"), "a-0@n0/gpu1 a-1@n0/gpu1", "a-0@- a-1@n0/gpu1"),
+        (before.clone(), "a-0@n0/gpu0 a-1@n0/gpu1", "a-0@n0/gpu0 a-1@n0/gpu1"),
+    ] {
+        assert_eq!(mended(before, &after), without_rules, "{after}");
+        let (world, newest) = (snapshot(before), ruled(&snapshot(&after)));
+        let plan = mend(&world, &planned(&world), &newest, &Greedy).unwrap();
+        assert_eq!(places(&newest, &plan), expected, "{after}");
+        assert_eq!(newest.violations(&plan.assignment), vec![], "{after}");
+        // It stands in the world that it was mended in, and needs no search.
+        let Verdict::Stands(_) = still_stands(&newest, &plan, &newest, false) else { panic!("{after}") };
     }
 }
 
