@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, Resource};
-use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot, watch};
 
 use crate::config::Election;
 use crate::error::Error;
@@ -101,20 +101,73 @@ pub struct Campaign {
     missing: Option<Instant>,
 }
 
+/// The election, on a thread of its own: nothing else that this process does puts the renewal of the lease off.
+pub struct Running {
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Running {
+    /// Waits until the lease is lost.
+    pub async fn lost(&mut self) {
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Renews the lease no more.
+    pub async fn stop(self) {
+        drop(self.stop);
+        let _ = self.ended.await;
+    }
+}
+
+/// Begins the election, with a connection of its own; with the leadership that it grants.
+///
+/// # Errors
+/// When there can be no thread or no connection.
+pub fn start(
+    connection: kube::Config,
+    election: Election,
+    metrics: Metrics,
+    pulse: Pulse,
+) -> std::io::Result<(Running, Leadership)> {
+    let (valid_until, receiver) = watch::channel(None);
+    let leadership = Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = {
+        // Connections belong to the runtime in which they are made.
+        let _inside = runtime.enter();
+        Client::try_from(connection).map_err(std::io::Error::other)?
+    };
+    let campaign = Campaign::new(client, election, metrics, pulse, valid_until);
+    std::thread::Builder::new().name("election".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = campaign.run() => {}
+                _ = stopped => {}
+            }
+        });
+        let _ = end.send(());
+    })?;
+    Ok((Running { stop, ended }, leadership))
+}
+
 impl Campaign {
-    /// A campaign, and the leadership that it grants.
-    pub fn new(client: Client, election: Election, metrics: Metrics, pulse: Pulse) -> (Self, Leadership) {
-        let (valid_until, receiver) = watch::channel(None);
+    fn new(
+        client: Client,
+        election: Election,
+        metrics: Metrics,
+        pulse: Pulse,
+        valid_until: watch::Sender<Option<Instant>>,
+    ) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
         let accounts = Api::namespaced(client, &election.namespace);
-        let leadership =
-            Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
-        let (seen, missing) = (None, None);
-        (Self { leases, accounts, election, metrics, pulse, valid_until, seen, missing }, leadership)
+        Self { leases, accounts, election, metrics, pulse, valid_until, seen: None, missing: None }
     }
 
     /// Takes the lease and renews it; returns when it had it and lost it.
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         if !self.election.leader_elect {
             self.metrics.leading.set(1);
             // A hundred years: without election there is nobody to lose it to.
@@ -154,7 +207,7 @@ impl Campaign {
         let _ = self.valid_until.send(None);
     }
 
-    /// Gives the lease back, so that the next operator need not wait for its end.
+    /// Gives the lease back, so that the next operator need not wait for its end; once it is renewed no more.
     pub async fn release(client: Client, election: &Election) {
         let leases: Api<Lease> = Api::namespaced(client, &election.namespace);
         let Ok(Some(mut lease)) = leases.get_opt(LEASE).await else { return };
@@ -250,7 +303,10 @@ fn won(written: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::config::Config;
 
     /// Leads until then, counted from now.
     fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
@@ -267,6 +323,20 @@ mod tests {
         for (leads, missing, expected) in cases {
             assert_eq!(may_make(leads, missing, duration), expected, "{leads} {missing:?}");
         }
+    }
+
+    /// Nothing of the runtime that does the work is there, and the election goes on.
+    #[test]
+    fn the_election_needs_nobody_elses_thread() {
+        let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let pulse = Pulse::new(config.election.stuck());
+        let (running, leadership) = start(connection, config.election, metrics, pulse).unwrap();
+        while leadership.check().is_err() {
+            std::thread::yield_now();
+        }
+        drop(running);
     }
 
     #[test]

@@ -120,7 +120,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     // A call that fails is not repeated by the client: by then the lease may be another's.
     let mut connection = kube::Config::infer().await?;
     connection.default_retry = false;
-    let client = Client::try_from(connection)?;
+    let client = Client::try_from(connection.clone())?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
     let policies = Arc::new(policies::Policies::default());
     let (requests, wanted) = mpsc::unbounded();
@@ -151,8 +151,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         mismatches: mismatches.clone(),
     };
     serve(admin, &config.serving).await?;
-    let (campaign, leadership) =
-        Campaign::new(client.clone(), config.election.clone(), metrics.clone(), pulse.clone());
+    let (mut election, leadership) =
+        leader::start(connection, config.election.clone(), metrics.clone(), pulse.clone())?;
     let writer = writes::Writer {
         client: client.clone(),
         leadership: leadership.clone(),
@@ -196,7 +196,9 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = work => Err("the watches ended; this cannot be".into()),
-        () = campaign.run() => {
+        // In one task with the work: what blocks that blocks this.
+        () = pulse.turn() => Err("a loop without an end ended; this cannot be".into()),
+        () = election.lost() => {
             leadership.close();
             tracing::error!("the lease is lost to another operator; this one ends and starts as a follower");
             Ok(ExitCode::FAILURE)
@@ -204,6 +206,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         () = is_asked_to_stop(terminate) => {
             leadership.close();
             leadership.idle().await;
+            election.stop().await;
             if config.election.leader_elect {
                 Campaign::release(client, &config.election).await;
             }
