@@ -212,7 +212,7 @@ async fn carry_out(
     let rollout = Rollout::of(application, ctx);
     // Until there is a decision for the newest manifest, what runs is healed by the last one.
     let is_newest = is_newest(decision, application);
-    if application.spec.paused || !is_newest || !rollout.is_sound() {
+    if !application.spec.paused && !is_newest || !rollout.is_sound() {
         wanted.max_unavailable = 0;
     }
     let Sight { units, mut seen, instances, pools } = look(application, ctx, (&wanted, &decided), &rollout);
@@ -230,10 +230,7 @@ async fn carry_out(
     outcome.waiting = std::mem::take(&mut todo.waiting);
     outcome.next = todo.next.into_iter().chain(outcome.next).min();
     if application.spec.paused {
-        // What was begun is finished: who was stopped to be started again is.
-        todo.steps.retain(|step| matches!(step, Step::Start { .. }));
-        todo.refused.clear();
-        todo.ended.clear();
+        control::only_finish(&mut todo, &seen);
     } else if !is_newest {
         control::only_heal(&mut todo);
     } else {

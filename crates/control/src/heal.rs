@@ -1,7 +1,9 @@
-//! What is healed by the last decision while a newer one is not there yet.
+//! What is done of what was decided while nothing new is to begin: because a newer decision is not there yet, or because the
+//! application is paused.
 
-use crate::nouns::{Decision, Seen, State};
+use crate::nouns::{Decision, Pod, Seen, State};
 use crate::steps::{End, Step, Todo};
+use crate::wait::Wait;
 
 /// Leaves of what is to be done what heals: whoever was decided for and has no pod is started where it was, and what ended
 /// is taken away. Nobody is moved or replaced, and no Instance comes or goes: that is for the newer decision.
@@ -10,6 +12,34 @@ pub fn only_heal(todo: &mut Todo) {
         Step::Start { .. } | Step::Stop { end: End::Delete | End::AtOnce, .. } => true,
         Step::Stop { end: End::Evict, .. } | Step::Create { .. } | Step::Remove { .. } => false,
     });
+}
+
+/// Leaves of what is to be done what finishes what was begun: who was stopped is started. Where its place is taken by another
+/// actor that is to leave it, as in an exchange of places, that one moves as well; otherwise the first would lie for as long as
+/// the application is paused.
+pub fn only_finish(todo: &mut Todo, seen: &Seen) {
+    let Todo { steps, waiting, refused, ended, .. } = todo;
+    let mut waits: Vec<&Wait> = waiting.values().collect();
+    let is_in_the_way = |pod: &Pod, wait: &Wait| match wait {
+        Wait::Unit(unit) => pod.unit.as_ref() == Some(unit),
+        Wait::Resource { node, .. } => {
+            let at = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'));
+            at.is_some_and(|(at, _)| at == node)
+        }
+        _ => false,
+    };
+    steps.retain(|step| match step {
+        Step::Start { .. } => true,
+        // One leaves for each who waits.
+        Step::Stop { actor, end: End::Evict, .. } => {
+            let pod = seen.instances.get(actor).and_then(|instance| instance.pod.as_ref());
+            let whose = pod.and_then(|pod| waits.iter().position(|wait| is_in_the_way(pod, wait)));
+            whose.map(|at| waits.swap_remove(at)).is_some()
+        }
+        Step::Stop { .. } | Step::Create { .. } | Step::Remove { .. } => false,
+    });
+    refused.clear();
+    ended.clear();
 }
 
 /// Whether everybody who was decided for is there, is well and of the newest template: then no place has to be looked at.

@@ -34,7 +34,7 @@ pub use due::{
     strain, turns,
 };
 pub use gain::{Gain, gain, go_or_stay};
-pub use heal::{is_carried_out, only_heal};
+pub use heal::{is_carried_out, only_finish, only_heal};
 pub use heartbeats::Heartbeats;
 pub use mend::mend;
 pub use nouns::{

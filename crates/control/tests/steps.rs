@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use control::{
     Actor, Decision, End, HeldBack, Id, Instance, Left, Loss, Pod, Refused, Seen, State, Step, Taken, Todo,
-    Unit, Wanted, only_heal, steps,
+    Unit, Wanted, only_finish, only_heal, steps,
 };
 use proptest::prelude::*;
 
@@ -200,6 +200,34 @@ fn until_there_is_a_newer_decision_what_was_decided_is_healed_and_nothing_else_i
         only_heal(&mut todo);
         assert_eq!(shown(&todo), expected, "{rest}");
         assert_eq!(control::is_carried_out(&world.decision, &world.seen), is_carried_out, "{rest}");
+    }
+}
+
+#[test]
+fn what_was_begun_is_finished_and_nothing_else_begins() {
+    let world = "actors=3 nodes=n0,n1 units=n0/gpus-0:0,n0/gpus-1:0,n1/gpus-0:1 instances=0,1,2";
+    let waits = "cam-0 waits: n0/gpus-1 is still in use";
+    for (rest, expected) in [
+        ("decided=0:n1/gpus-0", "start cam-0 on n1/gpus-0".to_owned()),
+        // From the newest template where that was taken before.
+        ("decided=0:n1/gpus-0 update=1", "start newest cam-0 on n1/gpus-0".to_owned()),
+        // Nobody is replaced, moved or taken away.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0 update=1 ready=0 old=0", String::new()),
+        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0", String::new()),
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:over instances=7", String::new()),
+        // Who was stopped is to be where another one is, who is to leave: that one leaves, and nobody else does.
+        (
+            "decided=0:n0/gpus-1,1:n0/gpus-0,2:n1/gpus-0 pods=1:n0/gpus-1,2:n0/gpus-0",
+            format!("evict pod-1; {waits}"),
+        ),
+        // Who is there stays where that is decided.
+        ("decided=0:n0/gpus-1,1:n0/gpus-1 pods=1:n0/gpus-1", waits.to_owned()),
+        ("decided=0:n0/gpus-1,1:n0/gpus-0 pods=1:n0/gpus-1:going", waits.to_owned()),
+    ] {
+        let world = World::of(&format!("{world} {rest}"));
+        let mut todo = world.todo();
+        only_finish(&mut todo, &world.seen);
+        assert_eq!(shown(&todo), expected, "{rest}");
     }
 }
 
