@@ -145,6 +145,8 @@ async fn decide_under(
         if let Some(before) = considered {
             now.facts = now.facts.kept(before);
         }
+        // In a world that changed meanwhile a second look is another time.
+        now.facts.second_look = again.map(|look| look.later(moment())).or(now.facts.second_look);
         ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
         ctx.consider(key, now);
         return Ok(());
@@ -174,6 +176,9 @@ async fn decide_under(
     if why == Due::Opening && gives_way(application, key, ctx) {
         outcome.next = Some(moment() + GIVES_WAY);
         return Ok(());
+    }
+    if why.can_wait() {
+        ctx.caches.touched().has_turn(key, moment());
     }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     outcome.searching = true;

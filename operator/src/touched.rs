@@ -185,6 +185,12 @@ impl Touched {
         turns
     }
 
+    /// It is looked at in the background now, whatever for: the next time is later.
+    pub fn has_turn(&mut self, key: &ApplicationKey, now: Moment) {
+        self.turns.insert(key.clone(), now);
+        self.may_look.remove(key);
+    }
+
     /// Whether its turn has come.
     pub fn may_look(&self, key: &ApplicationKey) -> bool {
         self.may_look.contains(key)
@@ -227,5 +233,28 @@ impl Touched {
     /// Those that wait for room on a node.
     pub fn waiting_at(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
         index.hosted(node).filter(|key| self.waiting.contains(*key)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_looked_at_in_the_background_has_no_other_turn_for_a_while() {
+        let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
+        let mut touched = Touched::default();
+        let start = Duration::from_secs(1000);
+        touched.has_turn(&key("a"), start);
+        let both = || vec![key("a"), key("b")];
+        let early = start + control::BACKGROUND - Duration::from_secs(1);
+        assert_eq!(touched.give_turns(both(), early, 9), [key("b")]);
+        assert!(touched.take_turn(&key("b")) && !touched.may_look(&key("a")));
+        let late = start + control::BACKGROUND;
+        assert_eq!(touched.give_turns(both(), late, 9), [key("a")]);
+        // A second look that comes then takes the turn with it.
+        touched.has_turn(&key("a"), late);
+        assert!(!touched.may_look(&key("a")));
+        assert_eq!(touched.give_turns(both(), late, 9), []);
     }
 }

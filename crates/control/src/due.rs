@@ -11,13 +11,14 @@ use crate::quota::Quotas;
 
 /// When an application is looked at again though nothing seems to have changed.
 pub const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// How long after one another an unfinished search is taken up again.
-const SECOND_LOOKS: [Duration; 3] =
-    [Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
+/// How often an unfinished search is taken up again.
+const SECOND_LOOKS: u32 = 3;
+/// So long a second look is put off while others need the time.
+const PUT_OFF: Duration = Duration::from_secs(30);
 /// Whatever is due already is done no sooner, should it have failed.
 const NO_SOONER: Duration = Duration::from_secs(1);
 
-/// What could merely be better is looked at no more often.
+/// What could merely be better is looked at no more often, for whatever reason.
 pub const BACKGROUND: Duration = Duration::from_mins(10);
 
 /// The state of the world that an application was last planned for.
@@ -124,9 +125,8 @@ pub struct SecondLook {
 impl SecondLook {
     /// The look after `before`, where there is another.
     pub fn after(before: Option<Self>, now: Moment) -> Option<Self> {
-        let done = before.map_or(0, |look| look.number);
-        let wait = SECOND_LOOKS.get(usize::try_from(done).ok()?)?;
-        Some(Self { at: now + *wait, number: done + 1 })
+        let number = before.map_or(0, |look| look.number) + 1;
+        (number <= SECOND_LOOKS).then_some(Self { at: now + BACKGROUND, number })
     }
 
     /// Whether its time has come.
@@ -137,7 +137,7 @@ impl SecondLook {
     /// The same, put off while others need the time.
     #[must_use]
     pub fn later(self, now: Moment) -> Self {
-        Self { at: now + SECOND_LOOKS[0], ..self }
+        Self { at: now + PUT_OFF, ..self }
     }
 }
 
