@@ -86,6 +86,16 @@ pub fn placement_status(
     }
 }
 
+/// Whether a status says no more than another but for how many actors run so far.
+pub fn only_counts(before: &PlacementStatus, now: &PlacementStatus) -> bool {
+    let rest = |status: &PlacementStatus| {
+        let mut status = status.clone();
+        status.conditions.iter_mut().for_each(|condition| condition.message.clear());
+        status
+    };
+    rest(before) == rest(now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +147,34 @@ mod tests {
         });
         let status = placement_status(&decision, (&instances, &waiting), Vec::new(), Timestamp::UNIX_EPOCH);
         format!("{}: {}", status.phase.unwrap(), status.conditions[0].message)
+    }
+
+    #[test]
+    fn how_many_run_so_far_is_only_a_count() {
+        let status = |phase, message: &str, count| PlacementStatus {
+            phase: Some(phase),
+            conditions: conditions(
+                &[],
+                vec![Finding {
+                    type_: "Ready",
+                    holds: false,
+                    reason: "Applying",
+                    message: message.to_owned(),
+                }],
+                Some(1),
+                Timestamp::UNIX_EPOCH,
+            ),
+            observed_generation: Some(count),
+            ..PlacementStatus::default()
+        };
+        let before = status(PlacementPhase::Applying, "1 of 3 placed actors run", 1);
+        for (now, expected) in [
+            (status(PlacementPhase::Applying, "2 of 3 placed actors run", 1), true),
+            (status(PlacementPhase::Applied, "3 of 3 placed actors run", 1), false),
+            (status(PlacementPhase::Applying, "1 of 3 placed actors run", 2), false),
+        ] {
+            assert_eq!(only_counts(&before, &now), expected, "{now:?}");
+        }
     }
 
     #[test]

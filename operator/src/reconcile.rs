@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{End, HeldBack, Refusal, Scope, Step, look_again};
+use control::{End, HeldBack, Moment, Refusal, Scope, Step, look_again};
 use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement, Start};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -21,11 +21,11 @@ use crate::eviction::{NotNow, evict};
 use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
 use crate::look::infeasible;
 use crate::ownership::owner;
-use crate::phase::placement_status;
+use crate::phase::{self, placement_status};
 use crate::plans::ask_if_due;
 use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
-use crate::report::{Outcome, application_status, event};
+use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
 
 /// How many writes of one application are under way at the same time.
@@ -83,11 +83,10 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     if later.is_some() {
         outcome.next = later.into_iter().chain(outcome.next).min();
     } else {
-        if report(application, &key, ctx, &outcome, &refusals).await? {
-            outcome.next = Some(moment() + ON_ITS_WAY).into_iter().chain(outcome.next).min();
-        }
+        let told = report(application, &key, ctx, &outcome, &refusals).await?;
+        outcome.next = told.again.into_iter().chain(outcome.next).min();
         ctx.plans.told(&key);
-        ctx.pace.told(&key, moment());
+        ctx.pace.told(&key, moment(), told.written);
     }
     let second_look = ctx.second_look(&key);
     Ok(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
@@ -316,19 +315,35 @@ async fn carry_out(
     Ok(())
 }
 
-/// Writes what has changed of the statuses; whether somebody is on its way of whom nothing was said yet.
+/// What was told of an application.
+struct Told {
+    /// Whether its status or that of its decision was written.
+    written: bool,
+    /// When there is more to tell: of somebody who is on its way, or how many run.
+    again: Option<Moment>,
+}
+
+/// Writes what has changed of the statuses: what people wait for at once, and how many actors run so far now and then.
 async fn report(
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &Outcome,
     refusals: &[Refusal],
-) -> Result<bool, Error> {
+) -> Result<Told, Error> {
     let (own, actors) = {
         let index = ctx.caches.index();
         (world::own(&index, application), world::actors(&index, application))
     };
     let on_its_way = report_instances(&actors, ctx, &own, outcome).await?;
+    let mut told = Told { written: false, again: on_its_way.then(|| moment() + ON_ITS_WAY) };
+    let not_counted_before = ctx.pace.not_counted_before(key, moment());
+    let mut is_due = |only_counts: bool| {
+        let later = not_counted_before.filter(|_| only_counts);
+        told.again = later.into_iter().chain(told.again).min();
+        told.written |= later.is_none();
+        later.is_none()
+    };
     let plain = Policy::builtin("units");
     let now = Timestamp::now();
     let rollout = Rollout::of(application, ctx);
@@ -342,18 +357,20 @@ async fn report(
     let status = application_status(application, &actors.names, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
         let placement = placement_status(decision, (&instances, &outcome.waiting), as_told(refusals), now);
-        if decision.status.as_ref() != Some(&placement) {
+        let before = decision.status.clone().unwrap_or_default();
+        if before != placement && is_due(phase::only_counts(&before, &placement)) {
             ctx.caches.wrote(ctx.writer.apply_status(decision, &placement).await?);
         }
     }
     // The newest state, so that what was just written is not written again from an older one.
     let newest = ctx.caches.applications.get(&crate::caches::object_ref(key));
-    if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid())
-        && newest.status.as_ref() != Some(&status)
-    {
-        ctx.writer.apply_status(newest.as_ref(), &status).await?;
+    if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid()) {
+        let before = newest.status.clone().unwrap_or_default();
+        if before != status && is_due(report::only_counts(&before, &status)) {
+            ctx.writer.apply_status(newest.as_ref(), &status).await?;
+        }
     }
-    Ok(on_its_way)
+    Ok(told)
 }
 
 async fn report_instances(

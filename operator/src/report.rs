@@ -135,6 +135,19 @@ pub fn application_status(
     }
 }
 
+/// Whether a status says no more than another but for how many actors run so far, and what messages say of them.
+pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus) -> bool {
+    let rest = |status: &ActorApplicationStatus| {
+        let mut status = status.clone();
+        if let Some(actors) = &mut status.actors {
+            (actors.running, actors.ready, actors.updated) = (0, 0, 0);
+        }
+        status.conditions.iter_mut().for_each(|condition| condition.message.clear());
+        status
+    };
+    rest(before) == rest(now)
+}
+
 fn findings(
     application: &ActorApplication,
     outcome: &Outcome,
