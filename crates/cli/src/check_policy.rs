@@ -143,8 +143,8 @@ fn examine(file: &Path, given: &PolicyFile, arguments: &CheckArguments) -> Resul
     let failed = |source: placement::PlanError| CliError::Plan { subject: given.file(), source };
     let (_, size) = judge.examine(&with).map_err(|problem| failed(problem.into()))?;
     let took = started.elapsed();
-    let (without_it, _) = search.plan(&plain).map_err(failed)?;
-    let (with_it, _) = search.plan(&with).map_err(failed)?;
+    let without_it = search.plan(&plain, false).map_err(failed)?.plan;
+    let with_it = search.plan(&with, false).map_err(failed)?.plan;
     let name = plain.file().name.clone().unwrap_or_else(|| read::name(file));
     Ok(On { figures: figures(name, (&plain, &without_it), (&with, &with_it), size, judge.budget(), took) })
 }

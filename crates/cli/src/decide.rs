@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use explain::REASONS_EFFORT;
-use placement::{Budget, Judge as _, Plan, PlanError, Snapshot};
+use placement::{Assignment, Budget, Judge as _, Plan, PlanError, Snapshot};
 use portfolio::{ClingoJudge, Entry, Limits, Use};
 
 use crate::arguments::SearchArguments;
@@ -12,6 +12,19 @@ use crate::error::CliError;
 /// What a policy's program may take where no clock ends the search: as much as within the default wall clock, so that
 /// it does not depend on how a plan is asked for.
 const UNHURRIED: Duration = Duration::from_secs(2);
+
+/// What a search ended with.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What would be decided.
+    pub plan: Plan,
+    /// How long that took, where a clock had a say.
+    pub took: Option<Duration>,
+    /// What was found for an application that starts all at once or not at all, where some of it has no place.
+    pub in_part: Option<Assignment>,
+    /// Who judged.
+    pub judge: ClingoJudge,
+}
 
 /// How it is searched, with everything settled.
 #[derive(Clone, Debug)]
@@ -62,19 +75,24 @@ impl Search {
         Limits { memory_mib: self.memory_mib, cpu_seconds }
     }
 
-    /// Plans, and says how long that took where a clock had a say.
-    pub fn plan(&self, snapshot: &Snapshot) -> Result<(Plan, Option<Duration>), PlanError> {
+    /// Plans; with `together`, for all or for nobody.
+    pub fn plan(&self, snapshot: &Snapshot, together: bool) -> Result<Found, PlanError> {
         let entry = portfolio::strategy(&self.strategy, Use::Desk)
             .expect("the name was checked before anything was read");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
         let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
-        let plan = placement::plan(snapshot, &*strategy, &self.judge(), &budget)?;
+        let judge = self.judge();
+        let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
         let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
-        explain::tell(&mut plan, snapshot, &self.judge(), REASONS_EFFORT);
-        Ok((plan, took))
+        explain::tell(&mut plan, snapshot, &judge, REASONS_EFFORT);
+        let in_part = (together && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
+        if in_part.is_some() {
+            plan = control::all_or_nothing(&plan.world(snapshot).into_owned(), plan);
+        }
+        Ok(Found { plan, took, in_part, judge })
     }
 }
 

@@ -1,8 +1,8 @@
 //! `explain`: why the actors of an application are where they are, and why some have no place.
 
-use explain::REASONS_EFFORT;
+use explain::{Origin, REASONS_EFFORT};
 use placement::ix::ActorIx;
-use placement::{Assignment, Cost, Snapshot, Unplaced};
+use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
 use serde::Serialize;
 use world::ApplicationKey;
 
@@ -83,10 +83,12 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
     let only = arguments.actor.as_ref().map(|name| find(&snapshot, &key, name)).transpose()?;
     let runs = snapshot.incumbent();
     let broken = world.violations(&runs);
-    let (world, assignment, unplaced) = if is_decided(&snapshot) && broken.is_empty() {
-        let asked = explain::open_to_questions(&world, &snapshot, &search.judge(), &runs);
+    let (explained, world, assignment, unplaced) = if is_decided(&snapshot) && broken.is_empty() {
+        let judge = search.judge();
+        let asked = explain::open_to_questions(&world, &snapshot, &judge, &runs);
         let unplaced = explain::reasons(&asked, &runs, REASONS_EFFORT);
-        (world, runs, unplaced)
+        let origin = Origin { bare: &snapshot, judge: &judge };
+        (Explained::new(world.clone(), origin, &runs, None, only), world, runs, unplaced)
     } else {
         notes.push(match broken.first() {
             Some(first) => {
@@ -94,14 +96,16 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
             }
             None => "nothing is decided yet: this is what would be".to_owned(),
         });
-        let (plan, _) = plan::search(&snapshot, &key, &asked, &policy)?;
-        (plan.world(&snapshot).into_owned(), plan.assignment, plan.unplaced)
+        let found = plan::search(&objects, &snapshot, &key, &asked, &policy)?;
+        let explained = Explained::of(&snapshot, &found, only);
+        let Plan { assignment, unplaced, .. } = found.plan.clone();
+        (explained, found.plan.world(&snapshot).into_owned(), assignment, unplaced)
     };
     Ok(Subject {
         application: key,
         policy: policy.name,
         cost: Cost { policy: world.penalty(&assignment), ..world.cost(&assignment) },
-        explained: Explained::new(world, &assignment, only),
+        explained,
         snapshot,
         assignment,
         unplaced,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use explain::{Alternative, Explanation, Outcome, REASONS_EFFORT, Relief, Whereabouts};
+use explain::{Alternative, Explanation, Origin, Outcome, REASONS_EFFORT, Relief, Whereabouts};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
 
+use crate::decide::Found;
 use crate::in_order::InOrder;
 use crate::style::{Style, Tone};
 use crate::table::Table;
@@ -29,26 +30,62 @@ const MOST_NAMES: usize = 3;
 pub struct Explained {
     world: Snapshot,
     explanation: Explanation,
-    /// Of actors without a place, one of each group: the smallest changes that would make room, each in words.
-    room: Vec<(ActorIx, Vec<String>)>,
+    room: Vec<Room>,
+}
+
+/// The smallest changes that would make room for some actors without a place, each in words.
+#[derive(Debug)]
+struct Room {
+    /// One of a group, or all that have no place.
+    actors: Vec<ActorIx>,
+    ways: Vec<String>,
 }
 
 impl Explained {
     /// Explains the places of actors: of one that is asked about, else of all that belong to the application.
-    pub fn new(world: Snapshot, assignment: &Assignment, only: Option<ActorIx>) -> Self {
-        let own = ActorIx::first(world.actors()).filter(|&actor| !world.is_fixed(actor));
-        let whom: Vec<ActorIx> = only.map_or_else(|| own.collect(), |actor| vec![actor]);
+    ///
+    /// `in_part` is what was found for an application of which nobody has a place before all have one.
+    pub fn new(
+        world: Snapshot,
+        origin: Origin,
+        assignment: &Assignment,
+        in_part: Option<&Assignment>,
+        only: Option<ActorIx>,
+    ) -> Self {
+        let own: Vec<ActorIx> =
+            ActorIx::first(world.actors()).filter(|&actor| !world.is_fixed(actor)).collect();
+        let whom = only.map_or_else(|| own.clone(), |actor| vec![actor]);
         let explanation = explain::explain(&world, assignment, &whom);
-        let room = room(&world, assignment, &whom);
+        let questions = match in_part {
+            // Nobody is helped before all are.
+            Some(found) => vec![homeless(&own, found)],
+            None => questions(&world, &homeless(&whom, assignment)),
+        };
+        let effort = REASONS_EFFORT / (questions.len().max(1) as u64);
+        let beside = in_part.unwrap_or(assignment);
+        let ask = |actors: Vec<ActorIx>| {
+            let ways = explain::remedies(&world, origin, &actors, beside, effort);
+            Room { actors, ways: ways.iter().map(|way| way.tell(&world)).collect() }
+        };
+        let room = questions.into_iter().map(ask).filter(|room| !room.ways.is_empty()).collect();
         Self { world, explanation, room }
+    }
+
+    /// Explains what was found for a snapshot.
+    pub fn of(snapshot: &Snapshot, found: &Found, only: Option<ActorIx>) -> Self {
+        let (world, plan) = (found.plan.world(snapshot).into_owned(), &found.plan);
+        let origin = Origin { bare: snapshot, judge: &found.judge };
+        Self::new(world, origin, &plan.assignment, found.in_part.as_ref(), only)
     }
 
     /// For people: a table of alternatives, what is full, what is in the way.
     pub fn render(&self, style: Style) -> Vec<String> {
         let Self { world, explanation, room } = self;
         let reliefs = explanation.binding.reliefs.iter().map(|relief| in_the_way(world, relief));
-        let room =
-            room.iter().map(|(actor, ways)| format!("{}: {}", world.short_name(*actor), ways.join("; or ")));
+        let room = room.iter().map(|Room { actors, ways }| match actors.as_slice() {
+            [actor] => format!("{}: {}", world.short_name(*actor), ways.join("; or ")),
+            all => format!("for all {} at once: {}", all.len(), ways.join("; or ")),
+        });
         vec![
             alternatives(world, &explanation.placed, style),
             section("Full", Tone::Heading, &shortened(&explanation.binding.full), style),
@@ -63,24 +100,20 @@ impl Explained {
     }
 }
 
-/// What would make room for those of `whom` that have no place: for one of each group, as the others are like it. Nothing where a
-/// policy has rules about where actors are: of places that a change would open these do not speak.
-fn room(world: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<(ActorIx, Vec<String>)> {
-    if world.rules().is_some() {
-        return Vec::new();
-    }
+fn homeless(whom: &[ActorIx], assignment: &Assignment) -> Vec<ActorIx> {
+    whom.iter().copied().filter(|&actor| assignment[actor].is_none()).collect()
+}
+
+/// For whom room is looked for: one of each group, as the others are like it, and all at once.
+fn questions(world: &Snapshot, homeless: &[ActorIx]) -> Vec<Vec<ActorIx>> {
     let mut groups = BTreeSet::new();
-    let is_new = |actor: &ActorIx| match &world.file().actors[actor.at()].group {
+    let is_new = |actor: &&ActorIx| match &world.file().actors[actor.at()].group {
         Some(group) => groups.insert(group),
         None => true,
     };
-    let homeless: Vec<ActorIx> =
-        whom.iter().copied().filter(|&actor| assignment[actor].is_none()).filter(is_new).collect();
-    let effort = REASONS_EFFORT / (homeless.len().max(1) as u64);
-    let ways = |actor| -> Vec<String> {
-        explain::remedies(world, actor, assignment, effort).iter().map(|way| way.tell(world)).collect()
-    };
-    homeless.into_iter().map(|actor| (actor, ways(actor))).filter(|(_, ways)| !ways.is_empty()).collect()
+    let one_of_each = homeless.iter().filter(is_new).map(|&actor| vec![actor]);
+    let all = (homeless.len() > 1).then(|| homeless.to_vec());
+    one_of_each.collect::<Vec<_>>().into_iter().chain(all).collect()
 }
 
 /// The explanation as programs read it.
@@ -90,16 +123,20 @@ pub struct ExplanationReport {
     actors: Vec<ActorReport>,
     full: Vec<String>,
     in_the_way: Vec<ReliefReport>,
-    /// Of actors without a place, one of each group.
+    /// Of actors without a place, one of each group, and all of them at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_make_room: Vec<RoomReport>,
 }
 
-/// Changes any of which would make room for an actor.
+/// Changes any of which would make room for an actor, or for several at once.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RoomReport {
-    actor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
+    /// Instead of one actor: all of these at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    actors: Vec<String>,
     any_of: Vec<String>,
 }
 
@@ -155,14 +192,19 @@ impl ExplanationReport {
             unit: unit(relief.best.1),
             change: change(&relief.change),
         };
+        let room_for = |Room { actors, ways }: &Room| {
+            let names: Vec<String> = actors.iter().map(|&who| actor(who)).collect();
+            let (actor, actors) = match <[String; 1]>::try_from(names) {
+                Ok([one]) => (Some(one), Vec::new()),
+                Err(several) => (None, several),
+            };
+            RoomReport { actor, actors, any_of: ways.clone() }
+        };
         Self {
             actors: explanation.placed.iter().map(whereabouts).collect(),
             full: explanation.binding.full.clone(),
             in_the_way: explanation.binding.reliefs.iter().map(relief).collect(),
-            would_make_room: room
-                .iter()
-                .map(|(who, any_of)| RoomReport { actor: actor(*who), any_of: any_of.clone() })
-                .collect(),
+            would_make_room: room.iter().map(room_for).collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::{Assignment, Placement, PlacementSpec};
+use crds::{ActorApplication, Assignment, Placement, PlacementSpec, Start};
 use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
@@ -13,7 +13,7 @@ use portfolio::Use;
 use world::{ApplicationKey, Index, Objects, Policy};
 
 use crate::arguments::{PlanArguments, PlanOutput};
-use crate::decide::{self, Preferred, Search};
+use crate::decide::{self, Found, Preferred, Search};
 use crate::error::CliError;
 use crate::explained::Explained;
 use crate::policy::{self, PolicyFile};
@@ -84,18 +84,20 @@ fn from_snapshot(
     let search = Search::new(&arguments.search, &preferred);
     let name = snapshot.file().name.clone().or_else(|| snapshot.file().application.clone());
     let subject = name.unwrap_or_else(|| read::name(file));
-    let (plan, took) =
-        search.plan(&snapshot).map_err(|source| CliError::Plan { subject: read::name(file), source })?;
+    let found = search
+        .plan(&snapshot, false)
+        .map_err(|source| CliError::Plan { subject: read::name(file), source })?;
     let policy = snapshot.file().policy.as_ref().map(|policy| policy.name.clone());
-    let explained = explained(arguments, &snapshot, &plan);
+    let explained = explained(arguments, &snapshot, &found);
     let notes = stood_aside(&snapshot).into_iter().collect();
+    let Found { plan, took, .. } = found;
     let decision = Decision { subject, policy, snapshot, plan, took, explained, notes };
     show_one(&decision, arguments.output)?;
     Ok(outcome([&decision]))
 }
 
-fn explained(arguments: &PlanArguments, snapshot: &Snapshot, plan: &Plan) -> Option<Explained> {
-    arguments.explain.then(|| Explained::new(plan.world(snapshot).into_owned(), &plan.assignment, None))
+fn explained(arguments: &PlanArguments, snapshot: &Snapshot, found: &Found) -> Option<Explained> {
+    arguments.explain.then(|| Explained::of(snapshot, found, None))
 }
 
 /// What had no part in a plan for the number of pairs of actors, in plain words; nothing where everything had.
@@ -230,31 +232,42 @@ fn decide(
 ) -> Result<Decision, CliError> {
     let (world, policy, mut notes) = world_of(objects, key, arguments, given, now)?;
     notes.extend(stood_aside(&world.snapshot));
-    let (plan, took) = search(&world.snapshot, key, arguments, &policy)?;
+    let found = search(objects, &world.snapshot, key, arguments, &policy)?;
     Ok(Decision {
-        explained: explained(arguments, &world.snapshot, &plan),
+        explained: explained(arguments, &world.snapshot, &found),
         subject: key.to_string(),
         policy: Some(policy.name),
         snapshot: world.snapshot,
-        plan,
-        took,
+        plan: found.plan,
+        took: found.took,
         notes,
+    })
+}
+
+/// Whether none of an application's actors may start before all have a place: as long as none of its pods is there.
+fn starts_together(objects: &Objects, key: &ApplicationKey) -> bool {
+    let is_together = |application: &&Arc<ActorApplication>| application.spec.start == Start::AllOrNothing;
+    objects.application(key).filter(is_together).is_some_and(|application| {
+        world::own(&Index::of(objects), application).values().all(|(_, pod)| pod.is_none())
     })
 }
 
 /// Searches as the command line and the policy say.
 pub fn search(
+    objects: &Objects,
     snapshot: &Snapshot,
     key: &ApplicationKey,
     arguments: &PlanArguments,
     policy: &Policy,
-) -> Result<(Plan, Option<Duration>), CliError> {
+) -> Result<Found, CliError> {
     let search = Search::new(&arguments.search, &Preferred::from(policy));
     if arguments.search.strategy.is_none() {
         let named_by = format!("{key}: policy {}: strategy", policy.name);
         decide::check(&search.strategy, Use::Production, &named_by)?;
     }
-    search.plan(snapshot).map_err(|source| CliError::Plan { subject: key.to_string(), source })
+    search
+        .plan(snapshot, starts_together(objects, key))
+        .map_err(|source| CliError::Plan { subject: key.to_string(), source })
 }
 
 /// Lets the next application see what was decided for this one.

@@ -13,7 +13,7 @@ struct Cap {
     most: i64,
 }
 
-/// Whether a rule that lets only so many of some actors, the one that is asked about among them, be in each of some
+/// Whether a rule that lets only so many of some actors, one that is asked about among them, be in each of some
 /// places (at most three of a group in a zone) leaves it none.
 pub(crate) fn refute(views: &Views) -> bool {
     families(views).into_iter().any(|((_, members), caps)| views.refutes(&view(views, &members, &caps)))
@@ -57,7 +57,7 @@ fn families<'a>(views: &Views<'a>) -> BTreeMap<(&'a str, Vec<ActorIx>), Vec<Cap>
             let domain = views.domain_of(actor).iter().filter(|unit| units.contains(unit));
             domain.into_iter().all(|unit| there.contains(&(actor, *unit)))
         };
-        if members.contains(&views.actor) && members.iter().all(counts) {
+        if views.whom.iter().any(|actor| members.contains(actor)) && members.iter().all(counts) {
             let rule = policy.rules.cases()[breaking[&body]].rule.as_str();
             let cap = Cap { units, most: (most - settled).max(0) };
             families.entry((rule, members.into_iter().collect())).or_default().push(cap);

@@ -67,10 +67,12 @@ pub enum Change {
         /// The kind.
         kind: String,
     },
-    /// There is one more node like one that is there, with units as that one has.
-    Node {
+    /// There are more nodes like one that is there, with units as that one has.
+    Nodes {
         /// Position of the node.
         like: NodeIx,
+        /// How many more.
+        more: u64,
     },
     /// There is a unit of a kind of which there is none, with what an actor needs there.
     Kind {
@@ -89,7 +91,8 @@ impl Change {
             | Self::Free { more, .. }
             | Self::Slots { more, .. }
             | Self::OfUnit { more, .. }
-            | Self::OfNode { more, .. } => Some(more),
+            | Self::OfNode { more, .. }
+            | Self::Nodes { more, .. } => Some(more),
             _ => None,
         }
     }
@@ -103,7 +106,32 @@ impl Change {
             | Self::Free { more, .. }
             | Self::Slots { more, .. }
             | Self::OfUnit { more, .. }
-            | Self::OfNode { more, .. } => *more = number,
+            | Self::OfNode { more, .. }
+            | Self::Nodes { more, .. } => *more = number,
+            _ => {}
+        }
+        change
+    }
+
+    /// Position of the constraint that it is about.
+    pub(crate) fn constraint(&self) -> Option<usize> {
+        match *self {
+            Self::LeaveOut { position, .. }
+            | Self::Without { position }
+            | Self::Bound { position, .. }
+            | Self::Free { position, .. } => Some(position),
+            _ => None,
+        }
+    }
+
+    /// The same of a constraint at another position.
+    pub(crate) fn at(&self, other: usize) -> Self {
+        let mut change = self.clone();
+        match &mut change {
+            Self::LeaveOut { position, .. }
+            | Self::Without { position }
+            | Self::Bound { position, .. }
+            | Self::Free { position, .. } => *position = other,
             _ => {}
         }
         change
@@ -145,7 +173,7 @@ impl Change {
                     actor.runs_on.entry(kind.clone()).or_default();
                 }
             }
-            Self::Node { like } => one_more_node(snapshot, *like, file),
+            Self::Nodes { like, more } => (0..*more).for_each(|_| one_more_node(snapshot, *like, file)),
             Self::Kind { actor, kind } => a_unit_of(file, &id_of(*actor), kind),
         }
     }
@@ -178,7 +206,8 @@ impl Change {
             Self::Implementation { actor, kind } => {
                 format!("an implementation of {} for {kind}", name(*actor))
             }
-            Self::Node { like } => format!("one more node like {}", snapshot.nodes()[*like]),
+            Self::Nodes { like, more: 1 } => format!("one more node like {}", snapshot.nodes()[*like]),
+            Self::Nodes { like, more } => format!("{more} more nodes like {}", snapshot.nodes()[*like]),
             Self::Kind { kind, .. } => format!("a unit of kind {kind}"),
         }
     }
@@ -211,7 +240,7 @@ impl Change {
             },
             Self::Without { position } => (6, position.to_string()),
             Self::Implementation { actor, kind } => (7, format!("{kind} {}", actor.at())),
-            Self::Node { like } => (8, pools(*like)),
+            Self::Nodes { like, .. } => (8, pools(*like)),
             Self::Kind { kind, .. } => (9, kind.clone()),
         }
     }

@@ -43,42 +43,53 @@ pub enum WhyNot {
 ///
 /// `effort` bounds the proof: a piece is one actor looked at on one unit. The answer depends on nothing else.
 pub fn why_not(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, effort: u64) -> WhyNot {
+    why_not_all(snapshot, &[actor], assignment, effort)
+}
+
+/// The same of several actors, that must all have a place at once. A set of limits is told as of the first of them.
+pub(crate) fn why_not_all(
+    snapshot: &Snapshot,
+    whom: &[ActorIx],
+    assignment: &Assignment,
+    effort: u64,
+) -> WhyNot {
     let mut effort = Effort { left: effort };
-    let mut inquiry = Inquiry::new(snapshot, actor, assignment);
+    let mut inquiry = Inquiry::new(snapshot, whom, assignment);
     match inquiry.first(&mut effort) {
         Verdict::Fits(found) => WhyNot::Room(inquiry.changes(&found)),
         Verdict::Never => match inquiry.reduce(&mut effort) {
             Some(core) => WhyNot::Blocked(core),
-            None => WhyNot::Blocked(beside_those_that_stay(snapshot, actor, assignment)),
+            None => WhyNot::Blocked(beside_those_that_stay(snapshot, whom, assignment)),
         },
-        Verdict::Unknown => WhyNot::Blocked(beside_those_that_stay(snapshot, actor, assignment)),
+        Verdict::Unknown => WhyNot::Blocked(beside_those_that_stay(snapshot, whom, assignment)),
     }
 }
 
-/// One actor's question, with what has been answered already.
+/// One question, with what has been answered already.
 struct Inquiry<'a> {
     snapshot: &'a Snapshot,
-    actor: ActorIx,
+    /// Who has no place, ascending, at least one.
+    whom: &'a [ActorIx],
     assignment: &'a Assignment,
     question: Question<'a>,
     elements: Vec<Element>,
-    /// The actor and the assignment in the question's positions.
-    who: ActorIx,
+    /// The same actors and the assignment in the question's positions.
+    asked: Vec<ActorIx>,
     base: Assignment,
     /// By the limits that were kept.
     known: BTreeMap<BTreeSet<Limit>, Option<bool>>,
 }
 
 impl<'a> Inquiry<'a> {
-    fn new(snapshot: &'a Snapshot, actor: ActorIx, assignment: &'a Assignment) -> Self {
+    fn new(snapshot: &'a Snapshot, whom: &'a [ActorIx], assignment: &'a Assignment) -> Self {
         let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();
-        let question = Question::new(snapshot, actor, &placed);
+        let question = Question::new(snapshot, whom, &placed);
         Self {
             snapshot,
-            actor,
+            whom,
             assignment,
-            elements: elements(snapshot, actor, &placed),
-            who: ActorIx::new(question.actors.partition_point(|other| *other < actor)),
+            elements: elements(snapshot, whom, &placed),
+            asked: question.positions(whom),
             base: question.actors.iter().map(|&other| assignment[other]).collect(),
             question,
             known: BTreeMap::new(),
@@ -92,7 +103,7 @@ impl<'a> Inquiry<'a> {
 
     fn ask(&self, dropped: &BTreeSet<Limit>, effort: &mut Effort) -> Verdict {
         let (world, rules) = (self.question.without(dropped), self.question.rules_without(dropped));
-        ask(&world, &rules, self.who, &self.base, effort)
+        ask(&world, &rules, &self.asked, &self.base, effort)
     }
 
     /// Who is elsewhere in it.
@@ -146,7 +157,7 @@ impl<'a> Inquiry<'a> {
             return None;
         }
         self.narrow(&mut found, effort);
-        Some(Core { actor: self.actor, elements: found, holds: Holds::Always, irreducible })
+        Some(Core { actor: self.whom[0], elements: found, holds: Holds::Always, irreducible })
     }
 
     /// The part of `rest` that is needed beside `kept`; `grew` says whether `kept` grew since it was last asked about.
@@ -196,7 +207,8 @@ impl<'a> Inquiry<'a> {
 
     /// Of the policy's rules the cases that the actor would break beside the others as they are.
     fn near_part(&self, found: &[Element]) -> Vec<Element> {
-        let near = stay::cases(self.snapshot, self.actor, self.assignment);
+        let near: BTreeSet<usize> =
+            self.whom.iter().flat_map(|&actor| stay::cases(self.snapshot, actor, self.assignment)).collect();
         let is_near = |limit: &Limit| !matches!(limit, Limit::Case { demand } if !near.contains(demand));
         narrowed(found, is_near)
     }
@@ -220,21 +232,23 @@ impl<'a> Inquiry<'a> {
         is_enough
     }
 
-    /// Of each element what concerns the actor itself: rules that name it, limits of where it could be by them.
+    /// Of each element what concerns the actors themselves: rules that name them, limits of where they could be by these.
     fn own_part(&self, found: &[Element]) -> Vec<Element> {
         let kept: BTreeSet<Limit> = found.iter().flat_map(|element| element.limits.iter().copied()).collect();
         let is_rule = |limit: &Limit| matches!(limit, Limit::Kinds { .. } | Limit::Constraint { .. });
         let all = self.elements.iter().flat_map(|element| &element.limits);
         let dropped = all.copied().filter(|limit| !(is_rule(limit) && kept.contains(limit))).collect();
         let world = self.question.without(&dropped);
-        let units: BTreeSet<UnitIx> = world.candidates(self.who).iter().copied().collect();
+        let units: BTreeSet<UnitIx> =
+            self.asked.iter().flat_map(|&actor| world.candidates(actor)).copied().collect();
         let nodes: BTreeSet<NodeIx> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
         let concerns = |limit: &Limit| match *limit {
             Limit::Kinds { .. } | Limit::Case { .. } => true,
             Limit::Slots { unit } | Limit::OfUnit { unit, .. } => units.contains(&unit),
             Limit::OfNode { node, .. } => nodes.contains(&node),
             Limit::Constraint { position } => {
-                actors_of(self.snapshot, &self.snapshot.file().constraints[position]).contains(&self.actor)
+                let named = actors_of(self.snapshot, &self.snapshot.file().constraints[position]);
+                self.whom.iter().any(|actor| named.contains(actor))
             }
         };
         narrowed(found, concerns)
@@ -251,7 +265,7 @@ fn narrowed(found: &[Element], wanted: impl Fn(&Limit) -> bool) -> Vec<Element> 
 }
 
 /// Why there is no place while everybody else stays.
-fn beside_those_that_stay(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Core {
-    let elements = stay::core(snapshot, actor, assignment);
-    Core { actor, elements, holds: Holds::WhereOthersAre, irreducible: true }
+fn beside_those_that_stay(snapshot: &Snapshot, whom: &[ActorIx], assignment: &Assignment) -> Core {
+    let elements = whom.iter().flat_map(|&actor| stay::core(snapshot, actor, assignment)).collect();
+    Core { actor: whom[0], elements, holds: Holds::WhereOthersAre, irreducible: whom.len() == 1 }
 }

@@ -69,14 +69,16 @@ enum Key {
     Rule(usize),
 }
 
-/// Every limit that may keep `actor` out of a world in which those of `placed` have a place, by element, in the
-/// order in which they are told.
-pub(crate) fn elements(snapshot: &Snapshot, actor: ActorIx, placed: &IxVec<ActorIx, bool>) -> Vec<Element> {
+/// Every limit that may keep one of `whom`, at least one, out of a world in which those of `placed` have a place, by element, in
+/// the order in which they are told of the first.
+pub(crate) fn elements(snapshot: &Snapshot, whom: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Vec<Element> {
     let names = Naming::new(snapshot);
-    let takes_part = |other: &ActorIx| *other == actor || placed[*other];
+    let takes_part = |other: &ActorIx| whom.contains(other) || placed[*other];
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
-    let mut add = |limit: Limit| found.entry(names.key(limit, actor)).or_default().push(limit);
-    add(Limit::Kinds { actor });
+    let mut add = |limit: Limit| found.entry(names.key(limit, whom[0])).or_default().push(limit);
+    for &actor in whom {
+        add(Limit::Kinds { actor });
+    }
     for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
         let concerned = actors_of(snapshot, constraint);
         let matters = match constraint {

@@ -1,7 +1,7 @@
-//! Whether one more actor can have a place beside those that have one, wherever all of them may then be.
+//! Whether some more actors can have a place beside those that have one, wherever all of them may then be.
 //!
 //! In this order, each from cheap to expensive: a free unit; a chain of moves that ends at one; proofs that there is none,
-//! by the views of [`super::views`]; and at last a complete search of what the actor's place can depend on. What is
+//! by the views of [`super::views`]; and at last a complete search of what the actors' places can depend on. What is
 //! answered is certain; where the effort ends first, that is said.
 
 use std::collections::BTreeSet;
@@ -14,30 +14,46 @@ use crate::views::Views;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Snapshot};
 
-/// Asks whether `actor` can join those that `base`, a feasible assignment without it, gives a place.
+/// Asks whether all of `whom` can join those that `base`, a feasible assignment without them, gives a place. There is nobody
+/// else in the world.
 pub(crate) fn ask(
     world: &Snapshot,
     kept: &Kept,
-    actor: ActorIx,
+    whom: &[ActorIx],
     base: &Assignment,
     effort: &mut Effort,
 ) -> Verdict {
-    let most = effort.left;
-    let mut seats = Seats::of(world, kept, base);
-    effort.spend(world.candidates(actor).len());
-    if let Some(&unit) = world.candidates(actor).iter().find(|unit| seats.seats(actor, **unit)) {
-        seats.put(actor, unit);
-        return Verdict::Fits(seats.state.assignment);
-    }
-    if let Some(found) = effort.lend(most / 8, |effort| chain(world, actor, &mut seats, effort)) {
+    if let Some(found) = one_by_one(world, kept, whom, base, effort) {
         return Verdict::Fits(found);
     }
-    let views = Views::new(world, kept, actor, base);
+    let views = Views::new(world, kept, whom, base);
     effort.spend(world.units() + world.actors());
     if views.refute() || caps::refute(&views) {
         return Verdict::Never;
     }
     Search::new(&views).run(effort)
+}
+
+/// Gives each a place in turn, others making way where they have to; none where somebody finds none so.
+fn one_by_one(
+    world: &Snapshot,
+    kept: &Kept,
+    whom: &[ActorIx],
+    base: &Assignment,
+    effort: &mut Effort,
+) -> Option<Assignment> {
+    let most = effort.left;
+    let mut seats = Seats::of(world, kept, base);
+    for &actor in whom {
+        effort.spend(world.candidates(actor).len());
+        if let Some(&unit) = world.candidates(actor).iter().find(|unit| seats.seats(actor, **unit)) {
+            seats.put(actor, unit);
+            continue;
+        }
+        let found = effort.lend(most / 8, |effort| chain(world, actor, &mut seats, effort))?;
+        seats = Seats::of(world, kept, &found);
+    }
+    Some(seats.state.assignment)
 }
 
 /// Somebody without a place, and the step that made it so.

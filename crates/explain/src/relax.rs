@@ -21,10 +21,14 @@ pub(crate) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// The question whether `actor` and all of `placed` can have a place at once.
-    pub fn new(snapshot: &'a Snapshot, actor: ActorIx, placed: &IxVec<ActorIx, bool>) -> Self {
+    /// The question whether `whom` and all of `placed` can have a place at once.
+    pub fn new(snapshot: &'a Snapshot, whom: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Self {
+        let mut takes_part = placed.clone();
+        for &actor in whom {
+            takes_part[actor] = true;
+        }
         let actors: Vec<ActorIx> =
-            ActorIx::first(snapshot.actors()).filter(|a| *a == actor || placed[*a]).collect();
+            ActorIx::first(snapshot.actors()).filter(|&actor| takes_part[actor]).collect();
         let file = snapshot.file();
         let bare = SnapshotFile {
             version: file.version,
@@ -41,6 +45,12 @@ impl<'a> Question<'a> {
             .filter(|(_, case)| case.limit.is_some())
             .flat_map(|(demand, _)| of_case(snapshot, demand).into_iter().map(move |limit| (limit, demand)));
         Self { snapshot, actors, bare, policy, lifted: lifted.collect() }
+    }
+
+    /// Actors that take part by their positions in the question.
+    pub fn positions(&self, actors: &[ActorIx]) -> Vec<ActorIx> {
+        let position = |actor: &ActorIx| self.actors.partition_point(|other| other < actor);
+        actors.iter().map(|actor| ActorIx::new(position(actor))).collect()
     }
 
     /// The policy's rules without `dropped`.

@@ -1,6 +1,6 @@
-//! The complete search of everything that one actor's place can depend on.
+//! The complete search of everything that the places of those without one can depend on.
 //!
-//! What can depend: the actors on units where it could be, the units where those could be, and so on, with whoever
+//! What can depend: the actors on units where they could be, the units where those could be, and so on, with whoever
 //! shares a limit or a rule. Everybody else stays. States that differ only by which of several interchangeable units
 //! or actors take which part are looked at once.
 
@@ -256,7 +256,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Everybody whose place the actor's can depend on, itself included, and where they can be.
+/// Everybody whose place those of the actors asked about can depend on, they included, and where they can be.
 fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
     let world = views.world;
     let problem = world.problem();
@@ -273,8 +273,8 @@ fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
             bound_by.entry(tie).or_default().push(actor);
         }
     }
-    let mut members = BTreeSet::from([views.actor]);
-    let mut queue = vec![views.actor];
+    let mut members: BTreeSet<ActorIx> = views.whom.iter().copied().collect();
+    let mut queue = views.whom.to_vec();
     if has_excesses(world) {
         // A cap may reach over nodes: everybody draws from what is left of it.
         queue.extend(on_node.values().flatten().copied().filter(|&actor| members.insert(actor)));

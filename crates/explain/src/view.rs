@@ -2,7 +2,7 @@
 //!
 //! If a set of actors can only be on units that have less room than the set weighs, no arrangement exists (the
 //! deficiency form of Hall's theorem). A feasible arrangement of all but one actor is a flow that is feasible already;
-//! whether the last one's weight can be added is a search for augmenting paths (Ford and Fulkerson 1956), and where
+//! whether the weight of those left can be added is a search for augmenting paths (Ford and Fulkerson 1956), and where
 //! none is left, what was reached is the set.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -47,22 +47,26 @@ struct Flow<'a> {
 }
 
 impl View {
-    /// Whether the view rules out that `actor` joins those that `base` places. `domain` is where an actor may be.
+    /// Whether the view rules out that all of `whom` join those that `base` places. `domain` is where an actor may be.
     pub fn refutes<'d>(
         &self,
-        actor: ActorIx,
+        whom: &[ActorIx],
         base: &Assignment,
         domain: &dyn Fn(ActorIx) -> &'d [UnitIx],
         class: &IxVec<ActorIx, usize>,
     ) -> bool {
         let mut flow = Flow::new(self, base);
-        let mut left = self.weight[actor];
-        for _ in 0..MOST_PATHS {
-            if left == 0 {
-                return false;
+        let mut paths = MOST_PATHS;
+        for &actor in whom {
+            let mut left = self.weight[actor];
+            while left > 0 {
+                if paths == 0 {
+                    return false;
+                }
+                paths -= 1;
+                let Some(pushed) = flow.augment(actor, left, domain, class) else { return true };
+                left -= pushed;
             }
-            let Some(pushed) = flow.augment(actor, left, domain, class) else { return true };
-            left -= pushed;
         }
         false
     }

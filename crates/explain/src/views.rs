@@ -22,12 +22,12 @@ type Alike<'a> = (
     usize,
 );
 
-/// A world of which one actor has no place, with what is left beside the fixed actors.
+/// A world of which some actors have no place, with what is left beside the fixed actors.
 pub(crate) struct Views<'a> {
     pub world: &'a Snapshot,
     pub kept: &'a Kept<'a>,
     /// Who has no place.
-    pub actor: ActorIx,
+    pub whom: &'a [ActorIx],
     /// Where the others are, feasibly.
     pub base: &'a Assignment,
     /// By actor; fixed actors have one too, which means nothing.
@@ -53,7 +53,7 @@ enum Resource {
 }
 
 impl<'a> Views<'a> {
-    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, actor: ActorIx, base: &'a Assignment) -> Self {
+    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, whom: &'a [ActorIx], base: &'a Assignment) -> Self {
         let mut free = Seats::new(world, kept);
         let (class, first) = classes(world, kept);
         let domain: Vec<Vec<UnitIx>> = first
@@ -66,7 +66,7 @@ impl<'a> Views<'a> {
         let mut views = Self {
             world,
             kept,
-            actor,
+            whom,
             base,
             class,
             slots_left: UnitIx::first(world.units()).map(|unit| slots(world, unit)).collect(),
@@ -112,12 +112,12 @@ impl<'a> Views<'a> {
 
     /// Whether some view proves that not everybody can have a place.
     pub fn refute(&self) -> bool {
-        if self.domain_of(self.actor).is_empty() {
+        if self.whom.iter().any(|&actor| self.domain_of(actor).is_empty()) {
             return true;
         }
         let mut resources = BTreeSet::new();
         let problem = self.world.problem();
-        for needs in problem.implementations[self.actor].iter().flatten() {
+        for needs in self.whom.iter().flat_map(|&actor| problem.implementations[actor].iter().flatten()) {
             resources.extend(needs.requires.iter().map(|(resource, _)| (false, *resource)));
             resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, *resource)));
         }
@@ -125,18 +125,19 @@ impl<'a> Views<'a> {
             .into_iter()
             .map(|(of_node, r)| if of_node { Resource::OfNode(r) } else { Resource::OfUnit(r) })
             .collect();
+        let relations: BTreeSet<RelationIx> =
+            self.whom.iter().flat_map(|&actor| problem.relations_of[actor].iter().copied()).collect();
         self.refutes(&self.counting(&|_| true))
             || resources.iter().any(|&resource| self.refutes(&self.summing(resource)))
             || resources.iter().any(|&resource| self.refuted_by_size(resource))
-            || problem.relations_of[self.actor]
-                .iter()
-                .any(|&relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
+            || relations
+                .into_iter()
+                .any(|relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
     }
 
     /// Whether a view says that there is no place.
     pub fn refutes(&self, view: &View) -> bool {
-        view.weight[self.actor] > 0
-            && view.refutes(self.actor, self.base, &|actor| self.domain_of(actor), &self.class)
+        view.refutes(self.whom, self.base, &|actor| self.domain_of(actor), &self.class)
     }
 
     /// The least that an actor of the class takes of the resource, wherever it is.
@@ -193,7 +194,7 @@ impl<'a> Views<'a> {
     /// Counts those that take at least as much of the resource as some threshold: so many fit on each unit.
     fn refuted_by_size(&self, resource: Resource) -> bool {
         let least = self.least_of_all(resource);
-        let own = least[self.actor];
+        let own = self.whom.iter().map(|&actor| least[actor]).max().unwrap_or(0);
         let thresholds: BTreeSet<i64> =
             least.iter().copied().filter(|need| *need > 0 && *need <= own).collect();
         thresholds

@@ -258,3 +258,61 @@ fn a_node_and_its_devices() {
     error: node nowhere has no NodeTopology; nodes that have one: cairn-cpu, cairn-fpga, cairn-gpu, cairn-numa
     ");
 }
+
+/// An application of four actors that run on GPUs only; the examples' nodes have two.
+fn gang(start: &str) -> File {
+    let text = format!(
+        "apiVersion: cairn.dev/v1alpha1\nkind: ActorApplication\nmetadata: {{name: gang, namespace: vision}}\n\
+         spec:\n  start: {start}\n  actors:\n  - name: infer\n    replicas: 4\n    implementations:\n    \
+         - {{kind: gpu, serviceTime: 3ms, template: {{spec: {{containers: [{{name: actor, image: infer}}]}}}}}}\n"
+    );
+    File::new("gang.yaml", &text)
+}
+
+#[test]
+fn who_starts_all_at_once_has_all_places_or_none_and_is_told_what_would_make_room_for_all() {
+    let cluster = ["-f", "examples/nodes.yaml", "examples/pools.yaml", "examples/topologies", "-f"];
+    let together = gang("AllOrNothing");
+    let ran = cairn(
+        &[&["plan", "--strategy", "greedy", "--effort=1000", "--explain"], &cluster[..], &[together.path()]]
+            .concat(),
+    );
+    insta::assert_snapshot!(ran.all(), @r"
+    exit 2
+    vision/gang  strategy greedy · policy throughput · seed 1
+
+    ACTOR    UNIT  CHANGE
+    infer-0  -     no place
+    infer-1  -     no place
+    infer-2  -     no place
+    infer-3  -     no place
+
+    Would make room
+      for all 2 at once: 2 more slots on cairn-gpu/gpus-0; or one more node like cairn-gpu
+
+    Without a place
+      infer-0: spec.start is AllOrNothing, and 2 other actors have no place
+      infer-1: spec.start is AllOrNothing, and 2 other actors have no place
+      infer-2: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
+      infer-3: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
+
+    Notes
+      policy throughput is not among the files: the built-in values are used
+
+    0/4 actors placed · overload 0 · communication 0 · annoyance 0
+    Not proven optimal, the search ended without a proof; no bound is known for overload.
+    ");
+    // For how many at once, and what would make room for them.
+    let room = |gang: &File| -> Vec<(usize, String)> {
+        let explain = ["explain", "actorapp", "vision/gang", "-o", "json"];
+        let told = cairn(&[&explain[..], &cluster, &[gang.path()]].concat()).json();
+        let told = told["explanation"]["wouldMakeRoom"].as_array().unwrap().clone();
+        let one = |room: &serde_json::Value| {
+            (room["actors"].as_array().map_or(1, Vec::len), room["anyOf"][0].as_str().unwrap().to_owned())
+        };
+        told.iter().map(one).collect()
+    };
+    let both = (2, "2 more slots on cairn-gpu/gpus-0".to_owned());
+    assert_eq!(room(&together), [both.clone()]);
+    assert_eq!(room(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both]);
+}

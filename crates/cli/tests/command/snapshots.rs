@@ -194,6 +194,9 @@ fn a_rule_of_the_policy_that_keeps_an_actor_out_is_named_by_its_line() {
     crop-1  n1/cpu  n2/cpu     forbidden: n2 is cordoned
                     n0/cpu     forbidden: policy spread line 2: G = crop, N = n0
 
+    Would make room
+      crop-2: crop-0 not bound by: n2 is cordoned; or crop-1 not bound by: n2 is cordoned; or crop-2 not bound by: n2 is cordoned; or one more node like n0
+
     Without a place
       crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
 

@@ -1,33 +1,35 @@
 //! What would make room: each of the proposed sets of changes does, and no smaller one of the same kind.
 
-use explain::{Change, remedies};
+use explain::{Change, Origin, remedies};
 use placement::file::{Constraint, SnapshotFile};
 use placement::ix::ActorIx;
-use placement::{Assignment, Snapshot};
+use placement::{Assignment, NoPolicy, Snapshot};
 use proptest::prelude::*;
 
 use crate::why::{EFFORT, asked, can_all_be_placed, most_placed};
 use worlds::line::{assignment, file};
 
-/// Whether `actor` and all that have a place can have one at once after the changes, by trying every way.
-fn makes_room(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx, changes: &[Change]) -> bool {
+/// Whether all of `whom` and all that have a place can have one at once after the changes, by trying every way.
+fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], changes: &[Change]) -> bool {
     let mut file: SnapshotFile = snapshot.file().clone();
     for change in changes {
         change.apply(snapshot, &mut file);
     }
     let actors: Vec<ActorIx> =
-        ActorIx::first(snapshot.actors()).filter(|&a| a == actor || assignment[a].is_some()).collect();
+        ActorIx::first(snapshot.actors()).filter(|a| whom.contains(a) || assignment[*a].is_some()).collect();
     can_all_be_placed(&file, &actors, &[])
 }
 
 /// What is proposed, each checked: with it there is room, and with less of it there is none.
-fn proposed(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx) -> Vec<String> {
-    assert!(!makes_room(snapshot, assignment, actor, &[]), "{snapshot:?}: there is room");
-    let proposed = remedies(snapshot, actor, assignment, EFFORT);
+fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<String> {
+    assert!(!makes_room(snapshot, assignment, whom, &[]), "{snapshot:?}: there is room");
+    let origin = Origin { bare: snapshot, judge: &NoPolicy };
+    let proposed = remedies(snapshot, origin, whom, assignment, EFFORT);
     for remedy in &proposed {
         let told = remedy.tell(snapshot);
+        assert!(remedy.is_smallest, "{snapshot:?}: {told}");
         assert!(
-            makes_room(snapshot, assignment, actor, &remedy.changes),
+            makes_room(snapshot, assignment, whom, &remedy.changes),
             "{snapshot:?}: {told} is not enough"
         );
         for position in 0..remedy.changes.len() {
@@ -37,7 +39,7 @@ fn proposed(snapshot: &Snapshot, assignment: &Assignment, actor: ActorIx) -> Vec
                 _ => drop(less.remove(position)),
             }
             assert!(
-                !makes_room(snapshot, assignment, actor, &less),
+                !makes_room(snapshot, assignment, whom, &less),
                 "{snapshot:?}: {told} is more than needed"
             );
         }
@@ -245,7 +247,89 @@ fn of_twenty_impossible_worlds_each_has_smallest_changes_that_make_it_possible()
         let snapshot = because(file(units, actors, rules), reasons);
         let assignment = assignment(&snapshot, places);
         assert_eq!(snapshot.violations(&assignment), []);
-        let proposed = proposed(&snapshot, &assignment, snapshot.actor("x").unwrap()).join("; or ");
+        let proposed = proposed(&snapshot, &assignment, &[snapshot.actor("x").unwrap()]).join("; or ");
+        if proposed != expected {
+            wrong.push(format!("{units} | {actors} | {rules}\n  {proposed}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "other proposals:\n{}", wrong.concat());
+}
+
+/// The same for all whose names begin with `x`, who are to have a place at once.
+const TOGETHER: [Case; 9] = [
+    // slots for three
+    (
+        "g:gpu:9:slots=1 h:gpu:9:slots=1",
+        "a:gpu=1 x0:gpu=1 x1:gpu=1 x2:gpu=1",
+        "",
+        &[],
+        "a=g",
+        "2 more slots on g; or one more node like n",
+    ),
+    // each alone has room
+    ("g:gpu:9:slots=1", "x0:gpu=1 x1:gpu=1", "", &[], "", "1 more slot on g; or one more node like n"),
+    // a quota that is too small for all
+    (
+        "c:cpu:9",
+        "a:cpu=1 x0:cpu=1 x1:cpu=1 x2:cpu=1",
+        "quota a,x0,x1,x2 2",
+        &["quota of namespace ns: pods"],
+        "a=c",
+        "2 more than: quota of namespace ns: pods",
+    ),
+    // a quota, and units
+    (
+        "g:gpu:9:slots=1",
+        "x0:gpu=1 x1:gpu=1",
+        "quota x0,x1 1",
+        &["quota of namespace ns: pods"],
+        "",
+        "1 more than: quota of namespace ns: pods, and 1 more slot on g",
+    ),
+    // each on a node of its own
+    (
+        "u:cpu:9:node=n v:cpu:9:node=m",
+        "x0:cpu=1 x1:cpu=1 x2:cpu=1 x3:cpu=1",
+        "apart node x0 x1 x2 x3",
+        &[],
+        "",
+        "without: each on a node of its own; or 2 more nodes like m",
+    ),
+    // a kind of which there is no unit
+    ("c:cpu:9", "x0:fpga=1 x1:fpga=1", "", &[], "", "a unit of kind fpga"),
+    // there is nothing at all
+    ("", "x0:cpu=1 x1:cpu=1", "", &[], "", "a unit of kind cpu"),
+    // one is kept away, another finds no memory
+    (
+        "u:cpu:9:node=n,mem=4 v:cpu:9:node=m,mem=1",
+        "x0:cpu=1 x1:cpu=1:mem=6",
+        "never x0 nodes n,m",
+        &["pool cpus is not for namespace ns"],
+        "",
+        "x0 not bound by: pool cpus is not for namespace ns, and 2 more mem on u",
+    ),
+    // cores of nodes for both
+    (
+        "u:cpu:9:node=n v:cpu:9:node=m",
+        "x0:cpu=1:node.cores=3 x1:cpu=1:node.cores=3",
+        "node n cores=4; node m cores=2",
+        &[],
+        "",
+        "1 more cores on m",
+    ),
+];
+
+#[test]
+fn several_that_must_all_have_a_place_get_changes_that_are_enough_for_all() {
+    let mut wrong = Vec::new();
+    for (units, actors, rules, reasons, places, expected) in TOGETHER {
+        let snapshot = because(file(units, actors, rules), reasons);
+        let assignment = assignment(&snapshot, places);
+        assert_eq!(snapshot.violations(&assignment), []);
+        let whom: Vec<ActorIx> = ActorIx::first(snapshot.actors())
+            .filter(|actor| snapshot.actor_id(*actor).starts_with('x'))
+            .collect();
+        let proposed = proposed(&snapshot, &assignment, &whom).join("; or ");
         if proposed != expected {
             wrong.push(format!("{units} | {actors} | {rules}\n  {proposed}\n"));
         }
@@ -255,15 +339,18 @@ fn of_twenty_impossible_worlds_each_has_smallest_changes_that_make_it_possible()
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
-    /// In random worlds without room, too.
+    /// In random worlds without room, too: for one after the other, and for all of them at once.
     #[test]
     fn every_proposal_is_enough_and_nothing_of_it_can_be_missed(seed: u64) {
         let snapshot = asked(seed);
         let best = most_placed(&snapshot);
-        for actor in ActorIx::first(snapshot.actors()) {
-            if best.get(actor).is_some_and(Option::is_none) {
-                proposed(&snapshot, &best, actor);
-            }
+        let out: Vec<ActorIx> =
+            ActorIx::first(snapshot.actors()).filter(|&actor| best.get(actor).is_some_and(Option::is_none)).collect();
+        for actor in &out {
+            proposed(&snapshot, &best, &[*actor]);
+        }
+        if out.len() > 1 {
+            proposed(&snapshot, &best, &out);
         }
     }
 }
