@@ -2,9 +2,13 @@
 
 mod diagnosis;
 mod found;
+mod rights;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -14,6 +18,7 @@ use world::Objects;
 
 use self::diagnosis::diagnose;
 use self::found::{AGENT, Finding, Found, Level, OPERATOR};
+use self::rights::{Place, Right};
 use crate::arguments::{DoctorArguments, Output};
 use crate::cluster::{self, client, wait_for};
 use crate::error::CliError;
@@ -21,17 +26,8 @@ use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::{Outcome, plan, print};
 
-/// What the operator cannot work without, one right for each part of its work: group, resource, verb.
-const RIGHTS: [(&str, &str, &str); 8] = [
-    ("", "nodes", "list"),
-    ("", "pods", "create"),
-    ("", "pods", "delete"),
-    ("cairn.dev", "actorapplications", "watch"),
-    ("cairn.dev", "instances", "create"),
-    ("cairn.dev", "placements", "patch"),
-    ("cairn.dev", "placements/status", "patch"),
-    ("events.k8s.io", "events", "create"),
-];
+/// How many questions are asked at once.
+const AT_ONCE: usize = 8;
 
 /// Looks, and says how everything is.
 pub fn run(arguments: &DoctorArguments) -> Result<Outcome, CliError> {
@@ -55,55 +51,93 @@ async fn look(client: Client, objects: Objects, arguments: &DoctorArguments) -> 
     let leader = Api::<Lease>::namespaced(client.clone(), namespace);
     let agents = Api::<Lease>::namespaced(client.clone(), &arguments.agents_namespace);
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
     let everything = ListParams::default();
-    let (operator, agent, leader, agents, admission, lacking) = futures::join!(
+    let (operator, agent, leader, agents, policies, bindings) = futures::join!(
         deployments.get_opt(OPERATOR),
         daemon_sets.get_opt(AGENT),
         leader.get_opt(OPERATOR),
         agents.list(&everything),
         policies.list(&everything),
-        lacking(&client, namespace),
+        bindings.list(&everything),
     );
+    let asks_for_pods = agent.as_ref().is_ok_and(|agent| agent.as_ref().is_some_and(asks_for_pods));
+    let is_there = agent.as_ref().is_ok_and(Option::is_some);
+    let lacking = lacking(&client, rights::needed(is_there, asks_for_pods), arguments).await;
     Found {
         objects,
         operator: operator.map_err(why),
         agent: agent.map_err(why),
         leader: leader.map_err(why),
         agents: agents.map(|list| list.items).map_err(why),
-        admission: admission.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).map_err(why),
+        admission: policies.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).map_err(why),
+        bound: bindings.map(|list| list.items.iter().filter_map(denied_by).collect()).map_err(why),
         lacking: lacking.map_err(why),
     }
 }
 
-/// What the operator may not do of that which it must.
-async fn lacking(client: &Client, namespace: &str) -> Result<Vec<String>, kube::Error> {
-    let reviews = Api::<SubjectAccessReview>::all(client.clone());
-    let mut lacking = Vec::new();
-    for (group, resource, verb) in RIGHTS {
-        let (resource, subresource) =
-            resource.split_once('/').map_or((resource, None), |(a, b)| (a, Some(b)));
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(format!("system:serviceaccount:{namespace}:{OPERATOR}")),
-                groups: Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]),
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    subresource: subresource.map(str::to_owned),
-                    verb: Some(verb.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
+/// Whether the agents look at pods, to tell who holds a device, or to count for them.
+fn asks_for_pods(agent: &DaemonSet) -> bool {
+    let pod = agent.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.iter().flat_map(|pod| &pod.containers);
+    let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
+    arguments.any(|argument| argument.starts_with("--pod-resources") || argument == "--perf")
+}
+
+/// The policy that a binding has refuse what it finds wrong.
+fn denied_by(binding: &ValidatingAdmissionPolicyBinding) -> Option<String> {
+    let spec = binding.spec.as_ref()?;
+    let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");
+    spec.policy_name.clone().filter(|_| denies)
+}
+
+/// What operator and agents may not do of that which they must.
+async fn lacking(
+    client: &Client,
+    needed: Vec<Right>,
+    arguments: &DoctorArguments,
+) -> Result<Vec<String>, kube::Error> {
+    let reviews = &Api::<SubjectAccessReview>::all(client.clone());
+    let asked = needed.into_iter().map(|right| async move {
+        let review = review(&right, arguments);
         let answer = reviews.create(&PostParams::default(), &review).await?;
-        if !answer.status.is_some_and(|status| status.allowed) {
-            let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
-            lacking.push(format!("{verb} {resource}{subresource}"));
-        }
+        let is_allowed = answer.status.is_some_and(|status| status.allowed);
+        let where_to = review.spec.resource_attributes.and_then(|asked| asked.namespace);
+        let where_to = where_to.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        let lacks = format!("{} {} {}{where_to}", right.who, right.verb, right.resource);
+        Ok::<_, kube::Error>((!is_allowed).then_some(lacks))
+    });
+    let answers: Vec<Option<String>> = futures::stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// The question whether an account has a right.
+fn review(right: &Right, arguments: &DoctorArguments) -> SubjectAccessReview {
+    let operators = &arguments.cluster.operator_namespace;
+    let (resource, subresource) =
+        right.resource.split_once('/').map_or((right.resource, None), |(a, b)| (a, Some(b)));
+    let namespace = match right.place {
+        Place::Everywhere => None,
+        Place::Operators => Some(operators.clone()),
+        Place::Agents => Some(arguments.agents_namespace.clone()),
+    };
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{operators}:{}", right.who)),
+            groups: Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]),
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(right.group.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource: subresource.map(str::to_owned),
+                name: right.name.map(str::to_owned),
+                namespace,
+                verb: Some(right.verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
     }
-    Ok(lacking)
 }
 
 fn render(findings: &[Finding], style: Style) -> String {

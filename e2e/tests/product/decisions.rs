@@ -94,7 +94,7 @@ async fn how_an_application_and_cairn_are_can_be_asked_for() {
     let doctor = says(&["doctor"], "leads, renewed").await;
     for part in [
         "1 units, 1 can be used",
-        "the operator may do what it must",
+        "operator and agents may do what they must",
         "others cannot write what Cairn believes",
     ] {
         assert!(doctor.contains(part), "{doctor}");

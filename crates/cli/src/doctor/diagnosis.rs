@@ -12,7 +12,7 @@ use world::{ApplicationKey, Index, Policy};
 use super::found::{AGENT, Finding, Found, Level, OPERATOR};
 
 /// The admission policies that the chart brings.
-const ADMISSION: [&str; 4] = ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-pods"];
+const ADMISSION: [&str; 5] = ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods"];
 /// How many names a sentence lists.
 const LISTED: usize = 5;
 
@@ -247,10 +247,10 @@ fn rights(found: &Found) -> Finding {
     match &found.lacking {
         Err(why) => unknown("rights", why),
         Ok(lacking) if lacking.is_empty() => {
-            finding("rights", Level::Well, "the operator may do what it must", None)
+            finding("rights", Level::Well, "operator and agents may do what they must", None)
         }
         Ok(lacking) => {
-            let text = format!("the operator may not {}", lacking.join(", "));
+            let text = format!("not allowed, and needed: {}", listed(lacking));
             finding(
                 "rights",
                 Level::Wrong,
@@ -263,18 +263,25 @@ fn rights(found: &Found) -> Finding {
 
 fn admission(found: &Found) -> Finding {
     let area = "admission";
-    match &found.admission {
-        Err(why) => unknown(area, why),
-        Ok(there) => {
-            let missing = ADMISSION.iter().filter(|name| !there.iter().any(|it| it == *name));
-            let missing: Vec<String> = missing.map(|name| (*name).to_owned()).collect();
-            if missing.is_empty() {
-                return finding(area, Level::Well, "others cannot write what Cairn believes", None);
-            }
-            let text = format!("without {}, others can write what Cairn believes", missing.join(", "));
-            finding(area, Level::Warning, text, Some("helm upgrade with admissionPolicies.install=true"))
-        }
+    let (there, bound) = match (&found.admission, &found.bound) {
+        (Err(why), _) | (_, Err(why)) => return unknown(area, why),
+        (Ok(there), Ok(bound)) => (there, bound),
+    };
+    let lacks = |list: &Vec<String>| -> Vec<String> {
+        let missing = ADMISSION.iter().filter(|name| !list.iter().any(|it| it == *name));
+        missing.map(|name| (*name).to_owned()).collect()
+    };
+    let (missing, loose) = (lacks(there), lacks(bound));
+    if missing.is_empty() && loose.is_empty() {
+        return finding(area, Level::Well, "others cannot write what Cairn believes", None);
     }
+    let text = if missing.is_empty() {
+        let loose = loose.join(", ");
+        format!("no binding has {loose} refuse anything: others can write what Cairn believes")
+    } else {
+        format!("without {}, others can write what Cairn believes", missing.join(", "))
+    };
+    finding(area, Level::Warning, text, Some("helm upgrade with admissionPolicies.install=true"))
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub struct Found {
     pub agents: Asked<Vec<Lease>>,
     /// The names of the admission policies.
     pub admission: Asked<Vec<String>>,
-    /// The rights that the operator lacks, as `verb resource`.
+    /// The admission policies that a binding has refuse what they find wrong.
+    pub bound: Asked<Vec<String>>,
+    /// The rights that operator and agents lack, as `account verb resource`.
     pub lacking: Asked<Vec<String>>,
 }

@@ -51,6 +51,7 @@ fn found(change: &[(&str, &str)]) -> Found {
         leader: Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:09:55Z"))),
         agents: Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:09:40Z")]),
         admission: Ok(ADMISSION.map(str::to_owned).to_vec()),
+        bound: Ok(ADMISSION.map(str::to_owned).to_vec()),
         lacking: Ok(Vec::new()),
     }
 }
@@ -69,7 +70,7 @@ fn a_healthy_cluster_is_said_to_be_well_part_by_part() {
     Well agents: 1 of 1 nodes looked at lately
     Well pools: cpus: 1 units, 1 can be used, 0 host actors
     Well policies: throughput
-    Well rights: the operator may do what it must
+    Well rights: operator and agents may do what they must
     Well admission: others cannot write what Cairn believes
     ");
 }
@@ -90,13 +91,18 @@ fn who_is_silent_is_told_from_who_was_never_there() {
     let mut cluster = found(&[]);
     cluster.leader = Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:01:00Z")));
     cluster.agents = Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:01:00Z")]);
-    cluster.lacking = Ok(vec!["create pods".to_owned()]);
+    cluster.bound = Ok(ADMISSION[1..].iter().map(|name| (*name).to_owned()).collect());
+    let unbound = said(&cluster, Level::Unknown);
+    assert!(unbound.ends_with(
+        "Warning admission: no binding has cairn-agents refuse anything: others can write what Cairn believes"
+    ));
+    cluster.lacking = Ok(vec!["cairn-operator create pods".to_owned()]);
     cluster.admission = Ok(vec!["cairn-pods".to_owned()]);
     insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
     Wrong operator: nobody leads: cairn-operator-7f renewed its lease 540 s ago
     Wrong agents: silent for longer than their lease: a
-    Wrong rights: the operator may not create pods
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, others can write what Cairn believes
+    Wrong rights: not allowed, and needed: cairn-operator create pods
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, others can write what Cairn believes
     ");
     cluster.operator = Ok(None);
     cluster.agent = Ok(None);
@@ -107,6 +113,6 @@ fn who_is_silent_is_told_from_who_was_never_there() {
     Wrong agents: there is no DaemonSet cairn-node-agent
     Unknown agents: could not be looked at: forbidden
     Unknown rights: could not be looked at: forbidden
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, others can write what Cairn believes
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, others can write what Cairn believes
     ");
 }
