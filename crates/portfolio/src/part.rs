@@ -23,6 +23,7 @@ impl Part {
             Self::Native(search::Part::ReplicaExchange) => "asp-without-replica-exchange",
             Self::Native(search::Part::CompoundMoves) => "asp-without-compound-moves",
             Self::Native(search::Part::Trades) => "asp-without-trades",
+            Self::Native(search::Part::Rotations) => "asp-without-rotations",
         }
     }
 

@@ -248,6 +248,14 @@ impl<'m> Chain<'m> {
         let there = &self.solution.on[unit];
         let other = there[self.rng.usize(..there.len())];
         if !model.allows(other, from) {
+            // Where units are full, each of several may go where the next one is.
+            if self.refusals.are_the_rule() && model.without != Some(Part::Rotations) {
+                self.try_compound_move(temperature, |compound, solution, rng| {
+                    if !compound.rotate(solution, (item, from, unit), other, rng) {
+                        compound.changes.clear();
+                    }
+                });
+            }
             return;
         }
         let over = |left: i64| (-left).max(0);

@@ -3,7 +3,7 @@
 //! What hangs together stays together, where moves of one item after the other would first have to tear it apart. Once
 //! nodes have frozen, compound moves are what still brings order into zones.
 
-use placement::ix::{ItemIx, IxVec, NodeIx};
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
 use crate::model::Change;
 use crate::solution::Solution;
@@ -11,6 +11,10 @@ use placement::weighted::NOWHERE;
 
 /// The most items of a group.
 const LARGEST: usize = 16;
+
+/// The most items that change places in turn, and how often a unit is drawn for one of them.
+const LONGEST_ROTATION: usize = 4;
+const TRIES: usize = 4;
 
 /// How many more change over in a trade, at most, and of how many one is chosen.
 const MOST_MORE: usize = 4;
@@ -105,6 +109,41 @@ impl CompoundMove {
             self.changes.push((item, gives, takes));
         }
         [from, to].iter().all(|unit| solution.shortage(&self.changes, *unit).is_none())
+    }
+
+    /// Items on full units, each of which goes where the next one is, for where the second may not be where the first is; the last one
+    /// goes there, or where there is room. False where none is found.
+    pub fn rotate(
+        &mut self,
+        solution: &Solution,
+        first: Change,
+        second: ItemIx,
+        rng: &mut fastrand::Rng,
+    ) -> bool {
+        let model = solution.model;
+        let (_, home, mut at) = first;
+        let mut leaving = second;
+        self.changes.clear();
+        self.changes.push(first);
+        while self.changes.len() < LONGEST_ROTATION {
+            let drawn = (0..TRIES).map(|_| model.drawn_target(&solution.place, leaving, rng));
+            let is_new = |unit: &UnitIx| *unit != home && self.changes.iter().all(|(.., to)| to != unit);
+            let Some(to) = { drawn }.find(|unit| is_new(unit) && model.allows(leaving, *unit)) else {
+                return false;
+            };
+            self.changes.push((leaving, at, to));
+            let there = &solution.on[to];
+            if there.is_empty() || !solution.is_refused(leaving, to) {
+                return true;
+            }
+            let next = there[rng.usize(..there.len())];
+            if model.allows(next, home) {
+                self.changes.push((next, to, home));
+                return true;
+            }
+            (leaving, at) = (next, to);
+        }
+        false
     }
 
     /// Has all that can leave a node go to another one; false where somebody may not be there.

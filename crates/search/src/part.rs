@@ -11,9 +11,12 @@ pub enum Part {
     CompoundMoves,
     /// Exchanges of two items for which others have to make room.
     Trades,
+    /// Exchanges of three and four items on full units, where two cannot change places.
+    Rotations,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 4] = [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades];
+    pub const ALL: [Self; 5] =
+        [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades, Self::Rotations];
 }

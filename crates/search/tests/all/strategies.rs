@@ -7,7 +7,7 @@ use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy, Strategy};
 use proptest::prelude::*;
-use search::{Greedy, Local, Random, RoundRobin, improve};
+use search::{Greedy, Instance, Local, Part, Random, RoundRobin, Search, improve};
 
 use worlds::line::{any_world, world};
 
@@ -180,6 +180,43 @@ fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
         let found = solve(&Local, &snapshot, Some(60), seed);
         assert_eq!(snapshot.cost(&found.assignment).vector(&snapshot), [0, 0, best], "seed {seed}");
     }
+}
+
+/// Exclusive devices of three kinds, all taken: of each kind's actors some may be on the next kind, and none of its own on the one
+/// before, so that no two of different kinds can change places.
+fn ring(each: usize, seed: u64) -> Snapshot {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let kinds = ["cpu", "gpu", "fpga"];
+    let units = (0..3 * each).map(|at| format!("u{at}:{}:9:node=n{},slots=1", kinds[at % 3], at / 3));
+    let actors = (0..3 * each).map(|at| {
+        let (own, next) = (kinds[at % 3], kinds[(at + 1) % 3]);
+        format!("a{at}:{own}=1,{next}=1:at=u{at}")
+    });
+    let sent = (0..6 * each).map(|_| {
+        let (from, to) = (rng.usize(..3 * each), rng.usize(1..3 * each));
+        format!("a{from} to a{} {}", (from + to) % (3 * each), rng.u32(1..100))
+    });
+    let (units, actors): (Vec<String>, Vec<String>) = (units.collect(), actors.collect());
+    world(&units.join(" "), &actors.join(" "), &sent.collect::<Vec<_>>().join("; "))
+}
+
+/// No two of different kinds can change places; three can.
+#[test]
+fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
+    let mut stuck = 0;
+    for seed in 0..5 {
+        let snapshot = ring(3, seed);
+        let mut best = i64::MAX;
+        let mut nobody = Assignment::of(None, snapshot.actors());
+        cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
+        let local = solve(&Local, &snapshot, Some(60), seed).assignment;
+        assert_eq!(snapshot.cost(&local).of(Criterion::Communication), best, "seed {seed}");
+        let instance = Instance::new(&snapshot).without(Some(Part::Rotations));
+        let mut pairs = Search::new(&instance, &snapshot.incumbent(), seed);
+        pairs.run(60, &|| false);
+        stuck += u32::from(snapshot.cost(&pairs.best()).of(Criterion::Communication) > best);
+    }
+    assert!(stuck >= 3, "exchanges of two suffice in all but {stuck} of 5 worlds");
 }
 
 proptest! {
