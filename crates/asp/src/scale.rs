@@ -10,7 +10,7 @@ use placement::criteria::{Encoding, Scaling};
 use placement::file::{Constraint, ExchangeCost, SnapshotFile};
 use placement::ix::{IxVec, KindIx, ResourceIx};
 use placement::room::Rooms;
-use placement::{Criterion, Objectives, Problem, Rules, Snapshot, SnapshotError, constraints};
+use placement::{Criterion, LARGEST, Objectives, Problem, Rules, Snapshot, SnapshotError, constraints};
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
 const LARGEST_SUM: i64 = 1 << 30;
@@ -64,7 +64,7 @@ impl Scale {
                 // Rates that are all 1 by now get no smaller: then the price of one message is what is too large.
                 let stuck = *now > LARGEST_SUM && *now > then / 4 * 3;
                 if stuck && multiplies_exchange(&levels[level]) {
-                    scale.costs *= factor(*now);
+                    scale.costs = scale.costs.saturating_mul(factor(*now));
                 }
             }
             scale.join(snapshot);
@@ -91,6 +91,12 @@ impl Scale {
                 return refused(level);
             }
         }
+        // No number of a file is above that: what is still too large then does not shrink with what it is divided by.
+        let divisors = [self.work, self.costs].into_iter().chain(self.resources.iter().copied());
+        if divisors.chain(self.rates.iter().copied()).any(|divisor| divisor > LARGEST) {
+            let problem = "the numbers are too large for the solver".to_owned();
+            return Err(SnapshotError { path: "objectives".to_owned(), problem });
+        }
         if let Some((path, what, _)) = peaks.limits.iter().find(|(_, _, sum)| *sum > LARGEST_SUM) {
             let problem = format!("the {what} are too large for the solver");
             return Err(SnapshotError { path: (*path).to_owned(), problem });
@@ -99,12 +105,13 @@ impl Scale {
     }
 
     fn enlarge(&mut self, peaks: &Peaks) {
-        self.work *= factor(peaks.work);
+        let enlarge = |divisor: &mut u64, peak: i64| *divisor = divisor.saturating_mul(factor(peak));
+        enlarge(&mut self.work, peaks.work);
         for (divisor, peak) in self.resources.iter_mut().zip(&peaks.resources) {
-            *divisor *= factor(*peak);
+            enlarge(divisor, *peak);
         }
         for (divisor, peak) in self.rates.iter_mut().zip(&peaks.levels) {
-            *divisor *= factor(*peak);
+            enlarge(divisor, *peak);
         }
     }
 
@@ -129,7 +136,7 @@ impl Scale {
         if snapshot.objectives().levels()[level].iter().all(|criterion| has(*criterion, Scaling::Work)) {
             return self.work;
         }
-        self.rates[level] * self.costs_in(snapshot, level)
+        self.rates[level].saturating_mul(self.costs_in(snapshot, level))
     }
 
     /// Whether the optimum of the relaxed scaling bounds that of `snapshot`, whose scale this is: the difference of two

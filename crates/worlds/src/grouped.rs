@@ -90,7 +90,8 @@ pub fn written_out(file: &SnapshotFile) -> SnapshotFile {
     let members = |name: &str| -> Vec<String> {
         let (application, group) = name.rsplit_once('/').unwrap();
         let is_of = |actor: &&Actor| {
-            actor.group.as_deref() == Some(group) && actor.id.rsplit_once('/').unwrap().0 == application
+            let of = actor.id.rsplit_once('/').map(|(application, _)| application);
+            actor.group.as_deref() == Some(group) && of == Some(application)
         };
         file.actors.iter().filter(is_of).map(|actor| actor.id.clone()).collect()
     };

@@ -175,7 +175,8 @@ fn caps(
     }
 }
 
-fn names(file: &SnapshotFile) -> BTreeSet<String> {
+/// Every resource that somebody needs.
+pub fn names(file: &SnapshotFile) -> BTreeSet<String> {
     let ways = file.actors.iter().flat_map(|actor| actor.runs_on.values());
     let own = file.actors.iter().flat_map(|actor| actor.requires.keys());
     own.chain(ways.flat_map(|way| way.requires.keys().chain(way.node_requires.keys()))).cloned().collect()

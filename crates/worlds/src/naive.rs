@@ -48,11 +48,7 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 14] {
         i128::try_from(file.units.iter().filter(|unit| hosts(at, unit)).count()).unwrap(),
         file.units.iter().map(|unit| watts(file, at, unit)).sum(),
         spread(file, at),
-        file.actors
-            .iter()
-            .map(|actor| costliest_from(file, at, &actor.id, file.actors.len()))
-            .max()
-            .unwrap_or(0),
+        costliest_path(file, at),
         licences(file, at),
         file.units
             .iter()
@@ -96,29 +92,35 @@ fn licences(file: &SnapshotFile, at: &Placed) -> i128 {
     paid.map(|node| i128::from(node.licence_cost.unwrap_or(0))).sum()
 }
 
-/// The names in these worlds have no application: equal groups are one.
+/// Groups of one name in two applications are two.
 fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
-    let mut groups: BTreeMap<&str, BTreeMap<String, i128>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), BTreeMap<String, i128>> = BTreeMap::new();
     for actor in &file.actors {
         let (Some(group), Some(there)) = (&actor.group, at.get(actor.id.as_str())) else { continue };
+        let application = actor.id.rsplit_once('/').map_or("", |(application, _)| application);
         let zone = there.zone.as_ref().map_or(format!("unit {}", there.id), |zone| format!("zone {zone}"));
-        *groups.entry(group).or_default().entry(zone).or_default() += 1;
+        *groups.entry((application, group)).or_default().entry(zone).or_default() += 1;
     }
     groups.values().map(|zones| zones.values().max().unwrap()).sum()
 }
 
-/// The most expensive path that starts at an actor, of at most so many messages.
-fn costliest_from(file: &SnapshotFile, at: &Placed, from: &str, left: usize) -> i128 {
-    if left == 0 {
-        return 0;
+/// The most expensive path of messages, of at most as many as there are actors: the best of one message and what can follow it,
+/// for paths of one more message each time.
+fn costliest_path(file: &SnapshotFile, at: &Placed) -> i128 {
+    let mut beyond: BTreeMap<&str, i128> = BTreeMap::new();
+    for _ in &file.actors {
+        let mut longer = beyond.clone();
+        for message in file.messages.iter().filter(|message| message.count > 0) {
+            let (from, to) = (message.from.as_str(), message.to.as_str());
+            let Some((u, v)) = at.get(from).zip(at.get(to)).filter(|_| from != to) else { continue };
+            let step = if u.id == v.id { 0 } else { exchange(file, u, v) };
+            let path = step + beyond.get(to).unwrap_or(&0);
+            let known = longer.entry(from).or_default();
+            *known = path.max(*known);
+        }
+        beyond = longer;
     }
-    let steps = file.messages.iter().filter(|m| m.from == from && m.to != from && m.count > 0);
-    let beyond = steps.filter_map(|m| {
-        let (u, v) = (at.get(from)?, at.get(m.to.as_str())?);
-        let step = if u.id == v.id { 0 } else { exchange(file, u, v) };
-        Some(step + costliest_from(file, at, &m.to, left - 1))
-    });
-    beyond.max().unwrap_or(0)
+    beyond.into_values().max().unwrap_or(0)
 }
 
 fn overload(file: &SnapshotFile, at: &Placed) -> i128 {
@@ -134,8 +136,9 @@ fn exchange(file: &SnapshotFile, u: &Unit, v: &Unit) -> i128 {
         return pair.cost.into();
     }
     let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b));
-    let other = if u.kind == v.kind { 1 } else { cost.other_kind.unwrap() };
-    let mut sum = i128::from(*listed(&u.kind, &v.kind).or(listed(&v.kind, &u.kind)).unwrap_or(&other));
+    let other = || if u.kind == v.kind { 1 } else { cost.other_kind.unwrap() };
+    let by_kind = listed(&u.kind, &v.kind).or(listed(&v.kind, &u.kind)).copied();
+    let mut sum = i128::from(by_kind.unwrap_or_else(other));
     if u.node == v.node {
         sum += if same(Scope::Numa, u, v) { 0 } else { i128::from(cost.other_numa) };
     } else {
@@ -209,25 +212,30 @@ fn wanted<'a>(needs: impl Iterator<Item = (&'a Actor, u64)>) -> (i128, bool) {
 fn resources_fine(file: &SnapshotFile, at: &Placed) -> bool {
     let of = |map: &BTreeMap<String, u64>, resource: &str| map.get(resource).copied().unwrap_or(0);
     let placed = || file.actors.iter().filter_map(|actor| Some((actor, *at.get(actor.id.as_str())?)));
-    let units = file.units.iter().all(|unit| {
+    let of_unit = |unit: &Unit, name: &str| {
         let needs = placed().filter(|(_, there)| there.id == unit.id).filter_map(|(actor, _)| {
-            Some((actor, of(&actor.requires, "mem") + of(&actor.runs_on.get(&unit.kind)?.requires, "mem")))
+            Some((actor, of(&actor.requires, name) + of(&actor.runs_on.get(&unit.kind)?.requires, name)))
         });
         let reserved: i128 = file.constraints.iter().fold(0, |sum, constraint| match constraint {
-            Constraint::Reserve { unit: of, quantity, .. } if *of == unit.id => sum + i128::from(*quantity),
+            Constraint::Reserve { unit: of, resource, quantity } if *of == unit.id && resource == name => {
+                sum + i128::from(*quantity)
+            }
             _ => sum,
         });
         let (sum, any) = wanted(needs);
-        !any || sum <= i128::from(of(&unit.provides, "mem")) - reserved
-    });
-    units
-        && file.nodes.iter().all(|node| {
-            let needs = placed().filter(|(_, there)| there.node == node.id).filter_map(|(actor, there)| {
-                Some((actor, of(&actor.runs_on.get(&there.kind)?.node_requires, "cores")))
-            });
-            let (sum, any) = wanted(needs);
-            !any || sum <= i128::from(of(&node.provides, "cores"))
-        })
+        !any || sum <= (i128::from(of(&unit.provides, name)) - reserved).max(0)
+    };
+    let of_node = |id: &str, name: &str| {
+        let needs = placed().filter(|(_, there)| there.node == id).filter_map(|(actor, there)| {
+            Some((actor, of(&actor.runs_on.get(&there.kind)?.node_requires, name)))
+        });
+        let given = file.nodes.iter().find(|given| given.id == id);
+        let (sum, any) = wanted(needs);
+        !any || sum <= given.map_or(0, |given| i128::from(of(&given.provides, name)))
+    };
+    limits::names(file)
+        .iter()
+        .all(|name| file.units.iter().all(|unit| of_unit(unit, name) && of_node(&unit.node, name)))
 }
 
 fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn Fn(&str) -> bool) -> bool {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use placement::file::SnapshotFile;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
@@ -30,6 +31,68 @@ fn nothing_in_the_corpus_makes_anything_panic() {
     }
 }
 
+/// Numbers at which something ends: of 32 bits, half of them, of what a file may hold, and of what sums may come to.
+const EDGES: [u64; 8] = [0, 1, (1 << 31) - 1, 1 << 32, 1 << 52, (1 << 53) - 1, 1 << 53, (1 << 53) + 1];
+
+/// Every number of every document at every edge, one at a time.
+#[test]
+fn each_number_is_exact_or_refused() {
+    for file in CORPUS.iter() {
+        let Some(document) = accepted(file) else { continue };
+        for path in paths(&document) {
+            if document.pointer(&path).is_some_and(Value::is_u64) {
+                for edge in EDGES {
+                    let mut changed = document.clone();
+                    *changed.pointer_mut(&path).unwrap() = json!(edge);
+                    harness::plan(changed.to_string().as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// All numbers of every document but its version larger by one factor, up to where their sums are refused.
+#[test]
+fn all_numbers_together_are_exact_or_refused() {
+    for file in CORPUS.iter() {
+        let Some(document) = accepted(file) else { continue };
+        for bits in (4..56).step_by(4) {
+            harness::plan(larger(&document, bits).to_string().as_bytes());
+        }
+    }
+}
+
+/// Random worlds as they are, and with numbers too large for clingo.
+#[test]
+fn random_worlds_are_sound() {
+    let worlds: [fn(u64) -> SnapshotFile; 3] = [worlds::world, worlds::over_full, worlds::grouped];
+    for seed in 0..100 {
+        for world in worlds {
+            let document = serde_json::to_value(world(seed)).unwrap();
+            for bits in [0, 30] {
+                harness::plan(larger(&document, bits).to_string().as_bytes());
+            }
+        }
+    }
+}
+
+/// A document that is a world.
+fn accepted(file: &[u8]) -> Option<Value> {
+    harness::snapshot(file).map(|snapshot| serde_json::from_str(&snapshot.write()).unwrap())
+}
+
+/// A document whose numbers are larger, its version aside.
+fn larger(document: &Value, bits: u32) -> Value {
+    let mut larger = document.clone();
+    for path in paths(document).iter().filter(|path| *path != "/version") {
+        let value = larger.pointer_mut(path).unwrap();
+        if let Some(number) = value.as_u64() {
+            *value = json!(number.saturating_mul(1 << bits));
+        }
+    }
+    larger
+}
+
 /// A change of bytes.
 fn any_bytes() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
     let piece = prop_oneof![
@@ -48,6 +111,9 @@ fn any_value() -> impl Strategy<Value = (Index, Change)> {
             json!(1),
             json!(-1),
             json!(1.5),
+            json!(1_u64 << 31),
+            json!(1_u64 << 45),
+            json!(9_007_199_254_740_991_u64),
             json!(9_007_199_254_740_992_u64),
             json!(u64::MAX),
             json!(1e300),

@@ -1,6 +1,7 @@
-//! Tests of baselines and of the comparison, from outside.
+//! Tests of baselines and of the comparison, from outside; and any bytes through all that reads, plans, proves and explains.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
+mod corpus;
 mod program;
 mod report;
 mod strategies;
