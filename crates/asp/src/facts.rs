@@ -40,7 +40,7 @@ impl<'a> Encoded<'a> {
             writer.symmetry(&symmetry);
             writer.start(&symmetry.ordered(start));
         };
-        Self::written(snapshot, snapshot.objectives().levels(), &EVERY_TIE, write)
+        Self::written(snapshot, snapshot.objectives().levels(), &EVERY_TIE, None, write)
     }
 
     /// Writes the facts of a finished placement, with some of the levels and some of the ties.
@@ -50,7 +50,7 @@ impl<'a> Encoded<'a> {
         assignment: &Assignment,
         ties: &Range<usize>,
     ) -> Self {
-        Self::written(snapshot, levels, ties, |writer, _| writer.judged(assignment))
+        Self::written(snapshot, levels, ties, Some(assignment), |writer, _| writer.judged(assignment))
     }
 
     /// Writes the facts by which a finished placement costs what some of its ties do, and nothing else.
@@ -81,6 +81,7 @@ impl<'a> Encoded<'a> {
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
         ties: &Range<usize>,
+        placed: Option<&Assignment>,
         write: impl FnOnce(&mut Writer, &Rooms),
     ) -> Self {
         let rooms = Rooms::new(snapshot.problem());
@@ -102,7 +103,7 @@ impl<'a> Encoded<'a> {
         writer.relations();
         let settled = settled(&world);
         let (mut facts, Writer { problem, actors, units, .. }) = writer.sorted();
-        facts.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, &actors, &units)));
+        facts.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, placed, &actors, &units)));
         let actors = problem.movable.iter().map(|&actor| actors[actor].clone()).collect();
         Self { snapshot, facts, actors, units: units.raw().to_vec(), settled }
     }

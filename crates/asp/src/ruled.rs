@@ -1,22 +1,27 @@
 //! A policy's ground rules as a program: what is left of it is said in atoms that no built-in rule has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Rules, Snapshot};
+use placement::{Assignment, Rules, Snapshot};
 
 const WRITES: &str = "a string takes any text";
 
 /// The rules over `run_on`, with what must not hold, and what costs something at the level of `policy`.
+///
+/// Of a finished placement those that need somebody to be where nobody is are left out, and that is nearly all of them: a rule is
+/// written out for each place where an actor could be.
 pub(crate) fn text(
     snapshot: &Snapshot,
     rules: &Rules,
+    placed: Option<&Assignment>,
     actors: &IxVec<ActorIx, String>,
     units: &IxVec<UnitIx, String>,
 ) -> String {
     let mut text = String::new();
     let mut inputs: BTreeMap<u32, String> = BTreeMap::new();
+    let mut absent: BTreeSet<i32> = BTreeSet::new();
     for (actor, symbol) in actors.enumerate() {
         for &(unit, atom) in rules.inputs(actor) {
             if snapshot.problem().fixed[actor] {
@@ -24,6 +29,9 @@ pub(crate) fn text(
                 writeln!(text, "ruled({atom}).").expect(WRITES);
             } else {
                 inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
+                if placed.is_some_and(|placed| placed[actor] != Some(unit)) {
+                    absent.extend(i32::try_from(atom));
+                }
             }
         }
     }
@@ -34,10 +42,14 @@ pub(crate) fn text(
     };
     for rule in rules.ground() {
         let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
+        let missing = rule.body.iter().filter(|(part, _)| absent.contains(part)).map(|(_, weight)| weight);
+        if total - missing.sum::<i64>() < rule.lower {
+            continue;
+        }
         let body = if rule.lower >= total {
             rule.body.iter().map(|(part, _)| literal(*part)).collect::<Vec<_>>().join(", ")
         } else {
-            let parts = rule.body.iter().enumerate();
+            let parts = rule.body.iter().enumerate().filter(|(_, (part, _))| !absent.contains(part));
             let parts =
                 parts.map(|(position, (part, weight))| format!("{weight},{position}:{}", literal(*part)));
             format!("#sum {{ {} }} >= {}", parts.collect::<Vec<_>>().join("; "), rule.lower)

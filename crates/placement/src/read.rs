@@ -90,9 +90,11 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::new`].
     pub fn with_derived(&self, derived: Derived) -> Result<Self, SnapshotError> {
-        let mut file = self.file().clone();
+        let (mut file, count) = (self.file().clone(), derived.constraints.len());
         file.constraints.extend(derived.constraints);
-        Ok(Self::new(file)?.with_rules(derived.rules))
+        let mut widened = Self::new(file)?.with_rules(derived.rules);
+        widened.derived = self.derived + count;
+        Ok(widened)
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub(crate) problem: Problem,
     /// What the checker reads off the file, once it is asked.
     reading: OnceLock<Arc<Reading>>,
+    /// How many of the file's constraints, the last ones, a policy derived.
+    pub(crate) derived: usize,
 }
 
 impl Snapshot {
@@ -41,6 +43,7 @@ impl Snapshot {
             written: written.map(Arc::new),
             reading: OnceLock::new(),
             problem,
+            derived: 0,
         };
         world.with_rules(None)
     }
@@ -81,6 +84,11 @@ impl Snapshot {
     /// The plain data.
     pub fn file(&self) -> &SnapshotFile {
         &self.file
+    }
+
+    /// How many of the file's constraints, the last ones, a policy derived.
+    pub fn derived_constraints(&self) -> usize {
+        self.derived
     }
 
     /// Limits that what runs breaks already are what the rules say of them, in a world that was made of another.

@@ -59,6 +59,8 @@ const LARGEST_WORK: i64 = 1 << 24;
 pub(crate) struct Facts<'a> {
     snapshot: &'a Snapshot,
     problem: &'a Problem,
+    /// The world without what the policy derived of it, where that matters: its rules were written out before.
+    before: Option<Snapshot>,
     program: &'a Program,
     /// Predicate and terms.
     pub all: BTreeSet<(&'static str, Vec<Fact>)>,
@@ -74,7 +76,11 @@ impl<'a> Facts<'a> {
     /// A number, or a sum that the policy could form, that 32 bits do not hold.
     pub fn new(snapshot: &'a Snapshot, program: &'a Program) -> Result<Self, String> {
         let (all, totals) = (BTreeSet::new(), BTreeMap::new());
-        let mut facts = Self { snapshot, problem: snapshot.problem(), program, all, totals, fault: None };
+        let reads_candidates = ["runnable_on", "workload"].iter().any(|name| program.reads.contains(*name));
+        let is_derived = snapshot.derived_constraints() > 0;
+        let before = (is_derived && reads_candidates).then(|| without_derived(snapshot)).transpose()?;
+        let problem = snapshot.problem();
+        let mut facts = Self { snapshot, problem, before, program, all, totals, fault: None };
         facts.published()?;
         Ok(facts)
     }
@@ -243,9 +249,10 @@ impl<'a> Facts<'a> {
             return;
         }
         let (problem, of) = (self.problem, Fact::Actor(actor));
-        let home = problem.fixed_at(actor);
-        let candidates = if problem.fixed[actor] { &[] } else { problem.candidates(actor) };
-        for &unit in candidates.iter().chain(&home) {
+        let open = self.before.as_ref().map_or(problem, Snapshot::problem);
+        let mut places = if problem.fixed[actor] { Vec::new() } else { open.candidates(actor).to_vec() };
+        places.extend(problem.fixed_at(actor));
+        for unit in places {
             let place = Fact::Unit(unit);
             self.fact("runnable_on", &[of.clone(), place.clone()]);
             if let Some(needs) = problem.implementation(actor, unit) {
@@ -298,6 +305,13 @@ impl<'a> Facts<'a> {
             self.number("msg_exch_cost", &[text(&pair.a), text(&pair.b)], as_number(pair.cost));
         }
     }
+}
+
+/// The same world without the constraints that a policy derived.
+fn without_derived(snapshot: &Snapshot) -> Result<Snapshot, String> {
+    let mut file = snapshot.file().clone();
+    file.constraints.truncate(file.constraints.len() - snapshot.derived_constraints());
+    Snapshot::new(file).map_err(|problem| problem.to_string())
 }
 
 /// By what work and capacities are divided for a policy: 1 while they are small.

@@ -47,6 +47,24 @@ fn what_follows_from_facts_becomes_constraints_with_their_line() {
     assert_eq!(derived.rules, None);
 }
 
+/// What a policy forbids is no candidate any more, and its rules were written out while it was one: clingo is told of the same
+/// candidates as they.
+#[test]
+fn a_policy_reads_the_candidates_that_there_were_before_it() {
+    let snapshot = world(
+        "forbid(A,\"n0/cpu\") :- group(A,\"a\").\n\
+         :~ run_on(A,U), runnable_on(A,\"n0/cpu\"). [3,A]\n\
+         :- run_on(A,\"n1/cpu\"), workload(A,\"n0/cpu\",W), W > 1.",
+    );
+    let snapshot = snapshot.with_derived(judge().derive(&snapshot).unwrap()).unwrap();
+    for (unit, broken) in [(1, 0), (2, 1)] {
+        let one_there: Assignment = (0..6).map(|actor| (actor == 0).then_some(UnitIx::new(unit))).collect();
+        let judgement = judge().judge(&snapshot, &one_there).unwrap();
+        assert_eq!((judgement.penalty, judgement.violations.len()), (3, broken));
+        assert_eq!((snapshot.penalty(&one_there), snapshot.violations(&one_there).len()), (3, broken));
+    }
+}
+
 #[test]
 fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
     let program = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\

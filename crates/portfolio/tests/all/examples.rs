@@ -1,7 +1,7 @@
 //! The example policies: each does what its comment says, on a world where it matters.
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Budget, Plan, Snapshot, plan};
+use placement::{Budget, Judged, Plan, Snapshot, plan};
 use portfolio::{ClingoJudge, Limits};
 use serde_json::{Value, json};
 
@@ -175,4 +175,68 @@ fn headroom_stays_free() {
     }
     let [without, with] = places("reserve-headroom", &units(2, "cpu", 1), &hungry);
     assert!(all_on_one(&without) && !all_on_one(&with), "{without:?} {with:?}");
+}
+
+/// The names of all of them.
+fn examples() -> Vec<String> {
+    let folder = format!("{}/../../policies/examples", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut names: Vec<String> =
+        files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A thousand actors on two hundred units of fifty nodes, in which every example finds much to speak of.
+fn thousand(program: &str) -> Snapshot {
+    let unit = |i: usize| {
+        let (kind, node) = (if i % 4 == 3 { "gpu" } else { "cpu" }, i / 4);
+        json!({"id": format!("n{node}/{kind}-{}", i % 4), "kind": kind, "node": format!("n{node}"),
+            "zone": format!("z{}", node % 5), "capacity": 100, "provides": {"memoryMiB": 16384},
+            "powerWatts": 200, "idleWatts": 50})
+    };
+    let node = |i: usize| {
+        let region = if i.is_multiple_of(2) { "eu" } else { "us" };
+        json!({"id": format!("n{i}"), "zone": format!("z{}", i % 5),
+            "labels": {"topology.kubernetes.io/region": region}})
+    };
+    let actor = |i: usize| {
+        let mut labels = json!({"tier": if i.is_multiple_of(2) { "batch" } else { "live" }});
+        match i % 25 {
+            0 => labels["noise"] = json!("high"),
+            1..=8 => labels["noise"] = json!("sensitive"),
+            9..=12 => labels["data-region"] = json!(if i.is_multiple_of(2) { "eu" } else { "us" }),
+            13 => labels["pair"] = json!(format!("p{}", i / 50)),
+            _ => {}
+        }
+        json!({"id": format!("shop/app/a-{i}"), "group": format!("g{}", i / 20), "labels": labels,
+            "runsOn": {"cpu": 8, "gpu": 2}, "requires": {"memoryMiB": 512}})
+    };
+    let message = |i: usize| json!({"from": format!("shop/app/a-{i}"), "to": format!("shop/app/a-{}", (i + 7) % 1000), "count": 3});
+    let list = |count: usize, one: &dyn Fn(usize) -> Value| (0..count).map(one).collect::<Vec<Value>>();
+    let file = json!({"version": 1, "nodes": list(50, &node), "units": list(200, &unit), "actors": list(1000, &actor),
+        "messages": list(1000, &message), "exchangeCost": {"otherKind": 5, "otherNode": 3, "otherZone": 3},
+        "policy": {"name": "example", "program": program}});
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+/// What mends a first placement that rules forbid, of a thousand actors.
+const EFFORT: u64 = 4_000;
+
+/// Within the budgets that a policy has if it says nothing, and clingo finds nothing wrong with the plan.
+#[test]
+fn every_example_holds_for_a_thousand_actors_on_two_hundred_units() {
+    let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000);
+    let examples = examples();
+    assert!(examples.len() >= 6, "{examples:?}");
+    for name in examples {
+        let snapshot = thousand(&example(&name));
+        let (_, size) = judge.examine(&snapshot).unwrap_or_else(|refused| panic!("{name}: {refused}"));
+        let says = size.conclusions + size.constraints + size.penalties;
+        assert!(says >= 40, "{name} has little to say here: {size:?}");
+        let plan = plan(&snapshot, &asp(), &judge, &Budget::effort(Some(EFFORT), 1))
+            .unwrap_or_else(|refused| panic!("{name}: {refused}"));
+        assert_eq!(plan.cost.unplaced, 0, "{name}: {size:?}");
+        assert_ne!(plan.judged, Judged::None, "{name}");
+    }
 }

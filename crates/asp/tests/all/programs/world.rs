@@ -144,12 +144,14 @@ fn like(file: &Value) -> BTreeSet<String> {
     let stay = actors.iter().filter(|actor| actor["fixed"] == json!(true)).count();
     let some = |list: &[Value], name: &str| list.iter().any(|one| !one[name].is_null());
     let mut like = BTreeSet::from([
-        format!("· {} actors", actors.len()),
+        format!("· actors: {}", actors.len()),
         ["· nobody stays", "· one that stays", "· two or more that stay"][stay.min(2)].to_owned(),
-        format!("· {} units", units.len()),
-        format!("· {} kinds of units", different(&units, "kind")),
-        format!("· {} nodes", different(&units, "node")),
-        format!("· {} groups", different(&actors, "group")),
+        format!("· units: {}", units.len()),
+        format!("· kinds of units: {}", different(&units, "kind")),
+        format!("· nodes: {}", different(&units, "node")),
+        ["· at most one group", "· two groups", "· three groups"]
+            [different(&actors, "group").saturating_sub(1)]
+        .to_owned(),
     ]);
     let mut note = |is_so: bool, words: &str| {
         if is_so {
