@@ -87,8 +87,10 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
+PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 RESULTS := docs/results
+# Instances of other shapes than P and C (examples/instances/README.md).
+SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
 	@echo "measured at $(COMMIT): $(PARTS)"
@@ -159,16 +161,42 @@ $(DONE)/large: | bench-programs
 	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
 	$(done)
 
+# Worlds of other shapes than those that the search was made with; what a minute finds beside five seconds.
+$(DONE)/shapes: | bench-programs
+	$(call say,placement: shapes of worlds)
+	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 5 --seeds 1,2,3 --only $(SHAPES)
+	@$(BENCH) run --resume --strategies asp --budgets 60 --seeds 1,2,3 --only $(SHAPES)
+	$(done)
+
+# ASP alone on the shipped programs, at every size; above some it says why it has no answer.
+$(DONE)/clingo: | bench-programs
+	$(call say,placement: clingo alone)
+	@$(BENCH) run --resume --strategies clingo --budgets 5,60 --seeds 1,2,3
+	$(done)
+
+# Grids of exclusive devices beside robust tabu search, which is made for nothing else.
+$(DONE)/full-units: | bench-programs
+	$(call say,placement: full units)
+	@mkdir -p $(DONE)/grids
+	@for seed in 1 2 3 4; do python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/grids/Q-64x64-s$$seed.json; done
+	@$(BENCH) run --resume --instances $(DONE)/grids --strategies asp,local,tabu --budgets 5 --seeds 1,2,3 --out $(RESULTS)/placement/full-units
+	$(done)
+
+$(DONE)/groups: | bench-programs
+	$(call say,placement: channels between large groups)
+	@$(RESULTS)/placement/groups.py $(BIN)/kubectl-cairn --commit $(COMMIT)
+	$(done)
+
 # By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
 $(DONE)/ablation: | bench-programs
 	$(call say,placement: the search without each of its parts)
-	@$(BENCH) run --resume --processor --out $(RESULTS)/placement/ablation --budgets 5 --seeds 1,2,3 --only X-,F-,A-,H-,T-,S-,M-,N-,Q- \
+	@$(BENCH) run --resume --processor --out $(RESULTS)/placement/ablation --budgets 5 --seeds 1,2,3 --only $(SHAPES) \
 		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
 	$(done)
 
 $(DONE)/baselines: | bench-programs $(CP_SAT)
 	$(call say,placement: OR-Tools CP-SAT)
-	@$(BENCH) run --resume --strategies cp-sat --budgets 5,30,60 --seeds 1
+	@$(BENCH) run --resume --strategies cp-sat --budgets 5,30,60 --seeds 1,2,3
 	$(done)
 
 $(DONE)/brute-force: | bench-programs
@@ -182,7 +210,7 @@ $(DONE)/brute-force: | bench-programs
 $(DONE)/programs: | bench-programs
 	$(call say,placement: random policies)
 	@CAIRN_PROGRAMS=1000 cargo test --locked --workspace --test all programs::any -- --nocapture > $@.log || { cat $@.log; exit 1; }
-	@{ printf '# Random policies\n\nPolicies made of the productions of the language, each over a small random world. The rules as they are written out say\nthe same as clingo on the policy as it is written, of every assignment there is: what is broken, and what it costs; and the\nbest of them is what the shipped programs prove.\n\n'; \
+	@{ printf '# Random policies\n\nPolicies made of the productions of the language, each over a random small world, of which rows with · say what it was\nlike. The rules as they are written out say the same as clingo on the policy as it is written, of every assignment that\nthe world lets be: which statements are broken, and what it costs; the best of those that break none is what the shipped\nprograms prove. Of one assignment of each, clingo as judge names the same broken cases.\n\n'; \
 		sed -n '/^|/p' $@.log; \
 		printf '\nMade at %s by `make bench`:\n\n    CAIRN_PROGRAMS=1000 cargo test --workspace --test all programs::any -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/programs.md
 	$(done)

@@ -7,6 +7,8 @@ For measuring only; nothing that is installed uses it. It needs `pip install ort
 environment of its own, whose Python `bench-placement --cp-sat` names. The time limit is the solver's alone: reading the
 snapshot and building the model come on top, which is in the baseline's favour.
 
+Where something runs already it is warm-started as our own search is: `current` is the hint of where everybody goes.
+
 The model: one literal per actor and unit, exactly one each; work within capacity; resources of units and nodes; slots;
 apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, nodes
 and zones that differ, and one per pair of kinds, so the model is linear in units. Levels are weighed into one sum.
@@ -52,6 +54,7 @@ class Model:
             if snapshot.get("exchangeCost", {}).get(unsupported):
                 sys.exit(f"cpsat.py does not know exchangeCost.{unsupported}")
         self.place()
+        self.hint()
         self.limit()
         self.constrain()
         self.aim()
@@ -73,6 +76,13 @@ class Model:
                 self.by_actor[a].append(((a, u), self.on[a, u]))
                 self.by_unit[u].append(((a, u), self.on[a, u]))
             self.model.add_exactly_one(x for _, x in self.here(actor=a))
+
+    def hint(self):
+        """Where each runs now; of those that run nowhere nothing is hinted."""
+        for (a, u), x in self.on.items():
+            current = self.actors[a].get("current")
+            if current is not None:
+                self.model.add_hint(x, current == self.units[u]["id"])
 
     def here(self, actor=None, unit=None):
         return self.by_actor[actor] if actor is not None else self.by_unit[unit]

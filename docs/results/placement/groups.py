@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Channels between large groups: how long the first plan takes, what 5 s find, and how much memory that takes.
 
-groups.py NOW [BEFORE]: two executables of kubectl-cairn. Prints the table of groups.md.
+groups.py KUBECTL-CAIRN --commit COMMIT: adds what is not measured yet of that commit to groups.jsonl, one run of a seed on each
+line, and writes groups.md of it.
 """
 
 import json
@@ -13,6 +14,21 @@ import tempfile
 import time
 
 SEEDS = (11, 12, 13)
+# Of the search, in seconds.
+BUDGET = 5
+PAGE = """# Channels between large groups
+
+Two groups, or three in a row, each actor of one of which sends to each of the next. As manifests, all alike; as snapshots, with works and rates
+drawn from a seed, at half of what the units can do. Medians of the seeds {seeds}, which are as many worlds: messages of a pair differ between
+them, so best and worst are other worlds, not better searches. *First plan* is `--effort=1`, from the start of the process to its end,
+clingo's judgement included; the memory is that of its largest process. What it was like before channels were kept whole is in README.md.
+
+| world | first plan, s | communication after 5 s, median (best, worst) | MiB | judged |
+|---|---:|---:|---:|---|
+{table}
+
+Made at {commit} by `make bench`: `docs/results/placement/groups.py`; the runs are in groups.jsonl.
+"""
 
 
 def nodes(count):
@@ -96,36 +112,67 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def row(name, binary, make, is_snapshot, budget):
-    first, cost, memory, judged = [], [], [], "-"
-    for seed in SEEDS:
-        text = make(seed)
-        quick = run(binary, text, is_snapshot, "--effort=1", f"--seed={seed}")
-        if quick is None:
-            print(f"| {name} | refused | | | |", flush=True)
-            return
-        found = run(binary, text, is_snapshot, f"--budget={budget}s", f"--seed={seed}")
-        first.append(quick[1])
-        cost.append(found[0])
-        memory.append(found[2])
-        judged = found[3]
-    costs = f"{median(cost):,} ({min(cost):,}, {max(cost):,})"
-    print(f"| {name} | {median(first):.2f} | {costs} | {median(memory):.0f} | {judged} |", flush=True)
+def worlds():
+    """By name: how one of a seed is made, and whether it is a snapshot."""
+    for replicas, units in [(450, 48), (2500, 96)]:
+        yield (
+            f"application, {replicas} → {replicas}, {units} units",
+            lambda _, replicas=replicas, units=units: application(replicas, units),
+            False,
+        )
+    for sizes, units in [((200, 300, 200), 192), ((450, 450), 192), ((5000, 5000), 400)]:
+        yield (
+            f"snapshot, {' → '.join(map(str, sizes))}, {units} units",
+            lambda seed, sizes=sizes, units=units: snapshot(sizes, units, seed, False),
+            True,
+        )
+    yield "200 → 300 → 200, every pair listed", lambda seed: snapshot((200, 300, 200), 192, seed, True), True
+
+
+def measure(binary, text, is_snapshot, seed):
+    quick = run(binary, text, is_snapshot, "--effort=1", f"--seed={seed}")
+    if quick is None:
+        return {"refused": True}
+    found = run(binary, text, is_snapshot, f"--budget={BUDGET}s", f"--seed={seed}")
+    return {
+        "firstSeconds": round(quick[1], 3),
+        "communication": found[0],
+        "memoryMib": round(found[2]),
+        "judged": found[3],
+    }
+
+
+def line(name, rows):
+    if any(row.get("refused") for row in rows):
+        return f"| {name} | refused | | | |"
+    first, costs, memory = ([row[key] for row in rows] for key in ("firstSeconds", "communication", "memoryMib"))
+    cost = f"{median(costs):,} ({min(costs):,}, {max(costs):,})"
+    return f"| {name} | {median(first):.2f} | {cost} | {median(memory):.0f} | {rows[0]['judged']} |"
 
 
 def main():
-    now, before = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
-    print("| world | first plan, s | communication after 5 s, median (best, worst) | MiB | judged |")
-    print("|---|---:|---:|---:|---|")
-    for name, binary in [("now", now), ("before", before)]:
-        if binary is None:
-            continue
-        for replicas, units in [(450, 48), (2500, 96)]:
-            row(f"{name}: application, {replicas} → {replicas}, {units} units", binary, lambda _: application(replicas, units), False, 5)
-        for sizes, units in [((200, 300, 200), 192), ((450, 450), 192), ((5000, 5000), 400)]:
-            label = " → ".join(map(str, sizes))
-            row(f"{name}: snapshot, {label}, {units} units", binary, lambda seed: snapshot(sizes, units, seed, False), True, 5)
-        row(f"{name}: 200 → 300 → 200, every pair listed", binary, lambda seed: snapshot((200, 300, 200), 192, seed, True), True, 5)
+    binary, commit = sys.argv[1], sys.argv[sys.argv.index("--commit") + 1]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    kept = os.path.join(folder, "groups.jsonl")
+    done = []
+    if os.path.exists(kept):
+        with open(kept, encoding="utf-8") as file:
+            done = [row for row in map(json.loads, file) if row["commit"] == commit]
+    table = []
+    for name, make, is_snapshot in worlds():
+        rows = []
+        for seed in SEEDS:
+            row = next((row for row in done if (row["world"], row["seed"]) == (name, seed)), None)
+            if row is None:
+                row = {"commit": commit, "world": name, "seed": seed, "budgetSeconds": BUDGET}
+                row |= measure(binary, make(seed), is_snapshot, seed)
+                with open(kept, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                print(row, flush=True)
+            rows.append(row)
+        table.append(line(name, rows))
+    with open(os.path.join(folder, "groups.md"), "w", encoding="utf-8") as file:
+        file.write(PAGE.format(commit=commit, seeds=", ".join(map(str, SEEDS)), table="\n".join(table)))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,11 @@ impl Bounds {
     pub fn markdown(rows: &[Self], commit: &str) -> String {
         let mut text = String::new();
         if !commit.is_empty() {
-            write!(text, "# Proven bounds\n\nCommit `{commit}`, by `bench-placement bound`.\n\n")
-                .expect(INTO_TEXT);
+            write!(
+                text,
+                "# Proven bounds\n\nCommit `{commit}`, by `bench-placement bound`; no seed enters.\n\n"
+            )
+            .expect(INTO_TEXT);
         }
         text.push_str("| bound / best | instance | level | best known | bound | wall s | of s |\n");
         text.push_str("|---:|---|---|---:|---:|---:|---:|\n");

@@ -1,6 +1,7 @@
 //! Which commit is measured: rows of one are never put together with those of another.
 
-use std::path::Path;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Why it is not known what is measured.
@@ -12,15 +13,10 @@ pub enum CommitError {
     /// This is no clone.
     #[error("git does not know which commit this is ({0}); give --commit")]
     NoClone(String),
-    /// Rows of it could not be told from rows of other changes.
-    #[error(
-        "files differ from commit {0}, so rows of it may be of something else; commit first, or give --commit"
-    )]
-    Changed(String),
 }
 
-/// What git calls the tree in `folder`: the commit, with `-dirty` where files differ from it; docs/results, which
-/// measuring changes, is left out.
+/// What the tree in `folder` is called: the commit, and where files differ from it a number that is these differences' own, so
+/// that rows of one name are of one code; docs/results, which measuring changes, is left out.
 ///
 /// # Errors
 /// When git is not there, or this is no clone.
@@ -29,25 +25,28 @@ pub fn commit(folder: &Path) -> Result<String, CommitError> {
         let output =
             Command::new("git").arg("-C").arg(folder).args(arguments).output().map_err(CommitError::NoGit)?;
         if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            Ok(output.stdout)
         } else {
             Err(CommitError::NoClone(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
         }
     };
-    let commit = asked(&["rev-parse", "--short=12", "HEAD"])?;
-    let changes = asked(&["status", "--porcelain", "--", ":/", ":(exclude,top)docs/results"])?;
-    Ok(if changes.is_empty() { commit } else { format!("{commit}-dirty") })
-}
-
-/// The commit to go on with: one whose rows are all of the same code.
-///
-/// # Errors
-/// When files differ from the commit.
-pub fn resumable(commit: &str) -> Result<&str, CommitError> {
-    match commit.strip_suffix("-dirty") {
-        Some(commit) => Err(CommitError::Changed(commit.to_owned())),
-        None => Ok(commit),
+    let but_results = ["--", ":/", ":(exclude,top)docs/results"];
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
+    let commit = text(asked(&["rev-parse", "--short=12", "HEAD"])?);
+    let root = PathBuf::from(text(asked(&["rev-parse", "--show-toplevel"])?));
+    let changes = asked(&[&["diff", "--binary", "HEAD"][..], &but_results].concat())?;
+    let listing = ["ls-files", "-z", "--full-name", "--others", "--exclude-standard"];
+    let added = String::from_utf8_lossy(&asked(&[&listing[..], &but_results].concat())?).into_owned();
+    if changes.is_empty() && added.is_empty() {
+        return Ok(commit);
     }
+    // With fixed keys: the same differences have the same number on every machine.
+    let mut hasher = DefaultHasher::new();
+    changes.hash(&mut hasher);
+    for name in added.split('\0').filter(|name| !name.is_empty()) {
+        (name, std::fs::read(root.join(name)).unwrap_or_default()).hash(&mut hasher);
+    }
+    Ok(format!("{commit}-{:08x}", hasher.finish() >> 32))
 }
 
 #[cfg(test)]
@@ -70,14 +69,23 @@ mod tests {
         git(at, &["add", "."]);
         git(at, &["commit", "-q", "-m", "first"]);
         let clean = commit(at).unwrap();
-        assert_eq!(resumable(&clean).unwrap(), clean);
+        assert_eq!(clean.len(), 12);
         // What was measured is no change of what is measured.
         std::fs::create_dir_all(at.join("docs/results")).unwrap();
         std::fs::write(at.join("docs/results/rows"), "1").unwrap();
         assert_eq!(commit(at).unwrap(), clean);
-        std::fs::write(at.join("code"), "2").unwrap();
-        let changed = commit(at).unwrap();
-        assert_eq!(changed, format!("{clean}-dirty"));
-        assert!(resumable(&changed).unwrap_err().to_string().contains("commit first"));
+        let changed = |text: &str| {
+            std::fs::write(at.join("code"), text).unwrap();
+            commit(at).unwrap()
+        };
+        let (second, third) = (changed("2"), changed("3"));
+        assert!(second.starts_with(&format!("{clean}-")) && third.starts_with(&format!("{clean}-")));
+        assert_ne!(second, third, "differences of different names");
+        assert_eq!(changed("2"), second);
+        assert_eq!(changed("1"), clean);
+        std::fs::write(at.join("more"), "1").unwrap();
+        let one = commit(at).unwrap();
+        std::fs::write(at.join("more"), "2").unwrap();
+        assert!(one != clean && commit(at).unwrap() != one, "files that are new count");
     }
 }

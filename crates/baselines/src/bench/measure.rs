@@ -79,6 +79,7 @@ pub fn measure(run: &Run) -> Record {
         units: snapshot.units(),
         strategy: strategy.name().to_owned(),
         budget_seconds: budget.as_secs_f64(),
+        by_processor,
         seed,
         levels: std::iter::once("unplaced".to_owned()).chain(levels).collect(),
         wall_seconds: wall.as_secs_f64(),

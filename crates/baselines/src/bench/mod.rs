@@ -10,7 +10,7 @@ mod summary;
 mod table;
 
 pub use bounds::Bounds;
-pub use commit::{CommitError, commit, resumable};
+pub use commit::{CommitError, commit};
 pub use instance::{BestKnown, Instance, InstanceError};
 pub use measure::{Run, apart, measure};
 pub use plot::{cost_over_time, gap_by_size};

@@ -80,7 +80,7 @@ fn columns(panels: usize) -> usize {
 
 /// Percent above the best known of the median run, where it has a ratio.
 fn gap(summary: &Summary, cell: &Cell) -> Option<f64> {
-    Some((summary.ratio(cell.median())? - 1.0) * 100.0)
+    Some(summary.gap(cell.median())? * 100.0)
 }
 
 /// Positions on a logarithmic axis, 0 to 1.

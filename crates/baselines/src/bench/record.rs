@@ -21,6 +21,9 @@ pub struct Record {
     pub strategy: String,
     /// Wall clock that it was given, in seconds.
     pub budget_seconds: f64,
+    /// Whether that is processor time instead, as much as two processors have in so many seconds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_processor: bool,
     /// The seed that it was given.
     pub seed: u64,
     /// The keys of the levels, `unplaced` first.
@@ -58,12 +61,25 @@ impl Record {
             && self.budget_seconds.total_cmp(&budget_seconds).is_eq()
     }
 
-    /// Rows of one commit: of `commit`, or of the last row where none is named.
-    pub fn of_one_commit(mut records: Vec<Self>, commit: Option<&str>) -> Vec<Self> {
+    /// Rows of one commit: of `commit`, or of the last row where none is named. Of a run that was made twice the later row
+    /// counts; a row that says no commit is of none.
+    pub fn of_one_commit(records: Vec<Self>, commit: Option<&str>) -> Vec<Self> {
         let last = records.last().map(|record| record.commit.clone()).unwrap_or_default();
-        let commit = commit.unwrap_or(&last);
-        records.retain(|record| record.commit == commit);
-        records
+        let commit = commit.unwrap_or(&last).to_owned();
+        let mut kept: Vec<Self> = Vec::new();
+        for record in
+            records.into_iter().filter(|record| !record.commit.is_empty() && record.commit == commit)
+        {
+            let same = |known: &Self| {
+                known.is(&record.instance, &record.strategy, record.budget_seconds, record.seed)
+                    && known.by_processor == record.by_processor
+            };
+            match kept.iter_mut().find(|known| same(known)) {
+                Some(known) => *known = record,
+                None => kept.push(record),
+            }
+        }
+        kept
     }
 
     /// By how much the budget was passed, in seconds.

@@ -92,21 +92,40 @@ impl Summary {
         self.cells.iter().find(same)
     }
 
-    /// The level that runs are compared by: the first whose best value is not 0.
+    /// The first level whose best value is not 0.
     pub fn deciding_level(&self) -> Option<usize> {
         self.best.iter().position(|value| *value != 0)
     }
 
-    /// The value of the deciding level over the best one; `None` where there is no answer or a level above is worse.
+    /// The first level on which a run differs from the best known; none where it does on none.
+    pub fn differing_level(&self, run: &Record) -> Option<usize> {
+        run.vector.iter().zip(&self.best).position(|(value, best)| value != best)
+    }
+
+    /// The value of the first level that differs from the best known over that one's, 1 where none differs; `None` where there is
+    /// no answer, or the best known is 0 there.
     pub fn ratio(&self, run: &Record) -> Option<f64> {
         if run.vector.is_empty() {
             return None;
         }
-        let Some(level) = self.deciding_level() else {
-            return (run.vector == self.best).then_some(1.0);
-        };
-        let above = run.vector[..level] == self.best[..level];
-        above.then(|| ratio(run.vector[level], self.best[level]))
+        let Some(level) = self.differing_level(run) else { return Some(1.0) };
+        (self.best[level] != 0).then(|| ratio(run.vector[level], self.best[level]))
+    }
+
+    /// By how much the first level whose best value is not 0 is above it; `None` where there is no answer or a level above is
+    /// worse.
+    pub fn gap(&self, run: &Record) -> Option<f64> {
+        let ratio = self.ratio(run);
+        match (self.differing_level(run), self.deciding_level()) {
+            (Some(differs), Some(level)) if differs > level => Some(0.0),
+            _ => ratio.map(|ratio| ratio - 1.0),
+        }
+    }
+
+    /// What found the best known: a strategy in its budget, or the list.
+    pub fn found_by(&self) -> String {
+        let found = self.cells.iter().find(|cell| cell.runs.iter().any(|run| run.vector == self.best));
+        found.map_or("the list".to_owned(), |cell| format!("{}, {} s", cell.strategy, cell.budget_seconds))
     }
 
     /// Why a run has no ratio, in a word or two.

@@ -3,7 +3,12 @@
 use std::fmt::Write;
 
 use super::summary::ratio;
-use super::{Cell, Summary};
+use super::{Cell, Record, Summary};
+
+/// Whose runs are ours, and the budgets that are held against each other.
+const OURS: &str = "asp";
+const SHORT: f64 = 5.0;
+const LONG: f64 = 60.0;
 
 /// One table of ratios per budget, instances down and strategies across; then every cell in full.
 ///
@@ -14,10 +19,19 @@ pub fn markdown(summaries: &[Summary], commit: &str) -> String {
         writeln!(text, "\nCommit `{commit}`; rows of other commits are left out.").expect(INTO_TEXT);
     }
     text.push_str(
-        "\nThe ratio is the value of the first level whose best known value is not 0, over that value; 1 is the best \
-         known, below 1 is better than it. Where a level above is worse than the best known, that level stands there \
-         instead. Each number is the median of the seeds. Every answer was checked and priced by `placement`.\n",
+        "\nThe ratio is the value of the first level that differs from the best known, over the best known's; 1 is the best known. \
+         Where that level is not the first whose best value is not 0, its name stands beside; where the best is 0 there, the \
+         level and its value alone. Each number is the median of the seeds; ¹ is of one seed, which says nothing of others. Every \
+         answer was checked and priced by `placement`.\n",
     );
+    if summaries
+        .iter()
+        .flat_map(|summary| &summary.cells)
+        .flat_map(|cell| &cell.runs)
+        .any(|run| run.by_processor)
+    {
+        text.push_str("\nBudgets are processor time: as much as two processors have in so many seconds.\n");
+    }
     let strategies = in_order(summaries, |cell| cell.strategy.clone());
     for budget in budgets(summaries) {
         let (names, rules) = (strategies.join(" | "), "---:|".repeat(strategies.len()));
@@ -33,6 +47,7 @@ pub fn markdown(summaries: &[Summary], commit: &str) -> String {
             text.push('\n');
         }
     }
+    beside(&mut text, summaries);
     bounds(&mut text, summaries);
     details(&mut text, summaries);
     text
@@ -74,9 +89,49 @@ fn vector(values: &[i64]) -> String {
 }
 
 fn told(summary: &Summary, cell: &Cell) -> String {
-    let run = cell.median();
     let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
-    summary.ratio(run).map_or_else(|| summary.misses(run), |ratio| format!("{ratio:.4}{proven}"))
+    let alone = if cell.runs.len() == 1 { " ¹" } else { "" };
+    format!("{}{proven}{alone}", held(summary, cell.median()))
+}
+
+/// A run's ratio, with its level where that is not the one that is expected; where there is none, why.
+fn held(summary: &Summary, run: &Record) -> String {
+    let Some(ratio) = summary.ratio(run) else { return summary.misses(run) };
+    match summary.differing_level(run).filter(|level| Some(*level) != summary.deciding_level()) {
+        Some(level) => format!("{ratio:.4} {}", summary.levels[level]),
+        None => format!("{ratio:.4}"),
+    }
+}
+
+/// Our short runs beside our long ones, and what is known of any method.
+fn beside(text: &mut String, summaries: &[Summary]) {
+    let both = |summary: &&Summary| [SHORT, LONG].iter().all(|budget| summary.cell(OURS, *budget).is_some());
+    let shown: Vec<&Summary> = summaries.iter().filter(both).collect();
+    if shown.is_empty() {
+        return;
+    }
+    writeln!(
+        text,
+        "\n## {SHORT} s beside {LONG} s\n\nThe median of `{OURS}` in {SHORT} s over that in {LONG} s, on the first level that differs; beside it \
+         what is best known of any method, and whose it is.\n\n\
+         | {SHORT} s / {LONG} s | instance | best known | found by | {SHORT} s | {LONG} s |\n|---:|---|---:|---|---:|---:|"
+    )
+    .expect(INTO_TEXT);
+    for summary in shown {
+        let [short, long] = [SHORT, LONG].map(|budget| summary.cell(OURS, budget).expect("both are there"));
+        let pair = Summary { best: long.median().vector.clone(), ..summary.clone() };
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            held(&pair, short.median()),
+            summary.instance,
+            best(summary),
+            summary.found_by(),
+            told(summary, short),
+            told(summary, long),
+        )
+        .expect(INTO_TEXT);
+    }
 }
 
 fn bounds(text: &mut String, summaries: &[Summary]) {
@@ -102,9 +157,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
     for summary in summaries {
         for cell in &summary.cells {
             let median = cell.median();
-            let ends = [&cell.runs[0], &cell.runs[cell.runs.len() - 1]].map(|run| {
-                summary.ratio(run).map_or_else(|| summary.misses(run), |ratio| format!("{ratio:.4}"))
-            });
+            let ends = [&cell.runs[0], &cell.runs[cell.runs.len() - 1]].map(|run| held(summary, run));
             let values = median.problem.clone().unwrap_or_else(|| vector(&median.vector));
             let stay = median.stay.map_or("–".to_owned(), |stay| format!("{:.0} %", stay * 100.0));
             writeln!(
@@ -118,7 +171,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
                 ends[0],
                 ends[1],
                 cell.most(|run| run.wall_seconds),
-                cell.most(super::Record::overshoot_seconds),
+                cell.most(Record::overshoot_seconds),
                 cell.most(|run| run.cpu_seconds),
                 cell.most(mebibytes),
             )
@@ -135,7 +188,7 @@ fn seeds(cell: &Cell) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory in MiB is far below 2^52")]
-fn mebibytes(run: &super::Record) -> f64 {
+fn mebibytes(run: &Record) -> f64 {
     run.peak_memory_mib as f64
 }
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use baselines::acceptance::{self, Acceptance};
 use baselines::bench::{
     BestKnown, Bounds, Instance, Record, Run, Summary, apart, commit, cost_over_time, gap_by_size, markdown,
-    measure, resumable,
+    measure,
 };
-use baselines::strategies::{External, Metis};
+use baselines::strategies::{External, Metis, Tabu};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
 use portfolio::{Asp, Limits, Use};
@@ -79,13 +79,8 @@ struct Measured {
 }
 
 impl Measured {
-    /// What is measured; where it is to be gone on with, files must not differ from the commit.
-    fn commit(&self, resume: bool) -> Result<String, Problem> {
-        let commit = self.commit.clone().map_or_else(|| commit(&PathBuf::from(".")), Ok)?;
-        if resume {
-            resumable(&commit)?;
-        }
-        Ok(commit)
+    fn commit(&self) -> Result<String, Problem> {
+        Ok(self.commit.clone().map_or_else(|| commit(&PathBuf::from(".")), Ok)?)
     }
 }
 
@@ -146,6 +141,8 @@ struct AcceptanceArguments {
     /// The folder of the results
     #[arg(long, value_name = "FOLDER", default_value = "docs/results/placement")]
     out: PathBuf,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Args)]
@@ -217,6 +214,7 @@ fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let ablated = portfolio::Part::all().map(|part| Asp::new(limits).without(part));
     all.extend(ablated.map(|strategy| Box::new(strategy) as Box<dyn Strategy>));
     all.push(Box::new(Metis));
+    all.push(Box::new(Tabu));
     all.push(Box::new(External::new("cp-sat", command, budget)));
     all
 }
@@ -250,13 +248,15 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
 
 fn run(arguments: &RunArguments) -> Result<(), Problem> {
     let out = &arguments.report.out;
-    let commit = arguments.report.measured.commit(arguments.resume)?;
+    let commit = arguments.report.measured.commit()?;
     std::fs::create_dir_all(out)?;
-    let done = if arguments.resume {
-        Record::of_one_commit(lines_of(&out.join(RESULTS))?, Some(&commit))
-    } else {
-        Vec::new()
-    };
+    let there = Record::of_one_commit(lines_of(&out.join(RESULTS))?, Some(&commit));
+    if there.iter().any(|record| record.by_processor != arguments.processor) {
+        return Err(
+            "runs by processor time and by the clock are not compared; give them folders of their own".into(),
+        );
+    }
+    let done = if arguments.resume { there } else { Vec::new() };
     let mut lines = OpenOptions::new().create(true).append(true).open(out.join(RESULTS))?;
     for file in instances(&arguments.subjects)? {
         for &budget in &arguments.budgets {
@@ -320,7 +320,7 @@ fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
         }
         return Ok(write!(std::io::stdout(), "{}", Bounds::markdown(&rows, commit))?);
     };
-    let commit = arguments.measured.commit(arguments.resume)?;
+    let commit = arguments.measured.commit()?;
     std::fs::create_dir_all(out)?;
     let file_of_rows = out.join("bounds.jsonl");
     let mut rows: Vec<Bounds> = if arguments.resume { lines_of(&file_of_rows)? } else { Vec::new() };
@@ -361,14 +361,15 @@ fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Resul
 
 /// Measures, tells each row as it comes, and writes the table.
 fn acceptance(arguments: AcceptanceArguments) -> Result<(), Problem> {
-    let AcceptanceArguments { runs, only, scale, instances, cairn, out } = arguments;
+    let AcceptanceArguments { runs, only, scale, instances, cairn, out, measured } = arguments;
+    let commit = measured.commit()?;
     let beside = std::env::current_exe()?.with_file_name("kubectl-cairn");
     let chosen = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
     let command = format!("bench-placement acceptance --runs {runs} --scale {scale}{chosen}");
     let acceptance = Acceptance { instances, cairn: cairn.unwrap_or(beside), runs, scale, only };
     let rows = acceptance.measure(|row| eprintln!("{}", row.line()))?;
     std::fs::create_dir_all(&out)?;
-    std::fs::write(out.join("acceptance.md"), acceptance::markdown(&rows, &command))?;
+    std::fs::write(out.join("acceptance.md"), acceptance::markdown(&rows, &command, &commit))?;
     Ok(())
 }
 

@@ -49,6 +49,35 @@ fn a_run_that_is_worse_above_has_no_ratio() {
 }
 
 #[test]
+fn the_ratio_is_of_the_first_level_that_differs() {
+    let of = |vector: &[i64]| Record { instance: "unknown".into(), ..run("ours", 1, vector) };
+    let runs =
+        [&[0, 7, 100, 3][..], &[0, 7, 120, 1], &[0, 14, 90, 1], &[0, 7, 100, 6], &[1, 0, 0, 0], &[]].map(of);
+    let summary = &summaries(&runs)[0];
+    assert_eq!(summary.best, [0, 7, 100, 3]);
+    let ratios = runs.each_ref().map(|run| summary.ratio(run));
+    assert_eq!(ratios, [Some(1.0), Some(1.2), Some(2.0), Some(2.0), None, None]);
+    let gaps = runs.each_ref().map(|run| summary.gap(run));
+    assert_eq!(gaps, [Some(0.0), Some(0.0), Some(1.0), Some(0.0), None, None], "plots show overload");
+}
+
+#[test]
+fn what_rests_on_one_seed_says_so_and_short_runs_stand_beside_long_ones() {
+    let of = |budget_seconds, seed, value| Record { budget_seconds, ..run("asp", seed, &[0, 0, value, 300]) };
+    let runs = [
+        of(5.0, 1, 16_000),
+        of(5.0, 2, 15_900),
+        of(5.0, 3, 15_950),
+        of(60.0, 1, 15_740),
+        run("tabu", 1, &[0, 0, 15_700, 300]),
+    ];
+    let table = markdown(&summaries(&runs), "0123456789ab");
+    assert!(table.contains("| P-64x11-s1 | 0 / 15700 / 300\\* | 1.0159 | 1.0000 ¹ |"), "{table}");
+    let beside = "| 1.0133 | P-64x11-s1 | 0 / 15700 / 300\\* | tabu, 5 s | 1.0159 | 1.0025 ¹ |";
+    assert!(table.contains(beside), "{table}");
+}
+
+#[test]
 fn the_table_says_it_all() {
     let mut ours = run("ours", 1, &[0, 0, 15_912, 300]);
     ours.bound.insert("communication".into(), 15_062);
@@ -72,8 +101,12 @@ fn rows_of_another_commit_are_never_mixed_in() {
     };
     assert_eq!(seeds(None), "b1 b2 b3");
     assert_eq!(seeds(Some("a")), "a1 a2");
-    assert_eq!(seeds(Some("")), "1");
     assert_eq!(seeds(Some("c")), "");
+    assert_eq!(seeds(Some("")), "", "a row that says no commit is of none");
+    let twice = Record { vector: vec![0, 0, 15_800, 1], ..of("b", 2) };
+    let kept = Record::of_one_commit([records.clone(), vec![twice.clone()]].concat(), None);
+    assert_eq!(kept.len(), 3, "a run that was made twice counts once");
+    assert_eq!(kept[1], twice);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use baselines::bench::{Instance, Run, measure};
-use baselines::strategies::{Annealing, External, Metis, MetisApolike};
+use baselines::strategies::{Annealing, External, Metis, MetisApolike, Tabu};
 use exact::Exhaustive;
 use placement::ix::ActorIx;
 use placement::{Assignment, Budget, Cost, NoPolicy, Snapshot, Strategy, plan};
@@ -125,4 +125,16 @@ fn an_outside_answer_that_is_none_is_a_problem_of_its_own() {
     assert!(problem(nowhere).contains("moon/cpu-0: there is no such"), "{}", problem(nowhere));
     let absent = External::new("outside", vec!["/nonexistent/solver".to_owned()], Duration::from_secs(1));
     assert!(ask(&absent).problem.unwrap().contains("does not start"));
+}
+
+#[test]
+fn tabu_search_is_for_exclusive_units_and_finds_the_optimum_of_small_grids() {
+    let world = worlds::grid(2, 5, 1);
+    let price = |strategy: &dyn Strategy, effort| {
+        let plan = plan(&world, strategy, &NoPolicy, &Budget::effort(effort, 1)).unwrap();
+        plan.cost.vector(&world)
+    };
+    assert_eq!(price(&Tabu, Some(2)), price(&Exhaustive, None));
+    let found = ask(&Tabu);
+    assert!(found.problem.unwrap().contains("each unit takes one actor"), "another world is not for it");
 }
