@@ -27,6 +27,7 @@ use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
+use crate::writes::NotAdmitted;
 
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
@@ -237,13 +238,9 @@ async fn carry_out(
         rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
-    let version = |decision: &Placement| (decision.uid(), decision.metadata.generation);
     let carried_out = version(decision);
     // What is decided anew meanwhile is for the next look.
-    let is_in_force = || {
-        let known = ctx.caches.decision(&key).ok().flatten();
-        known.is_some_and(|known| version(&known) == carried_out)
-    };
+    let is_in_force = || is_in_force(&key, &carried_out, ctx);
     for actor in todo.ended {
         ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
@@ -253,7 +250,6 @@ async fn carry_out(
         ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
-    let root = root.as_ref();
     let namespace = application.namespace().unwrap_or_default();
     let names: BTreeMap<String, ActorName> = actors.into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
@@ -284,19 +280,13 @@ async fn carry_out(
                 Step::Start { actor, instance, unit, newest } => {
                     let application = if newest { application } else { last_good };
                     let unit = &units[&unit];
-                    let pool = pools.get(&unit.pool);
                     let (instance, _) = &instances[&instance.name];
-                    let is_root = *root == Some(&instance.name_any());
-                    let pool = pool.map(AsRef::as_ref);
+                    let is_root = root.as_ref() == Some(&instance.name_any());
+                    let pool = pools.get(&unit.pool).map(AsRef::as_ref);
                     let pod = pods::pod(application, &names[&actor], instance, unit, pool, is_root);
                     let Some(pod) = pod else { return Ok(None) };
                     if let Err(refused) = ctx.writer.create_pod(&pod).await? {
-                        let group = names[&actor].group.clone();
-                        let about = if refused.by_namespace {
-                            control::About { scope: Scope::Namespace, ..control::About::default() }
-                        } else {
-                            control::About { scope: Scope::Template, group, kind: unit.kind.clone() }
-                        };
+                        let about = refused_about(&refused, &names[&actor].group, &unit.kind);
                         return Ok(Some(NotNow::Start(actor, about, refused.says)));
                     }
                 }
@@ -313,6 +303,25 @@ async fn carry_out(
     remember(&key, decision, ctx, refusals, not_admitted).await?;
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())
+}
+
+/// Which version of a decision it is.
+fn version(decision: &Placement) -> (Option<String>, Option<i64>) {
+    (decision.uid(), decision.metadata.generation)
+}
+
+/// Whether this version of its decision is the newest that is known.
+fn is_in_force(key: &ApplicationKey, carried_out: &(Option<String>, Option<i64>), ctx: &Context) -> bool {
+    let known = ctx.caches.decision(key).ok().flatten();
+    known.is_some_and(|known| version(&known) == *carried_out)
+}
+
+/// Whom a refusal of a pod is about: everybody of the namespace, or whoever is made of the same template.
+fn refused_about(refused: &NotAdmitted, group: &str, kind: &str) -> control::About {
+    if refused.by_namespace {
+        return control::About { scope: Scope::Namespace, ..control::About::default() };
+    }
+    control::About { scope: Scope::Template, group: group.to_owned(), kind: kind.to_owned() }
 }
 
 /// What was told of an application.

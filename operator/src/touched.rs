@@ -247,7 +247,7 @@ mod tests {
         let start = Duration::from_secs(1000);
         touched.has_turn(&key("a"), start);
         let both = || vec![key("a"), key("b")];
-        let early = start + control::BACKGROUND - Duration::from_secs(1);
+        let early = start + control::BACKGROUND / 2;
         assert_eq!(touched.give_turns(both(), early, 9), [key("b")]);
         assert!(touched.take_turn(&key("b")) && !touched.may_look(&key("a")));
         let late = start + control::BACKGROUND;

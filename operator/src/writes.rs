@@ -301,7 +301,6 @@ fn names_budgets(status: &Status) -> bool {
     status.code == 500 && status.message.contains("PodDisruptionBudget")
 }
 
-/// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
 /// What admission says against a pod.
 pub struct NotAdmitted {
     pub says: String,
@@ -309,6 +308,7 @@ pub struct NotAdmitted {
     pub by_namespace: bool,
 }
 
+/// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
 fn namespace_goes(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")

@@ -90,7 +90,7 @@ impl Search {
         explain::tell(&mut plan, snapshot, &judge, REASONS_EFFORT);
         let in_part = (together && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
         if in_part.is_some() {
-            plan = control::all_or_nothing(&plan.world(snapshot).into_owned(), plan);
+            plan = control::all_or_nothing(&plan.world(snapshot), plan);
         }
         Ok(Found { plan, took, in_part, judge })
     }

@@ -64,19 +64,17 @@ impl Desk {
         facts.chances = minute;
         facts.turn = !turns([(&key, self.last_turn.get(&key).copied())], now, 1).is_empty();
         let before = self.considered.get(&key).cloned();
-        match due(before.as_ref(), &facts, &wanted, Some(&decided), &looked.infeasible, now) {
-            Some(why) => {
-                if why == Due::Chance {
-                    self.last_turn.insert(key.clone(), now);
-                }
-                *self.due.entry(why.to_string()).or_default() += 1;
-                let plan = self.search(&looked.world, &policy);
-                self.found.insert(key, Found { world: looked.world, plan, facts });
+        let why = due(before.as_ref(), &facts, &wanted, Some(&decided), &looked.infeasible, now);
+        if let Some(why) = why {
+            if why == Due::Chance {
+                self.last_turn.insert(key.clone(), now);
             }
-            None => {
-                let facts = before.map_or(facts.clone(), |before| facts.kept(&before));
-                self.considered.insert(key, facts);
-            }
+            *self.due.entry(why.to_string()).or_default() += 1;
+            let plan = self.search(&looked.world, &policy);
+            self.found.insert(key, Found { world: looked.world, plan, facts });
+        } else {
+            let facts = before.map_or(facts.clone(), |before| facts.kept(&before));
+            self.considered.insert(key, facts);
         }
         let seen = control::Seen { now, ..seen(&self.index, application, &units(&self.index, &policy)) };
         let todo = steps(&wanted, &decided, &seen, &looked.infeasible);
