@@ -59,6 +59,8 @@ impl Mismatches {
 
 #[cfg(test)]
 mod tests {
+    use placement::{Budget, plan};
+    use portfolio::{ClingoJudge, Limits, Use, strategy};
     use prometheus::Registry;
 
     use super::*;
@@ -78,5 +80,27 @@ mod tests {
         let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();
         assert_eq!((kept, mismatches.of(&key(5))), (vec![2, 3, 4, 5], Some(snapshot.write())));
         assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 6);
+    }
+
+    /// From a judge whose numbers are not the planner's to what is counted, told and kept: the plan is lost, the snapshot is not.
+    #[test]
+    fn a_judge_with_other_numbers_costs_the_plan() {
+        let text = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9}],"actors":[{"id":"shop/app/a",
+            "runsOn":{"cpu":1}}],"exchangeCost":{"otherKind":1},"policy":{"name":"p","program":":~ run_on(A,_). [1,A]"}}"#;
+        let snapshot = Snapshot::read(text).unwrap();
+        let executable = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/other-numbers.sh");
+        let judge = ClingoJudge::with_executable(executable, Limits::default(), 2_000);
+        let greedy = strategy("greedy", Use::Production).unwrap().make(Limits::default());
+        let planned = plan(&snapshot, &*greedy, &judge, &Budget::effort(Some(100), 1));
+        let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
+        let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
+        let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
+        assert_eq!(refused.reason(), "Mismatch", "what the event is called");
+        let says =
+            "policy p: its rules, written out, cost 1 where clingo says 7; the plan is not carried out";
+        assert!(refused.chain().contains(says), "{}", refused.chain());
+        assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 1);
+        let kept = Snapshot::read(&mismatches.of(&key).unwrap()).unwrap();
+        assert_eq!(kept.write(), snapshot.write(), "and it can be planned again elsewhere");
     }
 }
