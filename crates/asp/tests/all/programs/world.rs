@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 const MOST: usize = 1_300;
 
 /// What a world is like.
+#[expect(clippy::struct_excessive_bools, reason = "each is something that a world has or has not")]
 struct Shape {
     kinds: usize,
     nodes: usize,
