@@ -331,7 +331,15 @@ impl Search<'_> {
     /// The smallest part of a set that suffices; none where it does not.
     fn smallest(&mut self, mut changes: Vec<Change>) -> Option<Remedy> {
         if self.suffices(&changes) != Some(true) {
-            return None;
+            if !self.origin.has_program() {
+                return None;
+            }
+            // What is more than enough may be more than a policy allows: one for each may be enough, too.
+            let number = self.whom.len() as u64;
+            changes = changes.iter().map(|change| change.with(number)).collect();
+            if self.suffices(&changes) != Some(true) {
+                return None;
+            }
         }
         for position in (0..changes.len()).rev() {
             let mut without = changes.clone();

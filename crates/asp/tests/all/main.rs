@@ -4,5 +4,6 @@
 mod derived;
 mod policies;
 mod programs;
+mod remedies;
 mod symbols;
 mod why;
