@@ -19,8 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment},
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::{Container, PodSpec, Probe, ServiceAccount},
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::{Container, Node, PodSpec, Probe, ServiceAccount},
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -138,6 +138,19 @@ impl<'a> Workload<'a> {
         self.cluster.run(&self.name, program, launch)
     }
 
+    /// The node that the process is on, where there is one: a token that is bound to it names it, as that of a pod there does.
+    async fn node(&self) -> Result<Option<BoundObjectReference>> {
+        let Some(name) = self.fields.get("spec.nodeName") else { return Ok(None) };
+        let nodes = Api::<Node>::all(self.cluster.client().await?);
+        let found = nodes.get_opt(name).await.with_context(|| format!("cannot read Node {name}"))?;
+        Ok(found.map(|node| BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(name.clone()),
+            uid: node.metadata.uid,
+        }))
+    }
+
     /// Writes a kubeconfig with a token of the `ServiceAccount` and returns its path.
     async fn credentials(&self) -> Result<String> {
         ensure!(
@@ -148,8 +161,11 @@ impl<'a> Workload<'a> {
         );
         let account = self.pod.service_account_name.as_deref().unwrap_or("default");
         let accounts = Api::<ServiceAccount>::namespaced(self.cluster.client().await?, &self.namespace);
-        let spec =
-            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let spec = TokenRequestSpec {
+            bound_object_ref: self.node().await?,
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
         let answer =

@@ -70,37 +70,58 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
     cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// An agent of one node that describes another one, or renews its lease, is refused.
+/// An agent of one node that describes another one, or renews its lease, is refused; so is one whose token names no node; and it has
+/// no right to what it does not need.
 async fn speaks_of_no_other_node(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     let topologies = NodeTopology::url_path(&(), None);
     let leases = Lease::url_path(&(), Some("cairn-agents"));
     let topology = |name: &str| json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": name}, "spec": {}});
     let lease = |node: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": format!("cairn-agent-{node}")}});
-    let write = async |url: &str, body: &Value| -> anyhow::Result<Value> {
+    let account = format!("system:serviceaccount:{NAMESPACE}:{AGENT}");
+    let write = async |url: &str, body: &Value, node: Option<&str>| -> anyhow::Result<Value> {
         let parameters = PostParams { dry_run: true, ..PostParams::default() };
         let mut request = Request::new(url).create(&parameters, body.to_string().into_bytes())?;
-        let as_agent = [
-            ("impersonate-user", format!("system:serviceaccount:{NAMESPACE}:{AGENT}")),
-            ("impersonate-extra-authentication.kubernetes.io%2fnode-name", "left".to_owned()),
-        ];
-        for (name, value) in as_agent {
-            request.headers_mut().insert(name, value.parse()?);
+        request.headers_mut().insert("impersonate-user", account.parse()?);
+        if let Some(node) = node {
+            let extra = "impersonate-extra-authentication.kubernetes.io%2fnode-name";
+            request.headers_mut().insert(extra, node.parse()?);
         }
         Ok(client.request::<Value>(request).await?)
     };
     let words = "a node agent writes the NodeTopology and the Lease of its own node alone";
-    for (url, body) in [(&topologies, topology("right")), (&leases, lease("right"))] {
+    let own = Some("left");
+    let refused = [
+        (&topologies, topology("right"), own),
+        (&topologies, topology("cairn-agent-left"), own),
+        (&leases, lease("right"), own),
+        (&topologies, topology("left"), None),
+        (&leases, lease("left"), None),
+    ];
+    for (url, body, node) in refused {
         // the API server begins to ask a new policy a moment after it is there
         wait_for("an agent that speaks of another node is refused", SOON, async || {
-            let said =
-                write(url, &body).await.map_or_else(|refused| format!("{refused:#}"), |_| "taken".to_owned());
+            let said = write(url, &body, node)
+                .await
+                .map_or_else(|refused| format!("{refused:#}"), |_| "taken".to_owned());
             ensure!(said.contains(words), "{said}");
             anyhow::Ok(())
         })
         .await;
     }
     for (url, body) in [(&topologies, topology("left")), (&leases, lease("left"))] {
-        write(url, &body).await.expect("it speaks of its own node");
+        write(url, &body, own).await.expect("it speaks of its own node");
     }
+    let grants = cluster.grants(NAMESPACE, AGENT).await.expect("its rights");
+    let is_write = |verb: &str| !["get", "list", "watch"].contains(&verb);
+    let writes: Vec<String> =
+        grants.iter().filter(|grant| is_write(&grant.verb)).map(ToString::to_string).collect();
+    let what_it_needs = [
+        "create cairn.dev/nodetopologies",
+        "create coordination.k8s.io/leases in cairn-agents",
+        "patch cairn.dev/nodetopologies",
+        "patch cairn.dev/nodetopologies/status",
+        "patch coordination.k8s.io/leases in cairn-agents",
+    ];
+    assert_eq!(writes, what_it_needs, "it deletes nothing, and writes no pod, binding or Node");
 }
