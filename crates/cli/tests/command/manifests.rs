@@ -313,6 +313,6 @@ fn who_starts_all_at_once_has_all_places_or_none_and_is_told_what_would_make_roo
         told.iter().map(one).collect()
     };
     let both = (2, "2 more slots on cairn-gpu/gpus-0".to_owned());
-    assert_eq!(room(&together), std::slice::from_ref(&both));
-    assert_eq!(room(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both]);
+    assert_eq!(room(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both.clone()]);
+    assert_eq!(room(&together), [both]);
 }
