@@ -27,17 +27,18 @@ pub fn peers_name(application: &ActorApplication) -> String {
     format!("{}-peers", application.name_any())
 }
 
-/// Tells every container who it is, and gives the pod its name.
+/// Tells every container who it is, and gives the pod its name; `has_peers` says that the peers file is the application's own.
 pub fn introduce(
     spec: &mut PodSpec,
     application: &ActorApplication,
     actor: &ActorName,
     kind: &str,
     root: bool,
+    has_peers: bool,
 ) {
     spec.hostname = Some(actor.short());
     spec.subdomain = Some(actor.application.name.clone());
-    let identity = [
+    let mut identity = vec![
         ("CAIRN_NAMESPACE", actor.application.namespace.clone()),
         ("CAIRN_APPLICATION", actor.application.name.clone()),
         ("CAIRN_GROUP", actor.group.clone()),
@@ -45,11 +46,21 @@ pub fn introduce(
         ("CAIRN_INSTANCE", object_name(actor)),
         ("CAIRN_KIND", kind.to_owned()),
         ("CAIRN_ROOT", root.to_string()),
-        ("CAIRN_PEERS_FILE", format!("{PEERS_FOLDER}/{PEERS_FILE}")),
     ];
+    if has_peers {
+        identity.push(("CAIRN_PEERS_FILE", format!("{PEERS_FOLDER}/{PEERS_FILE}")));
+        mount_peers(spec, application);
+    }
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        introduce_container(container, &identity);
+    }
+}
+
+/// Gives every container the peers file.
+fn mount_peers(spec: &mut PodSpec, application: &ActorApplication) {
     let volumes = spec.volumes.get_or_insert_default();
     if !volumes.iter().any(|volume| volume.name == PEERS_VOLUME) {
-        // Optional: an actor starts where somebody else has the name, and that is said of the application.
+        // Optional: an actor starts while the file is being made anew.
         let peers = ConfigMapVolumeSource {
             name: peers_name(application),
             optional: Some(true),
@@ -59,7 +70,15 @@ pub fn introduce(
         volumes.push(Volume { name, config_map: Some(peers), ..Volume::default() });
     }
     for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-        introduce_container(container, &identity);
+        let mounts = container.volume_mounts.get_or_insert_default();
+        if !mounts.iter().any(|mount| mount.mount_path == PEERS_FOLDER) {
+            mounts.push(VolumeMount {
+                name: PEERS_VOLUME.to_owned(),
+                mount_path: PEERS_FOLDER.to_owned(),
+                read_only: Some(true),
+                ..VolumeMount::default()
+            });
+        }
     }
 }
 
@@ -73,15 +92,6 @@ fn introduce_container(container: &mut Container, identity: &[(&str, String)]) {
         value_from: None,
     });
     container.env = Some(ours.chain(others).collect());
-    let mounts = container.volume_mounts.get_or_insert_default();
-    if !mounts.iter().any(|mount| mount.mount_path == PEERS_FOLDER) {
-        mounts.push(VolumeMount {
-            name: PEERS_VOLUME.to_owned(),
-            mount_path: PEERS_FOLDER.to_owned(),
-            read_only: Some(true),
-            ..VolumeMount::default()
-        });
-    }
 }
 
 /// The headless Service under which actors have their names, ready or not: actors find each other before they serve.
@@ -178,12 +188,13 @@ mod tests {
     #[test]
     fn every_container_is_told_who_it_is_before_what_its_template_says() {
         let application = application();
-        let mut spec: PodSpec = serde_json::from_value(json!({
+        let given: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "first"}],
             "containers": [{"name": "main", "env": [{"name": "HELLO", "value": "$(CAIRN_ACTOR)"},
                 {"name": "CAIRN_ROOT", "value": "mine"}], "volumeMounts": [{"name": "own", "mountPath": "/own"}]}]}))
         .unwrap();
-        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false);
+        let mut spec = given.clone();
+        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, true);
         let told = |container: &Container| -> Vec<String> {
             let env = container.env.iter().flatten();
             env.map(|it| format!("{}={}", it.name, it.value.clone().unwrap_or_default())).collect()
@@ -206,6 +217,12 @@ mod tests {
         };
         assert_eq!(mounts(&spec.containers[0]), ["/own", "/run/cairn/peers"]);
         assert_eq!(spec.volumes.unwrap()[0].config_map.as_ref().unwrap().name, "cams-peers");
+
+        // A file of that name that is somebody else's is not the peers file.
+        let mut spec = given;
+        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, false);
+        assert_eq!((told(&spec.containers[0]).len(), spec.volumes), (8, None));
+        assert_eq!(mounts(&spec.containers[0]), ["/own"]);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
 
 /// The pod of an actor on a unit: the template of its group, pinned to the node and asking for the pool's resource.
 ///
+/// `has_peers` says that the peers file of its name is the application's own.
+///
 /// `None` when the manifest has no such group or no implementation for the unit's kind any more.
 pub fn pod(
     application: &ActorApplication,
@@ -52,6 +54,7 @@ pub fn pod(
     unit: &Unit,
     pool: Option<&DevicePool>,
     is_root: bool,
+    has_peers: bool,
 ) -> Option<Pod> {
     let group = application.spec.actors.iter().find(|group| group.name == actor.group)?;
     let implementation =
@@ -76,7 +79,7 @@ pub fn pod(
             set.push(variable.clone());
         }
     }
-    introduce(&mut spec, application, actor, &unit.kind, is_root);
+    introduce(&mut spec, application, actor, &unit.kind, is_root, has_peers);
     let given = template.metadata.unwrap_or_default();
     let mut labels = given.labels.unwrap_or_default();
     labels.extend(labels_of(actor));
@@ -113,7 +116,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         resource: None,
         held_only: None,
     };
-    let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false)?;
+    let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false, true)?;
     pod.metadata.name = Some(format!("{}-trial", object_name(actor)));
     Some(pod)
 }
@@ -187,7 +190,8 @@ mod tests {
             resource: Some("nvidia.com/gpu".into()),
             held_only: None,
         };
-        serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true).unwrap()).unwrap()
+        serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true, true).unwrap())
+            .unwrap()
     }
 
     #[test]

@@ -27,7 +27,6 @@ use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
-use crate::writes::NotAdmitted;
 
 /// How many writes of one application are under way at the same time.
 const WRITES_AT_ONCE: usize = 16;
@@ -250,6 +249,7 @@ async fn carry_out(
         ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
+    let has_peers = ctx.neighbours.may_be_mounted(application, outcome);
     let namespace = application.namespace().unwrap_or_default();
     let names: BTreeMap<String, ActorName> = actors.into_iter().map(|actor| (actor.short(), actor)).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
@@ -281,14 +281,9 @@ async fn carry_out(
                     let application = if newest { application } else { last_good };
                     let unit = &units[&unit];
                     let (instance, _) = &instances[&instance.name];
-                    let is_root = root.as_ref() == Some(&instance.name_any());
+                    let has = (*root == Some(instance.name_any()), has_peers);
                     let pool = pools.get(&unit.pool).map(AsRef::as_ref);
-                    let pod = pods::pod(application, &names[&actor], instance, unit, pool, is_root);
-                    let Some(pod) = pod else { return Ok(None) };
-                    if let Err(refused) = ctx.writer.create_pod(&pod).await? {
-                        let about = refused_about(&refused, &names[&actor].group, &unit.kind);
-                        return Ok(Some(NotNow::Start(actor, about, refused.says)));
-                    }
+                    return start(application, &names[&actor], instance, (unit, pool), has, ctx).await;
                 }
             }
             Ok::<_, Error>(None)
@@ -316,12 +311,26 @@ fn is_in_force(key: &ApplicationKey, carried_out: &(Option<String>, Option<i64>)
     known.is_some_and(|known| version(&known) == *carried_out)
 }
 
-/// Whom a refusal of a pod is about: everybody of the namespace, or whoever is made of the same template.
-fn refused_about(refused: &NotAdmitted, group: &str, kind: &str) -> control::About {
-    if refused.by_namespace {
-        return control::About { scope: Scope::Namespace, ..control::About::default() };
-    }
-    control::About { scope: Scope::Template, group: group.to_owned(), kind: kind.to_owned() }
+/// Makes the pod of an actor; says who may not be started where admission refuses it.
+async fn start(
+    application: &ActorApplication,
+    name: &ActorName,
+    instance: &Instance,
+    (unit, pool): (&Unit, Option<&DevicePool>),
+    (is_root, has_peers): (bool, bool),
+    ctx: &Context,
+) -> Result<Option<NotNow>, Error> {
+    let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
+        return Ok(None);
+    };
+    let Err(refused) = ctx.writer.create_pod(&pod).await? else { return Ok(None) };
+    // Everybody of the namespace, or whoever is made of the same template.
+    let about = if refused.by_namespace {
+        control::About { scope: Scope::Namespace, ..control::About::default() }
+    } else {
+        control::About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
+    };
+    Ok(Some(NotNow::Start(name.short(), about, refused.says)))
 }
 
 /// What was told of an application.

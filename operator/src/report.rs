@@ -220,7 +220,11 @@ fn findings(
         Wait::Name(_) => Some(format!("{actor}: {wait}")),
         _ => None,
     };
-    let taken: Vec<String> = outcome.waiting.iter().filter_map(is_taken).collect();
+    let of_all = outcome.failure.iter().filter(|(reason, _)| *reason == "NameTaken");
+    let taken: Vec<String> = of_all
+        .map(|(_, message)| message.clone())
+        .chain(outcome.waiting.iter().filter_map(is_taken))
+        .collect();
     if !taken.is_empty() {
         let message = listed(taken.iter().cloned(), "; ", taken.len());
         findings.push(finding("NameTaken", true, "NameTaken", message));

@@ -56,6 +56,27 @@ impl Neighbours {
     }
 }
 
+impl Neighbours {
+    /// Whether the peers file of the application's name is its own, or will be: not where somebody else has the name.
+    pub fn may_be_mounted(&self, application: &ActorApplication, outcome: &Outcome) -> bool {
+        let wanted = identity::peers(application, &[]);
+        let found = self.peers.there.get(&ObjectRef::from_obj(&wanted));
+        let is_anothers = found.is_some_and(|found| {
+            controller(found.as_ref(), "ActorApplication")
+                .is_some_and(|owner| owner.name != application.name_any())
+        });
+        let what = described(&wanted);
+        !is_anothers && !matches!(outcome.waiting.get(PEERS), Some(Wait::Name(taken)) if *taken == what)
+    }
+}
+
+/// Under which what lacks beside the actors is told among those who wait; no actor is called so.
+const PEERS: &str = "peers";
+
+fn described<K: Beside>(object: &K) -> String {
+    format!("{} {}", K::kind(&()), object.name_any())
+}
+
 impl<K: Beside> Of<K> {
     /// The application's own object of this name. Where there is none it is made, or, where somebody else has the name,
     /// that is said, and tried again after growing waits.
@@ -68,7 +89,8 @@ impl<K: Beside> Of<K> {
         outcome: &mut Outcome,
     ) -> Result<Option<Arc<K>>, Error> {
         if let Some(found) = self.there.get(&ObjectRef::from_obj(&wanted))
-            && controller(found.as_ref(), "ActorApplication").is_some()
+            && controller(found.as_ref(), "ActorApplication")
+                .is_some_and(|owner| owner.name == application.name_any())
         {
             // One that is left of an application of this name before goes, and rings.
             return Ok(is_of(found.as_ref(), application).then_some(found));
@@ -77,7 +99,7 @@ impl<K: Beside> Of<K> {
         if self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&name) {
             return Ok(None);
         }
-        let what = format!("{} {}", K::kind(&()), name.1);
+        let what = described(&wanted);
         let tried = (key.clone(), what.clone());
         let until = match ctx.held_back(&tried) {
             Some((until, _)) => until,
@@ -88,7 +110,7 @@ impl<K: Beside> Of<K> {
             None => ctx.hold_back(tried, "its name is taken", false),
         };
         outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
-        outcome.waiting.insert("peers".to_owned(), Wait::Name(what));
+        outcome.waiting.insert(PEERS.to_owned(), Wait::Name(what));
         Ok(None)
     }
 }

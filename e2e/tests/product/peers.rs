@@ -154,6 +154,23 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
     stage.namespace.kubectl(["delete", "service", "web"]).await.unwrap();
     known_by_name(&stage, "web").await;
 
+    // a file of our name that is theirs is left alone, and mounted by nobody
+    let taken = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other-peers"},
+        "data": {"peers.json": "theirs"}});
+    stage.apply(&taken).await;
+    stage.apply(&application("other", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let seen = stage
+        .settled("other", |seen| {
+            let said = seen.message("NameTaken", "True")?;
+            ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
+            seen.all_placed()
+        })
+        .await;
+    let mut volumes = seen.pods[0].spec.as_ref().unwrap().volumes.iter().flatten();
+    assert!(volumes.all(|volume| volume.config_map.is_none()), "{:?}", seen.pods[0]);
+    let theirs = stage.api::<ConfigMap>().get("other-peers").await.unwrap();
+    assert_eq!(theirs.data.unwrap()["peers.json"], "theirs");
+
     // whoever acts as the operator writes no other ConfigMap
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {}});
     let operator = format!("--as={OPERATOR_USER}");

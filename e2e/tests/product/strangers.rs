@@ -97,6 +97,33 @@ async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
     stage.settled("web", Seen::all_placed).await;
 }
 
+/// A decision of our name that is not ours: nothing is decided, which is said, and it stays as it is.
+#[tokio::test]
+async fn a_placement_of_somebody_else_that_has_our_name_is_left_alone() {
+    let stage = Stage::set("foreign-placement", [SimulatedNode::new("one")], [cpus()]).await;
+    let theirs = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "web"},
+        "spec": {"application": "web", "applicationGeneration": 1, "policy": "theirs", "snapshotDigest": "theirs",
+            "strategy": "theirs", "seed": 1, "effort": 1}});
+    let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
+    stage.namespace.kubectl_with(create, &theirs.to_string()).await.unwrap();
+    let before = kept::<Placement>(&stage, "web").await;
+    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let seen = stage
+        .seen("web", |seen| {
+            let message = seen.message("NameTaken", "True")?;
+            ensure!(message.starts_with("Placement web is not of this application"), "{message}");
+            Ok(())
+        })
+        .await;
+    assert!(seen.pods.is_empty(), "{:?}", seen.pods);
+    assert_eq!(kept::<Placement>(&stage, "web").await, before);
+    assert_eq!(stage.api::<Placement>().get("web").await.unwrap().spec.policy, "theirs");
+
+    stage.namespace.kubectl(["delete", "placement", "web"]).await.unwrap();
+    let seen = stage.settled("web", Seen::all_placed).await;
+    assert!(seen.condition("NameTaken").is_none(), "{:?}", seen.condition("NameTaken"));
+}
+
 /// One GPU, and a pod that claims it without having asked for it: refused; and where nothing refuses it, without effect.
 #[tokio::test]
 async fn a_forged_annotation_takes_no_unit() {
