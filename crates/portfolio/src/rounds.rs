@@ -16,7 +16,8 @@ const FIRST: (usize, usize) = (160, 2);
 /// Effort units after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
 
-/// Actors that can move above which a bound is out of reach.
+/// Actors that can move above which a bound is out of reach: its program has a row for each tie and kind of unit, and a thread that is
+/// busy with it for longer than a search takes would only slow that down.
 const MOST_BOUNDED: usize = 300;
 
 /// Searches until the budget ends.
