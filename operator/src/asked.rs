@@ -3,14 +3,18 @@
 
 use std::sync::Arc;
 
-use control::{Decision, Due, Wanted};
+use control::{Decision, Due, Verdict, Wanted};
 use crds::{ActorApplication, Placement};
 use placement::Plan;
-use world::{Policy, World};
+use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::look::judge;
+use crate::plan::{commit, settled};
+use crate::report::Outcome;
+use crate::searches::Considered;
+use crate::standing::Standing;
 
 /// The names of actors that were asked for begin so; no group has such a name.
 const ASKED: &str = "inst-";
@@ -27,12 +31,41 @@ pub fn is_all(
     policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
+/// Decides at once, where that needs no search; whether it is decided.
+///
+/// # Errors
+/// When the decision cannot be written, or the world is another one by now.
+pub async fn decide(
+    (application, key): (&ActorApplication, &ApplicationKey),
+    policy: &Policy,
+    world: &Arc<World>,
+    (decision, why): (&Decision, Due),
+    now: &Considered,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<bool, Error> {
+    let Some(plan) = placed(world, policy, decision, why, ctx).await? else { return Ok(false) };
+    let standing = Standing { planned: world, plan, settle: true, key, policy, application, ctx };
+    let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
+        standing.in_the_newest_world().await?
+    else {
+        return Ok(false);
+    };
+    commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    let mut now = now.clone();
+    // What was placed in a hurry is looked at again when there is time.
+    now.facts.chances = u64::MAX;
+    now.facts.second_look = None;
+    settled((key, ctx), policy, &newest, &plan, now);
+    Ok(true)
+}
+
 /// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs
 /// a search.
 ///
 /// # Errors
 /// When the world cannot be planned.
-pub async fn placed(
+async fn placed(
     world: &Arc<World>,
     policy: &Policy,
     decision: &Decision,

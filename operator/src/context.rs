@@ -70,6 +70,16 @@ impl Context {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
+    /// Whether the decision of this uid and generation is the last one.
+    pub fn is_in_force(
+        &self,
+        key: &ApplicationKey,
+        (uid, generation): &(Option<String>, Option<i64>),
+    ) -> bool {
+        let known = self.caches.decision(key).ok().flatten();
+        known.is_some_and(|known| known.metadata.uid == *uid && known.metadata.generation == *generation)
+    }
+
     /// The second look that is ahead of an application.
     pub fn second_look(&self, key: &ApplicationKey) -> Option<SecondLook> {
         let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use control::{Decision, Due, Observed, SecondLook, Verdict};
+use control::{Due, Observed, SecondLook, Verdict};
 use crds::{ActorApplication, Placement, Start};
 use explain::REASONS_EFFORT;
 use kube::ResourceExt;
@@ -154,7 +154,7 @@ async fn decide_under(
     if asked
         && now.infeasible.is_empty()
         && let Some(decision) = &decision
-        && place_asked((application, key, why), policy, (&world, decision), &now, ctx, outcome).await?
+        && asked::decide((application, key), policy, &world, (decision, why), &now, ctx, outcome).await?
     {
         return Ok(());
     }
@@ -174,31 +174,6 @@ async fn decide_under(
     outcome.searching = true;
     begin_search(ctx, key, why, begun(Some(world), now, again));
     Ok(())
-}
-
-/// Gives whom a program asked for a place at once and commits that; false where a search has to.
-async fn place_asked(
-    (application, key, why): (&ActorApplication, &ApplicationKey, Due),
-    policy: &Policy,
-    (world, decision): (&Arc<World>, &Decision),
-    now: &Considered,
-    ctx: &Arc<Context>,
-    outcome: &mut Outcome,
-) -> Result<bool, Error> {
-    let Some(plan) = asked::placed(world, policy, decision, why, ctx).await? else { return Ok(false) };
-    let standing = Standing { planned: world, plan, settle: true, key, policy, application, ctx };
-    let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
-        standing.in_the_newest_world().await?
-    else {
-        return Ok(false);
-    };
-    commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
-    let mut now = now.clone();
-    // What was placed in a hurry is looked at again when there is time.
-    now.facts.chances = u64::MAX;
-    now.facts.second_look = None;
-    settled((key, ctx.as_ref()), policy, &newest, &plan, now);
-    Ok(true)
 }
 
 /// Who starts all at once, and waits for that, may need more than one opening: any room that came is worth a look.
@@ -363,7 +338,7 @@ async fn settle(
 }
 
 /// Remembers in what state of the world a plan was committed.
-fn settled(
+pub fn settled(
     (key, ctx): (&ApplicationKey, &Context),
     policy: &Policy,
     world: &World,
@@ -448,7 +423,7 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
 
 /// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
 /// written: nobody waits for what is told.
-async fn commit(
+pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
     policy: &Policy,

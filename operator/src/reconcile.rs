@@ -193,6 +193,44 @@ fn look(
     }
 }
 
+/// What is to be done now; what is waited for is told.
+async fn to_do(
+    application: &ActorApplication,
+    decision: &Placement,
+    ctx: &Context,
+    rollout: &Rollout,
+    outcome: &mut Outcome,
+    refusals: &[Refusal],
+) -> Result<(Sight, control::Todo), Error> {
+    let mut wanted = world::wanted(&ctx.caches.index(), application, &decision.spec.policy);
+    let decided = world::decision(decision);
+    // Until there is a decision for the newest manifest, what runs is healed by the last one.
+    let is_newest = is_newest(decision, application);
+    if !application.spec.paused && !is_newest || !rollout.is_sound() {
+        wanted.max_unavailable = 0;
+    }
+    let mut sight = look(application, ctx, (&wanted, &decided), rollout);
+    let infeasible = match outcome.infeasible.take() {
+        Some(known) => known,
+        None if control::is_carried_out(&decided, &sight.seen) => BTreeSet::new(),
+        None => infeasible(ctx, application, &decided).await?,
+    };
+    let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
+    sight.seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
+    let mut todo = control::steps(&wanted, &decided, &sight.seen, &infeasible);
+    if application.spec.start == Start::AllOrNothing {
+        control::hold_start(&mut todo, &sight.seen, &infeasible);
+    }
+    if application.spec.paused {
+        control::only_finish(&mut todo, &sight.seen);
+    } else if !is_newest {
+        control::only_heal(&mut todo);
+    }
+    outcome.waiting = std::mem::take(&mut todo.waiting);
+    outcome.next = todo.next.into_iter().chain(outcome.next).min();
+    Ok((sight, todo))
+}
+
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(
     application: &ActorApplication,
@@ -202,44 +240,16 @@ async fn carry_out(
     refusals: &mut Vec<Refusal>,
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
-    let (mut wanted, actors) = {
-        let index = ctx.caches.index();
-        let wanted = world::wanted(&index, application, &decision.spec.policy);
-        (wanted, world::actors(&index, application).names)
-    };
-    let decided = world::decision(decision);
+    let actors = world::actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
-    // Until there is a decision for the newest manifest, what runs is healed by the last one.
-    let is_newest = is_newest(decision, application);
-    if !application.spec.paused && !is_newest || !rollout.is_sound() {
-        wanted.max_unavailable = 0;
-    }
-    let Sight { units, mut seen, instances, pools } = look(application, ctx, (&wanted, &decided), &rollout);
-    let infeasible = match outcome.infeasible.take() {
-        Some(known) => known,
-        None if control::is_carried_out(&decided, &seen) => BTreeSet::new(),
-        None => infeasible(ctx, application, &decided).await?,
-    };
-    let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
-    seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
-    let mut todo = control::steps(&wanted, &decided, &seen, &infeasible);
-    if application.spec.start == Start::AllOrNothing {
-        control::hold_start(&mut todo, &seen, &infeasible);
-    }
-    outcome.waiting = std::mem::take(&mut todo.waiting);
-    outcome.next = todo.next.into_iter().chain(outcome.next).min();
-    if application.spec.paused {
-        control::only_finish(&mut todo, &seen);
-    } else if !is_newest {
-        control::only_heal(&mut todo);
-    } else {
+    let (Sight { units, instances, pools, .. }, todo) =
+        to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
+    if !application.spec.paused && is_newest(decision, application) {
         ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
         rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
-    let carried_out = version(decision);
-    // What is decided anew meanwhile is for the next look.
-    let is_in_force = || is_in_force(&key, &carried_out, ctx);
+    let version = (decision.uid(), decision.metadata.generation);
     for actor in todo.ended {
         ctx.hold_back((key.clone(), actor), "its pod ended", true);
     }
@@ -255,9 +265,10 @@ async fn carry_out(
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
-        let (root, last_good, key, is_in_force) = (&root, &last_good, &key, &is_in_force);
+        let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
-            if !is_in_force() {
+            // What is decided anew meanwhile is for the next look.
+            if !ctx.is_in_force(key, version) {
                 return Ok(None);
             }
             match step {
@@ -298,17 +309,6 @@ async fn carry_out(
     remember(&key, decision, ctx, refusals, not_admitted).await?;
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())
-}
-
-/// Which version of a decision it is.
-fn version(decision: &Placement) -> (Option<String>, Option<i64>) {
-    (decision.uid(), decision.metadata.generation)
-}
-
-/// Whether this version of its decision is the newest that is known.
-fn is_in_force(key: &ApplicationKey, carried_out: &(Option<String>, Option<i64>), ctx: &Context) -> bool {
-    let known = ctx.caches.decision(key).ok().flatten();
-    known.is_some_and(|known| version(&known) == *carried_out)
 }
 
 /// Makes the pod of an actor; says who may not be started where admission refuses it.
