@@ -19,9 +19,10 @@ const CONFLICTS_OF_BOUND: u64 = 20_000;
 
 /// The shipped programs and clingo, and nothing else: no native search, no parts, no branch and bound.
 ///
-/// It begins from what runs now, as far as that is feasible, and ends with the best model that was found in time, or the
-/// proof that there is none better; a process beside it looks for what the best can be at least, by cores. Made for comparison, for teaching, and for worlds with criteria that nothing else knows; from some
-/// 30 actors on `asp` finds better placements sooner.
+/// It begins from what runs now, as far as that is feasible: nothing worse is asked for and, where the world is too large for a proof and
+/// most actors run, the first model is what runs. It ends with the best model that was found in time, or the
+/// proof that there is none better; a process beside it looks for what the best can be at least, by cores. Made for comparison, for
+/// teaching, and for worlds with criteria that nothing else knows; from some 30 actors on `asp` finds better placements sooner.
 ///
 /// An effort unit is a better answer, and the proof that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]

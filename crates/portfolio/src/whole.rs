@@ -7,10 +7,12 @@ use placement::{FoundBy, Objectives, Snapshot, SolveError, Stage};
 use crate::run::{Search, is_exhausted};
 
 /// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world
-/// in 5 s.
+/// in 5 s. No figure of a world tells beforehand how long a proof takes, and trying takes all of the time; with more, what is
+/// wanted is a better answer.
 const MOST_ACTORS: usize = 32;
 
-/// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second.
+/// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second. Where it is
+/// of no use it costs `BRANCH_WORK`, counted and not timed; it could hold 64, but 48 on 9 take minutes.
 const MOST_BRANCHED: usize = 40;
 
 /// Steps of branch and bound after which the solver is asked instead: a second or two.
@@ -115,7 +117,12 @@ fn improve(
     let (mut last, mut refused) = (None, false);
     let start = search.best.assignment.clone();
     let no_worse = no_worse && search.best.broken == 0;
-    let task = Task { conflicts, aim: Aim::Proof, models: search.left(), no_worse };
+    // Where a proof is out of reach and most have a place, clingo is to begin with that, which its search for proofs has no regard for.
+    let movable = &search.snapshot.problem().movable;
+    let placed = movable.iter().filter(|actor| start[**actor].is_some()).count();
+    let is_warm = placed * 2 > movable.len() && !is_small(search.snapshot);
+    let aim = if is_warm { Aim::Improve } else { Aim::Proof };
+    let task = Task { conflicts, aim, models: search.left(), no_worse };
     let ended = search.ask(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
         refused |= !world.violations(&assignment).is_empty();

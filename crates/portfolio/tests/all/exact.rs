@@ -64,6 +64,54 @@ fn clingo_alone_finds_and_proves_the_same() {
     assert!(found_by_clingo > 20, "{found_by_clingo}");
 }
 
+/// What runs is what it begins from: however soon it is cut, it is never worse, and a proof of what runs is found of it.
+#[test]
+fn clingo_begins_from_what_runs() {
+    let mut kept = 0;
+    for seed in 0..30 {
+        let mut file = worlds::world(seed);
+        let snapshot = Snapshot::new(file.clone()).unwrap();
+        let best = optimum(&snapshot);
+        for (actor, place) in file.actors.iter_mut().zip(&best) {
+            actor.current = place.map(|unit| snapshot.unit_id(unit).to_owned());
+        }
+        let running = Snapshot::new(file).unwrap();
+        let incumbent = running.incumbent();
+        if !running.violations(&incumbent).is_empty() {
+            continue;
+        }
+        for conflicts in [1, 1000] {
+            let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default())
+                .with_conflicts(conflicts);
+            let answer = clingo.solve(&running, &Budget::effort(Some(1000), 1)).unwrap();
+            let (found, now) = (vector(&running, &answer.assignment), vector(&running, &incumbent));
+            assert!(found <= now, "{found:?} after {now:?} in {}", running.write());
+            kept += u32::from(answer.found_by == FoundBy::Incumbent);
+        }
+    }
+    assert!(kept > 20, "{kept}");
+}
+
+/// Beyond the reach of a proof, too: the first model is what runs, and the last one better.
+#[test]
+fn a_large_world_is_improved_by_clingo_from_what_runs() {
+    let mut file = worlds::several("P-24x6-s1", 2).file().clone();
+    let snapshot = Snapshot::new(file.clone()).unwrap();
+    let runs = search::Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    for (actor, place) in file.actors.iter_mut().zip(&runs) {
+        actor.current = place.map(|unit| snapshot.unit_id(unit).to_owned());
+    }
+    let running = Snapshot::new(file).unwrap();
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    let (answer, said) = crate::logged(|| {
+        clingo.with_conflicts(3000).solve(&running, &Budget::effort(Some(1000), 1)).unwrap()
+    });
+    let now = vector(&running, &running.incumbent());
+    assert!(vector(&running, &answer.assignment) < now);
+    let first = said.lines().find(|line| line.contains(" model vector=")).unwrap();
+    assert!(first.contains(&format!("{now:?}")), "{first} from {now:?}");
+}
+
 /// Level by level, what clingo says at least of the best is no more than the best is, where the levels above are as good.
 #[test]
 fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
