@@ -117,6 +117,11 @@ impl Caches {
             before
         });
         self.gave_back(&key, before.as_deref(), Some(&placement));
+        // What is refused, or is not any more, is another world; that it was written here rings nobody.
+        let refusals = |it: &Placement| it.status.as_ref().map(|it| it.refusals.clone()).unwrap_or_default();
+        if before.as_deref().map(refusals).unwrap_or_default() != refusals(&placement) {
+            self.ring_touched([key]);
+        }
     }
 
     /// Remembers what an application waits for: whether for something that a pod or an Instance may give back, and what

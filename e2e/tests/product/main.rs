@@ -13,6 +13,7 @@ mod churn;
 mod crash;
 mod decisions;
 mod election;
+mod failing;
 mod lifecycle;
 mod loss;
 mod order;

@@ -1,0 +1,85 @@
+//! Pods that end, and pods that a kubelet does not take: the actor comes again, and nobody else notices.
+
+use anyhow::ensure;
+use e2e::SimulatedNode;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::stage::{Seen, Stage, application, cpus, gpus};
+
+/// Says of a pod what its kubelet would.
+async fn ends(stage: &Stage, pod: &str, status: &Value) {
+    let status = json!({"status": status}).to_string();
+    let patch = ["patch", "pod", pod, "--subresource=status", "--type=merge", "-p", &status];
+    stage.namespace.kubectl(patch).await.unwrap();
+}
+
+/// Whether the actor is held back, and its Instance says so.
+fn waits(seen: &Seen, name: &str) -> anyhow::Result<()> {
+    let instance = seen.instances.iter().find(|instance| instance.name_any() == name).unwrap();
+    let mut conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let waits = conditions.any(|it| it.type_ == "BackOff" && it.status == "True");
+    ensure!(waits, "it does not wait: {:?}", instance.status);
+    Ok(())
+}
+
+/// A container that ends is not started again by its kubelet: the operator does, after a wait that it tells of, and the actor
+/// beside it stays.
+#[tokio::test]
+async fn who_ends_and_is_not_restarted_by_the_kubelet_comes_again_after_a_wait() {
+    let stage = Stage::set("ends", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
+    let template = manifest.pointer_mut("/spec/actors/0/implementations/0/template/spec").unwrap();
+    template["restartPolicy"] = json!("Never");
+    stage.apply(&manifest).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    let history = stage.watch_pods().await;
+    let uid = |seen: &Seen, name: &str| seen.pods.iter().find(|pod| pod.name_any() == name)?.uid();
+    let mut last = uid(&before, "app-a-0");
+    for failure in 1..=2 {
+        ends(&stage, "app-a-0", &json!({"phase": "Failed", "reason": "Error"})).await;
+        // a pod that ended once may well run the next time
+        if failure > 1 {
+            stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+        }
+        let again = stage
+            .settled("app", |seen| {
+                ensure!(uid(seen, "app-a-0") != last, "it is not there again");
+                seen.all_placed()
+            })
+            .await;
+        last = uid(&again, "app-a-0");
+        assert_eq!(uid(&again, "app-a-1"), uid(&before, "app-a-1"));
+    }
+    let lives = history.caught_up().await.lives();
+    assert_eq!((lives["a-0"], lives["a-1"]), (3, 1));
+}
+
+/// What a kubelet does not take is a fact about its node, and the actor goes to another one.
+#[tokio::test]
+async fn what_a_kubelet_refuses_is_placed_elsewhere() {
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 1));
+    let stage = Stage::set("not-taken", nodes, [gpus()]).await;
+    for node in ["one", "two"] {
+        stage.machine(node, &[("gpu-0", "GPU")]);
+    }
+    stage.offered("gpus", 2).await;
+    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
+    let refused =
+        json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is left"});
+    ends(&stage, "app-a-0", &refused).await;
+    let said = stage.event("app", "Refused", "no device is left").await;
+    assert!(said.contains(&node), "{said}");
+    let after = stage
+        .settled("app", |seen| {
+            ensure!(!seen.places()["a-0"].starts_with(&node), "{:?}", seen.places());
+            seen.all_placed()
+        })
+        .await;
+    let status = after.decision.as_ref().and_then(|decision| decision.status.clone()).unwrap_or_default();
+    let of_node = |it: &&crds::Refusal| it.node.as_deref() == Some(node.as_str());
+    let told: Vec<_> = status.refusals.iter().filter(of_node).map(|it| it.reason.as_str()).collect();
+    assert_eq!(told, ["UnexpectedAdmissionError: no device is left"]);
+}
