@@ -58,6 +58,11 @@ impl AuditEvent {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
+    /// Whether it asked what would be, and changed nothing.
+    pub fn is_trial(&self) -> bool {
+        self.uri.contains("dryRun=All")
+    }
+
     /// Whether the `ServiceAccount` of this name in `namespace` asked.
     pub fn is_by_service_account(&self, namespace: &str, name: &str) -> bool {
         self.user

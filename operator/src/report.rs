@@ -208,7 +208,7 @@ fn findings(
             true,
             "Refused",
             format!(
-                "{problem}; correct it; nothing is replaced, and actors come again with the templates before"
+                "{problem}; correct it; nothing is replaced, and actors come again with the templates before, if there were any"
             ),
         ));
     }

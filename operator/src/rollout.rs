@@ -59,8 +59,8 @@ impl Rollout {
 
     /// Keeps the newest state, once the API server would take its pods, and forgets old ones.
     ///
-    /// The first state of an application is not tried: there is nothing that runs to be spared, and what is wrong with it
-    /// is said when the first pod is made.
+    /// Of the first state too each template is tried, so that what is wrong with one is said before a pod of it is wanted; others
+    /// start meanwhile, on kinds whose templates are taken.
     ///
     /// # Errors
     /// When something could not be written, or the lease is lost; it is tried again.
@@ -79,19 +79,16 @@ impl Rollout {
             }
             return Ok(());
         }
-        if !self.revisions.0.is_empty() {
-            let tried = (key.clone(), format!("templates {}", self.newest));
-            if let Some((until, why)) = ctx.held_back(&tried) {
-                refused(outcome, until, why);
-                return Ok(());
-            }
-            if let Some(why) = self.problem(application, actors, ctx).await? {
-                let until = ctx.hold_back(tried, &why, false);
-                ctx.tell(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone()))
-                    .await;
-                refused(outcome, until, why);
-                return Ok(());
-            }
+        let tried = (key.clone(), format!("templates {}", self.newest));
+        if let Some((until, why)) = ctx.held_back(&tried) {
+            refused(outcome, until, why);
+            return Ok(());
+        }
+        if let Some(why) = self.problem(application, actors, ctx).await? {
+            let until = ctx.hold_back(tried, &why, false);
+            ctx.tell(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone())).await;
+            refused(outcome, until, why);
+            return Ok(());
         }
         ctx.neighbours.keep_revision(newest(application), application, key, ctx, outcome).await
     }

@@ -166,6 +166,29 @@ async fn a_template_that_the_api_server_refuses_replaces_nothing_and_is_named() 
     assert!(seen.condition("TemplateInvalid").is_none(), "{:?}", seen.condition("TemplateInvalid"));
 }
 
+/// Of the first templates each is tried, also one that nobody is placed by; who has one that is taken starts.
+#[tokio::test]
+async fn a_first_template_that_the_api_server_refuses_is_named_though_nobody_starts_from_it() {
+    let stage = Stage::set("refused-first", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms"), ("npu", "1ms")])]);
+    let absent = json!([{"name": "absent", "mountPath": "/data"}]);
+    let template = "/spec/actors/0/implementations/1/template/spec/containers/0";
+    manifest.pointer_mut(template).unwrap()["volumeMounts"] = absent;
+    stage.apply(&manifest).await;
+    stage
+        .seen("app", |seen| {
+            let said = seen.message("TemplateInvalid", "True")?;
+            ensure!(said.starts_with("the template of a for npu: ") && said.contains("absent"), "{said}");
+            ensure!(seen.pods.len() == 1 && is_ready(&seen.pods[0]), "who can start does not run");
+            Ok(())
+        })
+        .await;
+    manifest.pointer_mut(template).unwrap()["volumeMounts"] = json!([]);
+    stage.apply(&manifest).await;
+    let seen = stage.settled("app", |seen| all_run(seen, "none")).await;
+    assert!(seen.condition("TemplateInvalid").is_none(), "{:?}", seen.condition("TemplateInvalid"));
+}
+
 /// Paused between the end of a pod and the start of the next one: the actor is not left lying.
 #[tokio::test]
 async fn what_was_begun_is_finished_though_the_application_is_paused() {
