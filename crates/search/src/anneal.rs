@@ -248,8 +248,9 @@ impl<'m> Chain<'m> {
         let there = &self.solution.on[unit];
         let other = there[self.rng.usize(..there.len())];
         if !model.allows(other, from) {
-            // Where units are full, each of several may go where the next one is.
-            if self.refusals.are_the_rule() && model.without != Some(Part::Rotations) {
+            // Where devices are exclusive, each of several may go where the next one is.
+            let is_exclusive = model.snapshot.problem().slots[unit] == Some(1);
+            if is_exclusive && self.refusals.are_the_rule() && model.without != Some(Part::Rotations) {
                 self.try_compound_move(temperature, |compound, solution, rng| {
                     if !compound.rotate(solution, (item, from, unit), other, rng) {
                         compound.changes.clear();
