@@ -8,10 +8,10 @@ use crds::{ActorApplication, Placement};
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
+use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
 use crate::look::judge;
-use crate::plan::{commit, settled};
 use crate::report::Outcome;
 use crate::searches::Considered;
 use crate::standing::Standing;

@@ -1,7 +1,7 @@
 //! The Cairn operator: it decides where actors run, and makes it so.
 //!
 //! Watches fill [`caches`]. For one application there are five steps: observe (caches), validate and plan ([`plan`], which
-//! asks `world`, `control` and `placement`, in a queue of its own, [`plans`]), and then, in [`reconcile`], apply (`control` says
+//! asks `world`, `control` and `placement`, in a queue of its own, [`planning`]), and then, in [`reconcile`], apply (`control` says
 //! what, [`writes`] does it) and report ([`report`]). Nothing is written without the lease ([`leader`]).
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
@@ -9,6 +9,7 @@ mod admin;
 mod agents;
 mod asked;
 mod caches;
+mod commit;
 mod config;
 mod context;
 mod decision;
@@ -30,6 +31,7 @@ mod ownership;
 mod pace;
 mod phase;
 mod plan;
+mod planning;
 mod plans;
 mod pods;
 mod policies;
@@ -75,7 +77,7 @@ use crate::context::Context;
 use crate::gather::gather;
 use crate::leader::Campaign;
 use crate::line::Line;
-use crate::plans::{plan, settle};
+use crate::planning::{plan, settle};
 use crate::reconcile::{after_error, reconcile};
 
 /// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
@@ -189,7 +191,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut leading = leadership.clone();
         leading.acquired().await;
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(plans::background(context.clone()));
+        tokio::spawn(planning::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         look_after(&context, Queues { wanted, planned, to_plan, settles }).await;
     };

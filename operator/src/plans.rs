@@ -1,28 +1,20 @@
 //! The queue of planning, beside that of healing: who looks after what runs waits neither for a search nor for who is planned.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::{LOOK_AGAIN, Moment};
+use control::Moment;
 use crds::ActorApplication;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use kube::ResourceExt;
-use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use world::ApplicationKey;
 
 use crate::caches::{Requests, object_ref};
-use crate::context::{Context, moment};
-use crate::error::Error;
-use crate::look::kinds;
-use crate::plan::decide;
-use crate::report::{Outcome, event};
+use crate::report::Outcome;
 
 /// Who is to be planned again so soon may take room before others that wait for it.
 const SOON: Duration = Duration::from_secs(2);
-/// How often it is asked whose turn it is to look whether it could be better: what comes with a node comes together.
-const TURNS: Duration = Duration::from_secs(10);
 
 /// What planning said of one application.
 #[derive(Default)]
@@ -69,7 +61,7 @@ impl Plans {
     }
 
     /// Its turn has come; whether it is planned again because that was to be.
-    fn begin(&self, key: &ApplicationKey) -> bool {
+    pub fn begin(&self, key: &ApplicationKey) -> bool {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
         (planned.is_asked, planned.is_under_way) = (false, true);
@@ -77,7 +69,7 @@ impl Plans {
     }
 
     /// It was planned, or a search for it is begun.
-    fn said(&self, key: &ApplicationKey, mut outcome: Outcome) {
+    pub fn said(&self, key: &ApplicationKey, mut outcome: Outcome) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
         outcome.moved |= planned.said.as_ref().is_some_and(|said| said.moved);
@@ -87,7 +79,7 @@ impl Plans {
     }
 
     /// It could not be planned for a reason that is none of its own.
-    fn failed(&self, key: &ApplicationKey, again: Option<Moment>) {
+    pub fn failed(&self, key: &ApplicationKey, again: Option<Moment>) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
         (planned.again, planned.is_under_way) = (again, false);
@@ -117,7 +109,7 @@ impl Plans {
     }
 
     /// Whether the time has come to plan it again.
-    fn is_due(&self, key: &ApplicationKey, now: Moment) -> bool {
+    pub fn is_due(&self, key: &ApplicationKey, now: Moment) -> bool {
         self.of().get(key).and_then(|planned| planned.again).is_some_and(|at| at <= now)
     }
 
@@ -129,127 +121,13 @@ impl Plans {
     }
 
     /// Lets an application be looked after, at once.
-    fn through(&self, key: &ApplicationKey) {
+    pub fn through(&self, key: &ApplicationKey) {
         let _ = self.through.unbounded_send(object_ref(key));
     }
 
     /// Forgets those that are gone.
-    fn keep(&self, is_there: impl Fn(&ApplicationKey) -> bool) {
+    pub fn keep(&self, is_there: impl Fn(&ApplicationKey) -> bool) {
         self.of().retain(|key, _| is_there(key));
-    }
-}
-
-/// Puts an application into the queue of planning where it is due to be looked at there.
-pub fn ask_if_due(key: &ApplicationKey, ctx: &Context) {
-    let now = moment();
-    // What could merely be better waits until nobody waits for a search.
-    let may_look = || ctx.caches.touched().may_look(key) && !ctx.solver_slots.is_full();
-    let is_second_look = || ctx.second_look(key).is_some_and(|look| look.is_due(now));
-    if ctx.caches.touched().is_touched(key) || ctx.plans.is_due(key, now) || may_look() || is_second_look() {
-        ctx.plans.ask(key);
-    }
-}
-
-/// Plans an application where that is due, or settles what was searched for it, and lets it be looked after.
-#[tracing::instrument(skip_all, fields(application = %key))]
-pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
-    let _alone = ctx.one_at_a_time.alone(&key).await;
-    let Some(application) = ctx.caches.application(&key) else {
-        ctx.searches.forget(&key);
-        ctx.plans.keep(|other| *other != key);
-        return;
-    };
-    if ctx.plans.begin(&key) {
-        // Whatever it could not be planned for before is looked at again.
-        ctx.caches.touch(&key);
-    }
-    if application.metadata.deletion_timestamp.is_some() || ctx.writer.leadership.check().is_err() {
-        ctx.plans.failed(&key, None);
-        return;
-    }
-    let working = ctx.writer.pulse.begin();
-    // What touches it after this is looked at the next time, also where it cannot be planned now.
-    let touched = ctx.caches.take_touch(&key);
-    let mut outcome = Outcome::default();
-    let version = |outcome: &Outcome| outcome.decision.as_ref().and_then(ResourceExt::resource_version);
-    let (before, decided) = match ctx.caches.decision(&key) {
-        Ok(decision) => {
-            outcome.decision = decision.map(|decision| decision.as_ref().clone());
-            (version(&outcome), Box::pin(decide(&application, &key, &ctx, touched, &mut outcome)).await)
-        }
-        Err(e) => (None, Err(e)),
-    };
-    drop(working);
-    ctx.caches.touched().looked(&key);
-    let is_searched = outcome.searching && version(&outcome) == before;
-    match decided {
-        Ok(()) => ctx.plans.said(&key, outcome),
-        Err(
-            e
-            @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_) | Error::NameTaken(_)),
-        ) => {
-            tell_failure(&application, &ctx, &e).await;
-            outcome.failure = Some((e.reason(), e.chain()));
-            outcome.next = Some(moment() + LOOK_AGAIN);
-            ctx.plans.said(&key, outcome);
-        }
-        Err(e) => {
-            ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
-            tracing::warn!(error = e.chain(), "planning failed");
-            ctx.plans.failed(&key, Some(moment() + e.wait()));
-        }
-    }
-    // Until a search is through there is nothing to carry out or to tell that was not there before.
-    if !is_searched {
-        ctx.plans.through(&key);
-    }
-}
-
-/// Settles what was searched for an application: it is committed before its slot is another's, however many wait to be
-/// planned.
-pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
-    plan(key.clone(), ctx.clone()).await;
-    ctx.searches.give_back(&key);
-}
-
-/// Says once per message why nothing can be decided.
-async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
-    let message = error.chain();
-    let conditions = application.status.iter().flat_map(|status| &status.conditions);
-    let told =
-        conditions.into_iter().any(|c| c.type_ == "Accepted" && c.status == "False" && c.message == message);
-    if !told {
-        tracing::info!(reason = error.reason(), message, "not accepted");
-        ctx.tell(application, &event(EventType::Warning, error.reason(), "Plan", message)).await;
-    }
-}
-
-/// Looks in the background whether applications could be better; ends only with the process.
-pub async fn background(ctx: Arc<Context>) {
-    loop {
-        tokio::time::sleep(TURNS).await;
-        ctx.plans.keep(|key| ctx.caches.application(key).is_some());
-        if ctx.solver_slots.is_full() {
-            // Others need the time.
-            continue;
-        }
-        let known: Vec<(ApplicationKey, u64)> = {
-            let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
-            considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
-        };
-        let mut waiting = Vec::new();
-        for (key, chances) in known {
-            let Some(application) = ctx.caches.application(&key) else {
-                ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.searches.forget(&key);
-                continue;
-            };
-            if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
-                waiting.push(key);
-            }
-        }
-        ctx.caches.give_turns(waiting, moment(), ctx.planning.slots());
     }
 }
 

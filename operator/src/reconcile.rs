@@ -22,7 +22,7 @@ use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
 use crate::look::infeasible;
 use crate::ownership::owner;
 use crate::phase::{self, placement_status};
-use crate::plans::ask_if_due;
+use crate::planning::ask_if_due;
 use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};

@@ -1,9 +1,12 @@
 //! The API server is away for longer than any lease lasts.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
-use e2e::Cluster;
+use e2e::{Cluster, wait_for};
 use kube::ResourceExt as _;
 
 use crate::stage::{SOON, Seen, Stage, application};
@@ -16,6 +19,8 @@ fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
 /// What runs goes on; the operator ends, since it cannot know any more that it leads. Who comes after it is told by Leases that
 /// are long over that agents are silent, and by Nodes that they may be lost, and moves nobody for that; once they speak again it
 /// goes on.
+///
+/// It is away until the operator has given up, or for `CAIRN_AWAY_SECONDS` where that is longer.
 #[tokio::test]
 async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
     let cluster = Cluster::shared();
@@ -25,8 +30,16 @@ async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
 
     // the agent stands still, so that its Leases are over when somebody looks again
     stage.product.agent.freeze().unwrap();
+    let least = std::env::var("CAIRN_AWAY_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
+    let (least, stopped) = (Duration::from_secs(least), Instant::now());
     cluster.stop_apiserver().unwrap();
     let ended = stage.product.operator.wait_ended(SOON).await;
+    wait_for("it was away for so long", least + SOON, async || {
+        let away = stopped.elapsed();
+        ensure!(away >= least, "{away:?} of {least:?}");
+        anyhow::Ok(())
+    })
+    .await;
     // whatever was seen, the other tests need one
     cluster.restart_apiserver().unwrap();
     ended.unwrap();
