@@ -68,7 +68,8 @@ fn again(
     let is_free = |actor: ActorIx| {
         !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
     };
-    if !ActorIx::first(newest.actors()).any(is_free) {
+    let free = ActorIx::first(newest.actors()).filter(|&actor| is_free(actor)).count() as u64;
+    if free == 0 {
         return kept.clone();
     }
     let mut file = newest.file().clone();
@@ -80,7 +81,8 @@ fn again(
     // Where everybody stays who is not placed again the rules are the same ones, and it takes some steps to obey them.
     let (rest, effort) = match written(newest) {
         Some(rules) => (newest.in_numbers(file, Some(rules.clone())), OBEYING * newest.actors() as u64),
-        None => (Snapshot::new(file), 1),
+        // Each of them is placed where it costs least, and nobody is moved after that.
+        None => (Snapshot::new(file), free),
     };
     let budget = Budget { effort: Some(effort), seed: plan.seed, stop: &|| false };
     let Some(answer) = rest.ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {

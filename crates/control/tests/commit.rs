@@ -232,6 +232,14 @@ fn what_collided_is_placed_again_and_the_rest_stays() {
             "units=n0/cpu0:9:1,n0/cpu1:9:1 own=a-0 others=x@n0/cpu0".to_owned(),
             "a-0@n0/cpu1",
         ),
+        // Whom each talks to counts for all of them, not for the first alone.
+        (
+            "units=n1/gpu0:1,n1/gpu1:1,n1/gpu2:1 own=a-0,a-1,a-2@n1/gpu0 talk=a-0+a-2:9000,a-1+a-2:9000",
+            "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1,n1/gpu1:1,n1/gpu2:1,n1/gpu3:1,n1/gpu4:1 own=a-0,a-1,a-2@n1/gpu0 \
+             talk=a-0+a-2:9000,a-1+a-2:9000 others=x@n1/gpu1,y@n1/gpu2"
+                .to_owned(),
+            "a-0@n1/gpu3 a-1@n1/gpu4 a-2@n1/gpu0",
+        ),
     ];
     for (before, after, expected) in table {
         assert_eq!(mended(before, &after), expected, "{before} | {after}");

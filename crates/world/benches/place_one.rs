@@ -136,7 +136,8 @@ fn main() {
     let policy = Policy::builtin("p");
     for number in 0..APPLICATIONS {
         let world = snapshot(&index, &key(number), &policy, Timestamp::UNIX_EPOCH).unwrap();
-        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false };
+        let actors = world.snapshot.actors() as u64;
+        let budget = Budget { effort: Some(actors), seed: 1, stop: &|| false };
         let plan = plan(&world.snapshot, &Greedy, &NoPolicy, &budget).unwrap();
         commit(&mut index, &key(number), &world, &plan);
     }
