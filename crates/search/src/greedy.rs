@@ -10,7 +10,8 @@ use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, Sto
 /// Keeps what runs where that is feasible, places the rest one by one where the vector grows least, then moves single actors, and
 /// whole bundles of actors that must be together, as long as that makes the vector smaller.
 ///
-/// A piece of effort is one actor, or one bundle, looked at. Whom neither effort nor time is left for goes wherever there is room.
+/// A piece of effort is one actor, or one bundle, looked at; each is looked at once, whatever the effort. Without effort, or where the time is
+/// over before that, everybody goes wherever there is room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy;
 
@@ -31,11 +32,15 @@ impl Strategy for Greedy {
 impl Greedy {
     /// Its answer before the repair under a policy's rules, for whoever searches on from it.
     pub fn construct(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
-        let mut work = Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget };
+        let begun = || {
+            let mut state = State::new(snapshot);
+            keep_what_runs(&mut state, snapshot);
+            let order = Order::new(snapshot, &state);
+            (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget }, state, order)
+        };
         let bundles = Bundles::new(snapshot);
-        let mut state = State::new(snapshot);
-        keep_what_runs(&mut state, snapshot);
-        let mut order = Order::new(snapshot, &state);
+        let (mut work, mut state, mut order) = begun();
+        // An effort does not cut it short: who is priced first would gain what the others pay.
         let mut is_cut = work.is_over();
         while !is_cut && let Some(actor) = order.next(snapshot) {
             match bundles.of(actor) {
@@ -44,13 +49,16 @@ impl Greedy {
                 _ => place(&mut state, snapshot, actor),
             }
             work.spend();
-            is_cut = !order.waiting.is_empty() && work.is_over();
+            is_cut = !order.waiting.is_empty() && (budget.stop)();
         }
-        // Everybody is placed all the same: an answer that is cut short would leave out actors that have room.
-        for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
-            match bundles.of(actor) {
-                Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
-                _ => place_anywhere(&mut state, snapshot, actor, turn),
+        if is_cut {
+            // What a clock cut short counts for nothing. Everybody is placed all the same: an answer would leave out actors that have room.
+            (work, state, order) = begun();
+            for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
+                match bundles.of(actor) {
+                    Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
+                    _ => place_anywhere(&mut state, snapshot, actor, turn),
+                }
             }
         }
         let improved = improve(&mut state, snapshot, &bundles, &mut work);
