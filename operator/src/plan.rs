@@ -347,10 +347,7 @@ async fn search(
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let timer = ctx.metrics.plan_seconds.start_timer();
-    // Those who wait share the time of one: a queue is answered in about the time of a single search.
-    let wall = Duration::from_millis(policy.wall_milliseconds);
-    let waves = others.count().div_ceil(ctx.planning.slots()).max(1);
-    let wall = (wall / u32::try_from(waves).unwrap_or(u32::MAX)).max(SMALLEST_SHARE.min(wall));
+    let wall = share(Duration::from_millis(policy.wall_milliseconds), others.count(), ctx.planning.slots());
     let (world, silent) = (world.clone(), ctx.caches.index().is_silent());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
@@ -392,6 +389,17 @@ async fn search(
     Ok(plan)
 }
 
+/// What one of so many who wait gets of a search's time where so many search at once: together they take half of it and 10 ms for
+/// each, and never more than all of it. What a longer search would find is looked for afterwards, when nobody waits.
+fn share(wall: Duration, waiting: usize, slots: usize) -> Duration {
+    if waiting <= slots {
+        return wall;
+    }
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let queue = wall.min((wall / 2).saturating_add(SMALLEST_SHARE.saturating_mul(count(waiting))));
+    (queue / count(waiting.div_ceil(slots))).max(SMALLEST_SHARE.min(wall))
+}
+
 /// The strategy that the policy names, which may be one for production alone.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     let refused =
@@ -409,6 +417,30 @@ fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
         (0, 0) => "nothing would change".to_owned(),
         (starts, moves) => {
             format!("{starts} actors would start and {moves} would move; set paused to false to let them")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_answered_in_half_the_time_of_a_search_and_10_ms_for_each() {
+        // Milliseconds of one search; who wait, who search at once; milliseconds of each, of all of them.
+        for (wall, waiting, slots, each, all) in [
+            (2000, 1, 2, 2000, 2000),
+            (2000, 2, 2, 2000, 2000),
+            (2000, 3, 2, 515, 1030),
+            (2000, 10, 2, 220, 1100),
+            (2000, 100, 2, 40, 2000),
+            (2000, 1000, 2, 10, 5000),
+            (60_000, 10, 1, 3010, 30_100),
+            (5, 10, 1, 5, 50),
+        ] {
+            let share = share(Duration::from_millis(wall), waiting, slots);
+            assert_eq!(share, Duration::from_millis(each), "{wall} ms, {waiting} wait, {slots} search");
+            assert_eq!(share.as_millis() * waiting.div_ceil(slots) as u128, all, "{wall} ms, {waiting} wait");
         }
     }
 }

@@ -51,7 +51,9 @@ pub fn apart(
     if !output.status.success() {
         return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
     }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    // METIS, which is C, prints what it could not do, too; the record comes last.
+    let last = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(serde_json::from_slice(last)?)
 }
 
 /// Plans once, and writes down what that gave and took.
