@@ -112,6 +112,12 @@ pub struct StatusArguments {
     /// Its namespace (default: that of the kubeconfig's context; without a name: all namespaces)
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// The applications of all namespaces, as without a name and a namespace
+    #[arg(short = 'A', long, conflicts_with_all = ["name", "namespace"])]
+    pub all_namespaces: bool,
+    /// Every actor, every slot and everything that is wrong, also where that is more than a screen
+    #[arg(long, requires = "name")]
+    pub all: bool,
     /// Manifests instead of a cluster, as `kubectl get -o yaml` dumps them; a folder stands for the manifests in it, - for
     /// standard input
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..)]

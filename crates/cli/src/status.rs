@@ -1,5 +1,6 @@
 //! `status`: an application on one screen, or all of them in a table.
 
+mod folded;
 mod page;
 mod state;
 mod wrong;
@@ -39,7 +40,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
             let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
             let status = Status::of(found.ok_or_else(|| unknown(&key, &objects))?, &objects);
             let text = match arguments.output {
-                Output::Table => page::screen(&status, style),
+                Output::Table => page::screen(&status, arguments.all, style),
                 Output::Yaml => plan::yaml(&status),
                 Output::Json => plan::json(&status),
             };

@@ -4,13 +4,15 @@ use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::text::{joined, section};
 
-use super::state::Status;
+use super::folded::{ROWS, WRONG, groups, pools};
+use super::state::{Actor, Status};
 
-/// One application on one screen.
-pub fn screen(status: &Status, style: Style) -> String {
+/// One application on one screen; with `all` as many lines as it takes.
+pub fn screen(status: &Status, all: bool, style: Style) -> String {
     let (phase, tone) = phase(status);
-    let counts = format!("{} of {} actors placed, {} running", status.placed, status.wanted, status.running);
-    let mut words = vec![counts];
+    let Status { placed, wanted, running, ready, .. } = status;
+    let mut words = vec![format!("{placed} of {wanted} actors placed, {running} running, {ready} ready")];
+    words.extend(status.updated.map(|updated| format!("{updated} of {placed} of the newest template")));
     words.extend(status.last_moved.iter().map(|time| format!("last moved {time}")));
     let title = format!(
         "{}  {}  {}\n",
@@ -20,10 +22,10 @@ pub fn screen(status: &Status, style: Style) -> String {
     );
     joined(vec![
         title,
-        actors(status, style),
-        slots(status, style),
+        actors(status, all, style),
+        slots(status, all, style),
         section("Excused: a rule is broken already", Tone::Change, &status.excused, style),
-        section("What is wrong, and what to do", Tone::Bad, &wrong(status), style),
+        section("What is wrong, and what to do", Tone::Bad, &wrong(status, all), style),
         verdict(status),
     ])
 }
@@ -34,7 +36,7 @@ pub fn overview(all: &[Status], style: Style) -> String {
         return "There is no application; kubectl apply one, as in examples/surveillance.yaml\n".to_owned();
     }
     let mut table =
-        Table::new(&["APPLICATION", "PHASE", "ACTORS", "PLACED", "RUNNING", "OBJECTIVE", "WRONG"]);
+        Table::new(&["APPLICATION", "PHASE", "ACTORS", "PLACED", "RUNNING", "READY", "OBJECTIVE", "WRONG"]);
     for status in all {
         let (phase, tone) = phase(status);
         let wrong = match status.wrong.as_slice() {
@@ -48,6 +50,7 @@ pub fn overview(all: &[Status], style: Style) -> String {
             (status.wanted.to_string(), Tone::Plain),
             (status.placed.to_string(), Tone::Plain),
             (status.running.to_string(), Tone::Plain),
+            (status.ready.to_string(), Tone::Plain),
             (objective(status), Tone::Faint),
             (wrong, Tone::Bad),
         ]);
@@ -55,8 +58,15 @@ pub fn overview(all: &[Status], style: Style) -> String {
     table.render(style)
 }
 
-fn wrong(status: &Status) -> Vec<String> {
-    status.wrong.iter().map(|wrong| format!("{}\n    -> {}", wrong.text, wrong.to_do)).collect()
+fn wrong(status: &Status, all: bool) -> Vec<String> {
+    let shown = if all { status.wrong.len() } else { WRONG };
+    let told = status.wrong.iter().take(shown).map(|wrong| format!("{}\n    -> {}", wrong.text, wrong.to_do));
+    told.chain(more(status.wrong.len(), shown)).collect()
+}
+
+/// How many are not shown, and what shows them.
+fn more(there: usize, shown: usize) -> Option<String> {
+    (there > shown).then(|| format!("… and {} more; --all shows them", there - shown))
 }
 
 fn phase(status: &Status) -> (&str, Tone) {
@@ -68,16 +78,29 @@ fn phase(status: &Status) -> (&str, Tone) {
     (&status.phase, tone)
 }
 
-fn actors(status: &Status, style: Style) -> String {
-    if status.actors.is_empty() {
+fn actors(status: &Status, all: bool, style: Style) -> String {
+    if all || status.actors.len() <= ROWS {
+        return each(&mut status.actors.iter(), style);
+    }
+    let mut ailing = status.actors.iter().filter(|actor| !actor.is_well());
+    let ailing_first = each(&mut ailing.by_ref().take(ROWS), style);
+    let rest = ailing.count();
+    let rest = more(ROWS + rest, ROWS).map(|line| line + "\n").unwrap_or_default();
+    joined(vec![groups(status, style), ailing_first + &rest])
+}
+
+/// Actors, a line each.
+fn each(actors: &mut dyn Iterator<Item = &Actor>, style: Style) -> String {
+    let mut actors = actors.peekable();
+    if actors.peek().is_none() {
         return String::new();
     }
     let mut table = Table::new(&["ACTOR", "UNIT", "KIND", "POD", "STATE"]);
-    for actor in &status.actors {
+    for actor in actors {
         let plain = |text: &Option<String>| (text.clone().unwrap_or_default(), Tone::Plain);
         let tone = match actor.state.as_str() {
-            "Running" => Tone::Good,
-            "no place" | "Failed" => Tone::Bad,
+            _ if actor.is_well() => Tone::Good,
+            "no place" | "Failed" | "Running, not ready" => Tone::Bad,
             _ => Tone::Change,
         };
         let name = (actor.name.clone(), Tone::Plain);
@@ -92,9 +115,12 @@ fn actors(status: &Status, style: Style) -> String {
     table.render(style)
 }
 
-fn slots(status: &Status, style: Style) -> String {
+fn slots(status: &Status, all: bool, style: Style) -> String {
     if status.slots.is_empty() {
         return String::new();
+    }
+    if !all && status.slots.len() > ROWS {
+        return pools(&status.slots, style);
     }
     let mut table = Table::new(&["SLOT", "KIND", "DEVICES", "ACTORS", "OF OTHERS"]);
     for slot in &status.slots {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Instance, Placement};
+use crds::{ActorApplication, Instance, InstancePhase, InstanceStatus, Placement};
 use kube::ResourceExt;
 use serde::Serialize;
 use world::{ApplicationKey, Index, Objects, Whose};
@@ -18,6 +18,10 @@ pub struct Status {
     pub wanted: i32,
     pub placed: i32,
     pub running: i32,
+    pub ready: i32,
+    /// How many are of the newest template, while others are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated: Option<i32>,
     pub objective: BTreeMap<String, i64>,
     /// The criteria in the order in which they count, those of one level joined by `+`.
     pub levels: Vec<String>,
@@ -45,6 +49,7 @@ pub struct Status {
 #[serde(rename_all = "camelCase")]
 pub struct Actor {
     pub name: String,
+    pub group: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,6 +57,13 @@ pub struct Actor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     pub state: String,
+}
+
+impl Actor {
+    /// Whether it runs where it was placed, and is ready as far as it is known.
+    pub fn is_well(&self) -> bool {
+        self.state == InstancePhase::Running.to_string()
+    }
 }
 
 /// A unit that hosts one of its actors.
@@ -97,6 +109,10 @@ impl Status {
             wanted: i32::try_from(actors.len()).unwrap_or(i32::MAX),
             placed: counts.placed,
             running: counts.running,
+            ready: counts.ready,
+            // Operators of before did not count them: then there are no revisions either.
+            updated: Some(counts.updated)
+                .filter(|updated| told.revision.is_some() && *updated < counts.placed),
             objective: told.objective.clone(),
             optimal: told.optimal,
             excused: decided.excused.iter().map(excused).collect(),
@@ -121,11 +137,12 @@ fn actors(
 ) -> Vec<Actor> {
     let assignments = decision.into_iter().flat_map(|decision| &decision.spec.assignments);
     let decided: BTreeMap<&str, _> = assignments.map(|it| (it.actor.as_str(), it)).collect();
-    let wanted: Vec<String> = wanted.names.iter().map(world::ActorName::short).collect();
-    let is_wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
+    let wanted: Vec<(String, &str)> =
+        wanted.names.iter().map(|actor| (actor.short(), actor.group.as_str())).collect();
+    let is_wanted: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
     let mut actors: Vec<Actor> = wanted
         .iter()
-        .map(|name| {
+        .map(|(name, group)| {
             let place = decided.get(name.as_str());
             let status = instances.get(name.as_str()).and_then(|instance| instance.status.as_ref());
             let phase = status.and_then(|status| status.phase);
@@ -135,6 +152,11 @@ fn actors(
                 (None, None) => "no place".to_owned(),
                 (None, Some(phase)) => format!("{phase}, no place decided"),
                 (Some(_), None) => "decided".to_owned(),
+                (Some(_), Some(phase @ InstancePhase::Running))
+                    if is_there && status.is_some_and(is_not_ready) =>
+                {
+                    format!("{phase}, not ready")
+                }
                 (Some(_), Some(phase)) if is_there => phase.to_string(),
                 (Some(_), Some(phase)) => {
                     let from = status.and_then(|status| status.unit.as_deref()).unwrap_or("nowhere");
@@ -143,8 +165,9 @@ fn actors(
             };
             Actor {
                 name: name.clone(),
+                group: (*group).to_owned(),
                 unit: place.map(|place| place.unit.clone()),
-                kind: place.and_then(|place| kinds.get(&place.pool)).map(|kind| (*kind).to_owned()),
+                kind: place.and_then(|place| kinds.get(&place.pool).map(|kind| (*kind).to_owned())),
                 pod: status.and_then(|status| status.pod.clone()),
                 state,
             }
@@ -154,6 +177,7 @@ fn actors(
         let status = instance.status.as_ref();
         actors.push(Actor {
             name: (*name).to_owned(),
+            group: instance.spec.actor_group.clone().unwrap_or_default(),
             unit: status.and_then(|status| status.unit.clone()),
             kind: instance.spec.template.kind.clone(),
             pod: status.and_then(|status| status.pod.clone()),
@@ -161,6 +185,11 @@ fn actors(
         });
     }
     actors
+}
+
+/// Whether an Instance says that its pod is not ready.
+pub fn is_not_ready(status: &InstanceStatus) -> bool {
+    status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "False")
 }
 
 /// The units that its actors are on, with the devices that they hold and who else is there.

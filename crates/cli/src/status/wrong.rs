@@ -41,6 +41,15 @@ pub fn wrong(
             to_do: "see whether the operator runs: kubectl cairn doctor".to_owned(),
         });
     }
+    let (newest, told) = (application.metadata.generation, application.status.as_ref());
+    if let (Some(newest), Some(told)) = (newest, told.and_then(|status| status.observed_generation))
+        && told < newest
+    {
+        wrong.push(Wrong {
+            text: format!("its newest version, generation {newest}, was not looked at yet; what is told is of generation {told}"),
+            to_do: "see whether the operator runs: kubectl cairn doctor".to_owned(),
+        });
+    }
     let conditions = application.status.iter().flat_map(|status| &status.conditions);
     let is_bad = |it: &&Condition| (it.status == "False") == GOOD.contains(&it.type_.as_str());
     // That not all run says nothing more than why they do not.
@@ -51,6 +60,7 @@ pub fn wrong(
     let refusals = decision.and_then(|decision| decision.status.as_ref()).into_iter();
     wrong.extend(refusals.flat_map(|status| &status.refusals).map(|refusal| of.refusal(refusal)));
     wrong.extend(instances.iter().filter_map(|(actor, instance)| of.failed(actor, instance)));
+    wrong.extend(instances.iter().filter_map(|(actor, instance)| of.hangs(actor, instance)));
     wrong.extend(unfit.iter().map(|(instance, unfit)| Wrong {
         text: format!("Instance {instance} is no actor: {}", unfit.message),
         to_do: format!("ask for one that fits: kubectl delete instance {instance} -n {namespace}"),
@@ -124,6 +134,21 @@ impl Name<'_> {
         }
     }
 
+    /// One that runs or starts, and of which the containers say why it does not serve.
+    fn hangs(&self, actor: &str, instance: &Instance) -> Option<Wrong> {
+        let status = instance.status.as_ref()?;
+        let begun = matches!(status.phase, Some(InstancePhase::Starting | InstancePhase::Running));
+        let pod = status.pod.as_ref().filter(|_| begun)?;
+        let said = status.conditions.iter().find(|it| it.type_ == "Ready" && it.status == "False")?;
+        let why = said.message.strip_prefix("its pod is not ready: ")?;
+        let to_do = if why.contains("exit code") {
+            format!("read its log: kubectl logs {pod} -n {} --previous", self.namespace)
+        } else {
+            format!("see its events: kubectl describe pod {pod} -n {}", self.namespace)
+        };
+        Some(Wrong { text: format!("{actor} is not ready: {why}"), to_do })
+    }
+
     fn failed(&self, actor: &str, instance: &Instance) -> Option<Wrong> {
         let status = instance.status.as_ref()?;
         let pod = status.pod.as_ref().filter(|_| status.phase == Some(InstancePhase::Failed))?;
@@ -154,6 +179,7 @@ mod tests {
         // Those that the operator writes.
         let all = [
             ("Ready", "Starting"),
+            ("Ready", "NotReady"),
             ("Placed", "Unplaced"),
             ("Accepted", "World"),
             ("Accepted", "Policy"),

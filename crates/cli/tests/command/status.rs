@@ -3,7 +3,7 @@
 use crate::{File, cairn};
 
 /// An application of three actors: one runs on a GPU, one is being moved, one has no place.
-const DUMP: &str = r"
+pub const DUMP: &str = r"
 apiVersion: cairn.dev/v1alpha1
 kind: ActorApplication
 metadata: {name: web, namespace: shop, uid: web-uid}
@@ -16,7 +16,7 @@ spec:
 status:
   phase: Degraded
   placement: web
-  actors: {wanted: 3, placed: 2, running: 1, placedOfWanted: 2/3}
+  actors: {wanted: 3, placed: 2, running: 1, ready: 1, placedOfWanted: 2/3}
   objective: {overload: 0, communication: 40, migration: 2}
   optimal: true
   conditions:
@@ -85,7 +85,7 @@ fn one_application_is_one_screen() {
     let dump = File::new("dump.yaml", DUMP);
     insta::assert_snapshot!(cairn(&["status", "shop/web", "-f", dump.path()]).all(), @r"
     exit 2
-    shop/web  Degraded  2 of 3 actors placed, 1 running
+    shop/web  Degraded  2 of 3 actors placed, 1 running, 1 ready
 
     ACTOR     UNIT      KIND  POD           STATE
     server-0  a/gpus-0  gpu   web-server-0  Running
@@ -116,17 +116,115 @@ fn all_applications_are_a_line_each() {
     let well =
         DUMP.split("---").next().unwrap().replace("name: web", "name: calm").replace("web-uid", "calm-uid");
     let well = well.replace("phase: Degraded", "phase: Running").replace("'False'", "'True'");
-    let well = well
-        .replace("placed: 2, running: 1, placedOfWanted: 2/3", "placed: 3, running: 3, placedOfWanted: 3/3");
+    let well = well.replace(
+        "placed: 2, running: 1, ready: 1, placedOfWanted: 2/3",
+        "placed: 3, running: 3, ready: 3, placedOfWanted: 3/3",
+    );
     let well = well.lines().filter(|line| !line.contains("NameTaken")).collect::<Vec<_>>().join("\n");
     let (dump, calm) = (File::new("dump.yaml", DUMP), File::new("calm.yaml", &well));
     insta::assert_snapshot!(cairn(&["status", "-f", dump.path(), calm.path()]).all(), @r"
     exit 2
-    APPLICATION  PHASE     ACTORS  PLACED  RUNNING  OBJECTIVE                                WRONG
-    shop/web     Degraded  3       2       1        overload 0 · communication+migration 42  Placed: 1 actor has no place: server-2 (every gpu is taken) (and 2 more)
-    shop/calm    Running   3       3       3
+    APPLICATION  PHASE     ACTORS  PLACED  RUNNING  READY  OBJECTIVE                                WRONG
+    shop/web     Degraded  3       2       1        1      overload 0 · communication+migration 42  Placed: 1 actor has no place: server-2 (every gpu is taken) (and 2 more)
+    shop/calm    Running   3       3       3        3
     ");
     assert_eq!(cairn(&["status", "-f", calm.path()]).code, Some(0));
+}
+
+/// An application of so many actors on as many nodes in the middle of an update, one of which ends again and again.
+fn large(actors: usize) -> String {
+    let owner = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]";
+    let application = format!(
+        "apiVersion: cairn.dev/v1alpha1
+kind: ActorApplication
+metadata: {{name: web, namespace: shop, uid: web-uid, generation: 3}}
+spec:
+  actors:
+  - {{name: server, replicas: {actors}, implementations: [{{kind: cpu, serviceTime: 1ms, template: {{spec: {{containers: []}}}}}}]}}
+status:
+  phase: Running
+  observedGeneration: 2
+  actors: {{wanted: {actors}, placed: {actors}, running: {actors}, ready: {}, updated: 1, placedOfWanted: x}}
+  revision: {{current: web-1, update: web-2}}
+  conditions:
+  - {{type: Ready, status: 'False', reason: NotReady, message: 'all run, one less is ready', lastTransitionTime: '2026-01-01T00:00:00Z'}}
+---
+{{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: cpus}}, spec: {{kind: cpu}}}}
+",
+        actors - 1
+    );
+    let places: String = (0..actors)
+        .map(|n| format!("  - {{actor: server-{n}, unit: n{n}/cpus-0, node: n{n}, pool: cpus}}\n"))
+        .collect();
+    let decision = format!(
+        "---
+apiVersion: cairn.dev/v1alpha1
+kind: Placement
+metadata: {{name: web, namespace: shop, {owner}}}
+spec:
+  application: web
+  applicationGeneration: 2
+  policy: throughput
+  snapshotDigest: d
+  strategy: asp
+  seed: 1
+  effort: 1
+  assignments:
+{places}"
+    );
+    let instance = |n: usize| {
+        let (ready, why) = if n == 7 {
+            (
+                "False",
+                "its pod is not ready: container main: CrashLoopBackOff, it ended with exit code 1 (Error)",
+            )
+        } else {
+            ("True", "its pod is ready")
+        };
+        format!(
+            "---
+apiVersion: cairn.dev/v1alpha1
+kind: Instance
+metadata: {{name: web-server-{n}, namespace: shop, uid: i{n}, {owner}}}
+spec: {{applicationName: web, actorGroup: server, actor: server-{n}, template: {{kind: cpu, count: 1}}}}
+status:
+  {{phase: Running, unit: n{n}/cpus-0, pod: web-server-{n}, conditions: [{{type: Ready, status: '{ready}', reason: R,
+    message: '{why}', lastTransitionTime: '2026-01-01T00:00:00Z'}}]}}
+"
+        )
+    };
+    [application, decision].into_iter().chain((0..actors).map(instance)).collect()
+}
+
+#[test]
+fn a_large_application_is_one_screen_too_with_those_that_are_not_well() {
+    let dump = File::new("dump.yaml", &large(1200));
+    insta::assert_snapshot!(cairn(&["status", "shop/web", "-f", dump.path()]).all(), @r"
+    exit 2
+    shop/web  Running  1200 of 1200 actors placed, 1200 running, 1199 ready · 1 of 1200 of the newest template
+
+    GROUP   KIND  ACTORS  WELL   NODES
+    server  cpu   1,200   1,199  1,200
+
+    ACTOR     UNIT       KIND  POD           STATE
+    server-7  n7/cpus-0  cpu   web-server-7  Running, not ready
+
+    POOL  KIND  SLOTS  NODES  ACTORS
+    cpus  cpu   1,200  1,200  1,200
+
+    What is wrong, and what to do
+      its newest version, generation 3, was not looked at yet; what is told is of generation 2
+        -> see whether the operator runs: kubectl cairn doctor
+      Ready: all run, one less is ready
+        -> see what its pods wait for: kubectl describe pods -n shop -l cairn.dev/application=web
+      server-7 is not ready: container main: CrashLoopBackOff, it ended with exit code 1 (Error)
+        -> read its log: kubectl logs web-server-7 -n shop --previous
+    ");
+    let all = cairn(&["status", "shop/web", "-f", dump.path(), "--all"]).out;
+    assert!(all.lines().filter(|line| line.starts_with("server-")).count() == 1200, "{all}");
+    let few = File::new("few.yaml", &large(20));
+    let few = cairn(&["status", "shop/web", "-f", few.path()]).out;
+    assert!(few.lines().filter(|line| line.starts_with("server-")).count() == 20, "{few}");
 }
 
 #[test]
