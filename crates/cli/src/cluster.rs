@@ -61,6 +61,10 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
     })
 }
 
+/// What is said to whoever may not list something that a plan needs.
+const WHOLE: &str =
+    "; one has to see the whole cluster for that; `kubectl cairn status` needs one namespace alone";
+
 /// The namespace of the kubeconfig's context.
 pub fn namespace(arguments: &ClusterArguments) -> Result<String, CliError> {
     wait_for(async { Ok(client(arguments).await?.default_namespace().to_owned()) })
@@ -123,12 +127,17 @@ async fn list<K>(api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, Cli
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let plural = K::plural(&());
-    let found = api.list(&parameters).await.map_err(|source| {
-        let ours =
-            matches!(&source, kube::Error::Api(status) if status.code == 404) && K::group(&()) == crds::GROUP;
-        let hint = if ours { "; is Cairn installed? `helm install cairn charts/cairn`" } else { "" };
-        CliError::Cluster { what: format!("list {plural}{hint}"), source: source.into() }
-    })?;
+    let found = api.list(&parameters).await.map_err(|source| unlisted::<K>(source, WHOLE))?;
     Ok(found.items.into_iter().map(Arc::new).collect())
+}
+
+/// That a kind could not be listed, and what to do where that is known; `forbidden` is for whoever may not.
+pub fn unlisted<K: Resource<DynamicType = ()>>(source: kube::Error, forbidden: &str) -> CliError {
+    let code = if let kube::Error::Api(status) = &source { status.code } else { 0 };
+    let hint = match code {
+        404 if K::group(&()) == crds::GROUP => "; is Cairn installed? `helm install cairn charts/cairn`",
+        403 => forbidden,
+        _ => "",
+    };
+    CliError::Cluster { what: format!("list {}{hint}", K::plural(&())), source: source.into() }
 }

@@ -14,16 +14,16 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use world::Objects;
 
 use self::diagnosis::diagnose;
 use self::found::{AGENT, Finding, Found, Level, OPERATOR};
 use self::rights::{Place, Right};
 use crate::arguments::{DoctorArguments, Output};
-use crate::cluster::{self, client, wait_for};
+use crate::cluster::{client, wait_for};
 use crate::error::CliError;
 use crate::style::{Style, Tone};
 use crate::table::Table;
+use crate::visible::{Visible, everything};
 use crate::{Outcome, plan, print};
 
 /// How many questions are asked at once.
@@ -31,8 +31,8 @@ const AT_ONCE: usize = 8;
 
 /// Looks, and says how everything is.
 pub fn run(arguments: &DoctorArguments) -> Result<Outcome, CliError> {
-    let objects = cluster::objects(&arguments.cluster)?;
-    let found = wait_for(async { Ok(look(client(&arguments.cluster).await?, objects, arguments).await) })?;
+    let visible = everything(&arguments.cluster)?;
+    let found = wait_for(async { Ok(look(client(&arguments.cluster).await?, visible, arguments).await) })?;
     let findings = diagnose(&found, &arguments.default_policy, Timestamp::now());
     print(&match arguments.output {
         Output::Json => plan::json(&findings),
@@ -43,7 +43,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<Outcome, CliError> {
     Ok(if is_well { Outcome::Done } else { Outcome::Wrong })
 }
 
-async fn look(client: Client, objects: Objects, arguments: &DoctorArguments) -> Found {
+async fn look(client: Client, visible: Visible, arguments: &DoctorArguments) -> Found {
     let namespace = &arguments.cluster.operator_namespace;
     let why = |error: kube::Error| error.to_string();
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
@@ -65,7 +65,7 @@ async fn look(client: Client, objects: Objects, arguments: &DoctorArguments) -> 
     let is_there = agent.as_ref().is_ok_and(Option::is_some);
     let lacking = lacking(&client, rights::needed(is_there, asks_for_pods), arguments).await;
     Found {
-        objects,
+        visible,
         operator: operator.map_err(why),
         agent: agent.map_err(why),
         leader: leader.map_err(why),

@@ -21,6 +21,7 @@ mod summary;
 mod table;
 mod text;
 mod topology;
+mod visible;
 
 use std::io::Write as _;
 use std::process::ExitCode;

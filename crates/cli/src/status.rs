@@ -11,22 +11,29 @@ use world::{ApplicationKey, Objects};
 use self::state::Status;
 use crate::arguments::{Output, StatusArguments};
 use crate::error::CliError;
-use crate::style::Style;
+use crate::style::{Style, Tone};
+use crate::visible::{Visible, applications};
 use crate::{Outcome, cluster, plan, print, read};
 
 /// Finds the application, or all of them, and says how they are.
 pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
-    let objects = if arguments.files.is_empty() {
-        cluster::objects(&arguments.cluster)?
+    let visible = if arguments.files.is_empty() {
+        let named =
+            arguments.name.as_deref().and_then(|name| name.split_once('/')).map(|(namespace, _)| namespace);
+        applications(&arguments.cluster, named.or(arguments.namespace.as_deref()))?
     } else {
-        read::manifests(&arguments.files)?.0
+        Visible { objects: read::manifests(&arguments.files)?.0, ..Visible::default() }
     };
+    if let Some(why) = visible.without(&["actorapplications"]) {
+        return Err(CliError::Usage(why));
+    }
+    let Visible { objects, .. } = &visible;
     let style = Style::of_stdout();
     let (shown, text) = match &arguments.name {
         None => {
             let shown: Vec<Status> = (objects.applications.iter())
                 .filter(|found| arguments.namespace.is_none() || found.namespace() == arguments.namespace)
-                .map(|found| Status::of(found, &objects))
+                .map(|found| Status::of(found, objects))
                 .collect();
             let text = match arguments.output {
                 Output::Table => page::overview(&shown, style),
@@ -38,7 +45,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
         Some(name) => {
             let key = key(name, arguments)?;
             let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
-            let status = Status::of(found.ok_or_else(|| unknown(&key, &objects))?, &objects);
+            let status = Status::of(found.ok_or_else(|| unknown(&key, objects))?, objects);
             let text = match arguments.output {
                 Output::Table => page::screen(&status, arguments.all, style),
                 Output::Yaml => plan::yaml(&status),
@@ -48,6 +55,13 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
         }
     };
     print(&text)?;
+    let not_seen = visible.not_seen();
+    if matches!(arguments.output, Output::Table) && !not_seen.is_empty() {
+        print(&format!(
+            "\n{}\n",
+            style.paint(Tone::Faint, &format!("Not to be seen with your rights: {}", not_seen.join("; ")))
+        ))?;
+    }
     let is_well = shown.iter().all(|status| status.wrong.is_empty());
     Ok(if is_well { Outcome::Done } else { Outcome::Wrong })
 }

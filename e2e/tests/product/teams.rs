@@ -91,3 +91,50 @@ async fn a_policy_is_for_the_namespaces_that_it_names() {
     assert_eq!(uids(&seen), uids(&before), "what runs goes on running");
     cluster.kubectl(["delete", "configmap", "exclusive", "-n", NAMESPACE]).await.unwrap();
 }
+
+/// Who may view one namespace asks how its application is, and is told what of the cluster is not to be seen.
+#[tokio::test]
+async fn a_team_asks_how_its_application_is_with_the_right_to_view_its_namespace() {
+    let cluster = Cluster::shared();
+    let stage = Stage::set("own-view", [SimulatedNode::new("one")], [cpus()]).await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
+    let name = stage.namespace.name();
+    stage.namespace.kubectl(["create", "serviceaccount", "member"]).await.unwrap();
+    let member = format!("--serviceaccount={name}:member");
+    stage
+        .namespace
+        .kubectl(["create", "rolebinding", "member", "--clusterrole=view", &member])
+        .await
+        .unwrap();
+    let token = stage.namespace.kubectl(["create", "token", "member"]).await.unwrap().stdout;
+    let raw = cluster.kubectl(["config", "view", "--raw", "-ojson"]).await.unwrap().stdout;
+    let mut kubeconfig: serde_json::Value = serde_json::from_str(&raw).unwrap();
+    kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
+    let file = cluster.plane().state.join("run").join(format!("{name}.kubeconfig"));
+    std::fs::write(&file, kubeconfig.to_string()).unwrap();
+    let asked = async |arguments: &[&str]| {
+        let mut command = cluster.kubectl_cairn()?;
+        command.env("KUBECONFIG", &file).args(arguments);
+        let said = command.output().await?;
+        anyhow::Ok((said.status.code(), String::from_utf8(said.stdout)? + &String::from_utf8(said.stderr)?))
+    };
+    // the binding is known a moment after it was made
+    let said = wait_for("its status is told", SOON, async || {
+        let (code, said) = asked(&["status", "app", "-n", name]).await?;
+        ensure!(code == Some(0), "{said}");
+        anyhow::Ok(said)
+    })
+    .await;
+    for part in [
+        "2 of 2 actors placed, 2 running, 2 ready",
+        "one/cpus-0",
+        "not to be seen",
+        "devicepools",
+        "of other namespaces: ",
+    ] {
+        assert!(said.to_lowercase().contains(&part.to_lowercase()), "no {part} in {said}");
+    }
+    let (code, said) = asked(&["explain", "actorapp", "app", "-n", name]).await.unwrap();
+    assert!(code == Some(1) && said.contains("one has to see the whole cluster for that"), "{said}");
+}

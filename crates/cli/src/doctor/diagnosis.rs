@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::Health;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, PodSpec};
 use kube::ResourceExt;
 use policy::Program;
 use world::{ApplicationKey, Index, Policy};
@@ -18,7 +19,10 @@ const LISTED: usize = 5;
 
 /// How everything is, part by part.
 pub fn diagnose(found: &Found, default_policy: &str, now: Timestamp) -> Vec<Finding> {
-    let mut findings = vec![operator(found, now)];
+    let mut findings: Vec<Finding> = kinds(found).into_iter().collect();
+    findings.push(operator(found, now));
+    findings.extend(programs(found));
+    findings.extend(nodes(found));
     findings.extend(agents(found, now));
     findings.extend(devices(found));
     findings.extend(pools(found, default_policy));
@@ -34,6 +38,79 @@ fn finding(area: &'static str, level: Level, text: impl Into<String>, to_do: Opt
 
 fn unknown(area: &'static str, why: &str) -> Finding {
     finding(area, Level::Unknown, format!("could not be looked at: {why}"), None)
+}
+
+/// Whether there are Cairn's kinds at all.
+fn kinds(found: &Found) -> Option<Finding> {
+    let kinds = ["actorapplications", "placements", "instances", "devicepools", "nodetopologies"];
+    let missing: Vec<&str> = (kinds.into_iter())
+        .filter(|kind| found.visible.hidden.get(*kind).is_some_and(|hidden| hidden.is_unknown))
+        .collect();
+    let to_do = "helm install cairn charts/cairn --namespace cairn-system --create-namespace";
+    let text = format!("the cluster has no {}: Cairn is not installed, or half of it", missing.join(", "));
+    (!missing.is_empty()).then(|| finding("kinds", Level::Wrong, text, Some(to_do)))
+}
+
+/// The tag of a program's image.
+fn version(spec: Option<&PodSpec>) -> Option<String> {
+    let image = spec?.containers.first()?.image.as_deref()?;
+    let (_, tag) = image.rsplit_once(':')?;
+    (!tag.contains('/')).then(|| tag.to_owned())
+}
+
+/// Whether there are as many of both programs as there are to be, and all of one version.
+fn programs(found: &Found) -> Vec<Finding> {
+    let operator = found.operator.as_ref().ok().and_then(Option::as_ref);
+    let agent = found.agent.as_ref().ok().and_then(Option::as_ref);
+    let mut findings = Vec::new();
+    let mut few = |area, what: &str, ready: i32, wanted: i32, workload: &str| {
+        let to_do = format!("kubectl describe {workload}, and the pods of it");
+        if ready < wanted {
+            let text = format!("{ready} of {wanted} {what} are ready");
+            findings.push(finding(area, Level::Warning, text, Some(&to_do)));
+        }
+    };
+    if let Some(operator) = operator {
+        let wanted = operator.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let ready = operator.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
+        few("operator", "operators", ready, wanted, &format!("deployment {OPERATOR}"));
+    }
+    if let Some(status) = agent.and_then(|agent| agent.status.as_ref()) {
+        let (ready, wanted) = (status.number_ready, status.desired_number_scheduled);
+        few("agents", "agents", ready, wanted, &format!("daemonset {AGENT}"));
+    }
+    let of_operator = operator.and_then(|it| version(it.spec.as_ref()?.template.spec.as_ref()));
+    let of_agent = agent.and_then(|it| version(it.spec.as_ref()?.template.spec.as_ref()));
+    if let (Some(operator), Some(agent)) = (of_operator, of_agent)
+        && operator != agent
+    {
+        let text = format!("the operator is {operator}, the agents are {agent}");
+        let to_do =
+            "an upgrade stopped half way, or one image is set by hand: helm upgrade cairn charts/cairn";
+        findings.push(finding("versions", Level::Warning, text, Some(to_do)));
+    }
+    findings
+}
+
+/// Nodes that do not answer: who is there is waited for, and of many silent ones nobody moves.
+fn nodes(found: &Found) -> Option<Finding> {
+    let area = "nodes";
+    if let Some(why) = found.visible.without(&["nodes"]) {
+        return Some(unknown(area, &why));
+    }
+    let nodes = &found.visible.objects.nodes;
+    let is_silent = |node: &Node| {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|it| it.type_ == "Ready" && it.status != "True")
+    };
+    let silent: Vec<String> =
+        nodes.iter().filter(|node| is_silent(node)).map(|node| node.name_any()).collect();
+    let many = Index::of(&found.visible.objects).is_silent();
+    let rest = if many { "; while there are so many nobody moves" } else { "" };
+    let text = format!("{} of {} do not answer: {}{rest}", silent.len(), nodes.len(), listed(&silent));
+    let to_do = "kubectl describe node NODE; one that does not come back is to be deleted, or tainted \
+                 node.kubernetes.io/out-of-service=off:NoExecute";
+    (!silent.is_empty()).then(|| finding(area, Level::Warning, text, Some(to_do)))
 }
 
 /// The first few names, and how many more.
@@ -90,8 +167,13 @@ fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
         let text = format!("there is no DaemonSet {AGENT}");
         findings.push(finding(area, Level::Wrong, text, Some("helm upgrade --install cairn charts/cairn")));
     }
-    let nodes: BTreeSet<String> = found.objects.nodes.iter().map(|node| node.name_any()).collect();
-    let described: BTreeSet<String> = found.objects.topologies.iter().map(|it| it.name_any()).collect();
+    if let Some(why) = found.visible.without(&["nodes", "nodetopologies"]) {
+        findings.push(unknown(area, &why));
+        return findings;
+    }
+    let objects = &found.visible.objects;
+    let nodes: BTreeSet<String> = objects.nodes.iter().map(|node| node.name_any()).collect();
+    let described: BTreeSet<String> = objects.topologies.iter().map(|it| it.name_any()).collect();
     let without: Vec<String> = nodes.difference(&described).cloned().collect();
     if !without.is_empty() {
         let text = format!("no topology of {}", listed(&without));
@@ -131,7 +213,7 @@ fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
 
 fn devices(found: &Found) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for topology in &found.objects.topologies {
+    for topology in &found.visible.objects.topologies {
         let ill = topology.spec.devices.iter().filter(|device| device.health != Health::Ok);
         let ill: Vec<String> = ill.map(|device| format!("{} {}", device.id, device.health)).collect();
         if !ill.is_empty() {
@@ -146,8 +228,15 @@ fn devices(found: &Found) -> Vec<Finding> {
 
 fn pools(found: &Found, default_policy: &str) -> Vec<Finding> {
     let area = "pools";
-    let objects = &found.objects;
+    let objects = &found.visible.objects;
+    if let Some(why) = found.visible.without(&["nodes", "pods", "nodetopologies", "devicepools"]) {
+        return vec![unknown(area, &why)];
+    }
     let mut findings = Vec::new();
+    if objects.pools.is_empty() && !objects.applications.is_empty() {
+        let to_do = "apply a DevicePool for each kind of device, as in examples/pools.yaml";
+        findings.push(finding(area, Level::Wrong, "there is none, so nothing has a place", Some(to_do)));
+    }
     for (pool, (report, allocated)) in world::pools(&Index::of(objects), &Policy::builtin(default_policy)) {
         let counts = format!(
             "{pool}: {} units, {} can be used, {allocated} host actors",
@@ -194,7 +283,10 @@ fn pools(found: &Found, default_policy: &str) -> Vec<Finding> {
 
 fn policies(found: &Found, default_policy: &str) -> Vec<Finding> {
     let area = "policies";
-    let objects = &found.objects;
+    let objects = &found.visible.objects;
+    if let Some(why) = found.visible.without(&["configmaps"]) {
+        return vec![unknown(area, &why)];
+    }
     let mut findings = Vec::new();
     let mut sound = Vec::new();
     for config_map in &objects.policies {

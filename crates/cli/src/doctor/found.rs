@@ -3,7 +3,8 @@
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde::Serialize;
-use world::Objects;
+
+use crate::visible::Visible;
 
 /// What the chart calls its programs.
 pub const OPERATOR: &str = "cairn-operator";
@@ -39,7 +40,7 @@ pub type Asked<T> = Result<T, String>;
 /// Everything that a diagnosis is made from.
 #[derive(Debug)]
 pub struct Found {
-    pub objects: Objects,
+    pub visible: Visible,
     pub operator: Asked<Option<Deployment>>,
     pub agent: Asked<Option<DaemonSet>>,
     pub leader: Asked<Option<Lease>>,

@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves what is in these texts; the kind `without` is not known there.
+    /// Serves what is in these texts; the kind `without` is not known there, and of `*` nothing is that spans namespaces.
     fn new(texts: &[String], without: &'static str) -> Self {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for text in texts {
@@ -81,7 +81,10 @@ fn answer(
                "reason": reason, "code": code, "metadata": {}})
     };
     let all = |plural: &str| lists.get(plural).cloned().unwrap_or_default();
+    let spans_namespaces = !path[..path.len() - 1].contains(&"namespaces");
     let (code, body) = match path.as_slice() {
+        _ if without == "*" && spans_namespaces => (403, status(403, "Forbidden")),
+        _ if without == "**" => (403, status(403, "Forbidden")),
         [.., plural] if known(plural) => (404, status(404, "NotFound")),
         [.., plural, name] if lists.contains_key(*plural) => {
             match all(plural).into_iter().find(|object| object["metadata"]["name"] == *name) {
@@ -317,6 +320,53 @@ fn a_cluster_without_cairn_says_how_to_get_it() {
         ),
         "{}",
         ran.err
+    );
+}
+
+/// Whoever may look at one namespace sees its applications, and what else there is to see is named.
+#[test]
+fn a_team_sees_how_its_own_applications_are() {
+    let server = Server::new(&[crate::status::DUMP.to_owned()], "*");
+    let on = ["status", "shop/web", "--kubeconfig", server.kubeconfig.path()];
+    let ran = cairn(&on);
+    let not_seen = "Not to be seen with your rights: devicepools; of other namespaces: actorapplications, instances, placements\n";
+    let (screen, told) = ran.out.rsplit_once("\n\n").unwrap();
+    assert_eq!((ran.code, told), (Some(2), not_seen), "{}", ran.err);
+    let dump = File::new("dump.yaml", crate::status::DUMP);
+    let all = cairn(&["status", "shop/web", "-f", dump.path()]).out;
+    let without_kinds = |text: &str| -> Vec<String> {
+        text.split_whitespace().filter(|word| !["KIND", "gpu"].contains(word)).map(str::to_owned).collect()
+    };
+    assert_eq!(without_kinds(screen), without_kinds(&all));
+    let all = cairn(&["status", "-n", "shop", "--kubeconfig", server.kubeconfig.path()]);
+    assert!(all.out.contains("shop/web     Degraded  3") && all.out.ends_with(not_seen), "{}", all.out);
+    // to plan takes more, and says so
+    let ran = cairn(&["explain", "actorapp", "shop/web", "--kubeconfig", server.kubeconfig.path()]);
+    let said =
+        "; one has to see the whole cluster for that; `kubectl cairn status` needs one namespace alone: ";
+    assert!(ran.code == Some(1) && ran.err.contains(said), "{}", ran.err);
+    // and who may see nothing is told what it is
+    let server = Server::new(&[], "**");
+    let ran = cairn(&["status", "shop/web", "--kubeconfig", server.kubeconfig.path()]);
+    assert!(
+        ran.code == Some(1)
+            && ran.err.starts_with(
+                "error: cannot list actorapplications; ask for the role view in the namespace: "
+            ),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn doctor_says_that_cairn_is_not_there() {
+    let server = Server::new(&examples(""), "nodetopologies");
+    let ran = cairn(&["doctor", "--kubeconfig", server.kubeconfig.path()]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(2), ""));
+    assert!(
+        ran.out.contains("the cluster has no nodetopologies: Cairn is not installed, or half of it"),
+        "{}",
+        ran.out
     );
 }
 

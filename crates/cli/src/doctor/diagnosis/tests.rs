@@ -5,6 +5,7 @@ use serde_json::json;
 use world::Objects;
 
 use super::*;
+use crate::visible::{Hidden, Visible};
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
@@ -43,9 +44,13 @@ fn found(change: &[(&str, &str)]) -> Found {
     }
     let mut objects = Objects::default();
     objects.read("cluster.yaml", &text).unwrap();
-    let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"selector": {}, "template": {}}});
+    let named = |name: &str| {
+        let pod = json!({"containers": [{"name": "program", "image": format!("registry:5000/{name}:1.0")}]});
+        json!({"metadata": {"name": name}, "spec": {"selector": {}, "template": {"spec": pod}}, "status": {"readyReplicas": 1,
+            "currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}})
+    };
     Found {
-        objects,
+        visible: Visible { objects, hidden: BTreeMap::new() },
         operator: Ok(Some(serde_json::from_value(named(OPERATOR)).unwrap())),
         agent: Ok(Some(serde_json::from_value(named(AGENT)).unwrap())),
         leader: Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:09:55Z"))),
@@ -84,6 +89,55 @@ fn what_is_wrong_is_named() {
     insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Wrong policies: shop/web names throughput, which is not there");
     insta::assert_snapshot!(of(&[("type: NUMA Domain", "type: NUMA Domain, health: lost")]), @"Warning devices: a: numa-0 lost");
     insta::assert_snapshot!(of(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]), @"Warning agents: no topology of a");
+}
+
+#[test]
+fn a_node_that_does_not_answer_and_half_an_upgrade_are_named() {
+    let silent = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}, \
+        status: {conditions: [{type: Ready, status: Unknown}], allocatable";
+    let mut cluster = found(&[("status: {allocatable", silent)]);
+    let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
+    operator.spec.as_mut().unwrap().replicas = Some(2);
+    let agent = cluster.agent.as_mut().unwrap().as_mut().unwrap();
+    agent.status.as_mut().unwrap().number_ready = 0;
+    let pod = agent.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+    pod.containers[0].image = Some("registry:5000/agent:0.9".to_owned());
+    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    Warning operator: 1 of 2 operators are ready
+    Warning agents: 0 of 1 agents are ready
+    Warning versions: the operator is 1.0, the agents are 0.9
+    Warning nodes: 1 of 1 do not answer: a; while there are so many nobody moves
+    ");
+}
+
+#[test]
+fn what_is_not_to_be_seen_is_not_taken_for_missing() {
+    let mut cluster = found(&[]);
+    let kinds = ["nodes", "nodetopologies", "devicepools", "configmaps"];
+    for kind in kinds {
+        let hidden =
+            Hidden { why: format!("cannot list {kind}: forbidden"), but_one: false, is_unknown: false };
+        cluster.visible.hidden.insert(kind.to_owned(), hidden);
+    }
+    cluster.visible.objects.nodes.clear();
+    cluster.visible.objects.pools.clear();
+    cluster.visible.objects.policies.clear();
+    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    Unknown nodes: could not be looked at: cannot list nodes: forbidden
+    Unknown agents: could not be looked at: cannot list nodes: forbidden
+    Unknown pools: could not be looked at: cannot list nodes: forbidden
+    Unknown policies: could not be looked at: cannot list configmaps: forbidden
+    ");
+    for hidden in cluster.visible.hidden.values_mut() {
+        hidden.is_unknown = true;
+    }
+    let told = said(&cluster, Level::Wrong);
+    assert!(
+        told.starts_with(
+            "Wrong kinds: the cluster has no devicepools, nodetopologies: Cairn is not installed"
+        ),
+        "{told}"
+    );
 }
 
 #[test]
