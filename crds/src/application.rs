@@ -24,7 +24,7 @@ use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object
     status = "ActorApplicationStatus",
     derive = "PartialEq",
     validation = name_rule(),
-    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether every actor has a place and runs.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether every actor has a place, runs there, and is ready.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Placed","type":"string","description":"Actors with a place, of those wanted.","jsonPath":".status.actors.placedOfWanted"}"#,
     printcolumn = r#"{"name":"Running","type":"integer","description":"Actors whose pod runs.","jsonPath":".status.actors.running"}"#,
     printcolumn = r#"{"name":"Optimal","type":"boolean","description":"Whether the placement is proven to be the best.","jsonPath":".status.optimal"}"#,

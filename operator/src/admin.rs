@@ -68,12 +68,15 @@ async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    let mut states = BTreeMap::from([("wanted", 0), ("placed", 0), ("running", 0)]);
+    let mut states = BTreeMap::from([("wanted", 0), ("placed", 0), ("running", 0), ("ready", 0)]);
     for application in admin.caches.applications.state() {
         let counts = application.status.as_ref().and_then(|status| status.actors.clone()).unwrap_or_default();
-        for (state, count) in
-            [("wanted", counts.wanted), ("placed", counts.placed), ("running", counts.running)]
-        {
+        for (state, count) in [
+            ("wanted", counts.wanted),
+            ("placed", counts.placed),
+            ("running", counts.running),
+            ("ready", counts.ready),
+        ] {
             *states.entry(state).or_default() += i64::from(count);
         }
     }

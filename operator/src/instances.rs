@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
 
+use crate::readiness::why_not;
 use crate::report::{Finding, conditions};
 
 /// What is known of an Instance's actor beside its pod.
@@ -38,7 +39,10 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
         (Some(_), Some(place)) if unit != Some(place) => {
             (false, "Moves", format!("it is on {}, and is to be on {place}", unit.unwrap_or("no known unit")))
         }
-        (Some(_), _) => (false, "NotReady", "its pod is not ready".to_owned()),
+        (Some(pod), _) => {
+            let why = why_not(pod).map_or(String::new(), |why| format!(": {why}"));
+            (false, "NotReady", format!("its pod is not ready{why}"))
+        }
         (None, _) => {
             let waits = about.wait.map_or(String::new(), |wait| format!(": {wait}"));
             (false, "NoPod", format!("it has no pod{waits}"))

@@ -38,6 +38,7 @@ mod policies;
 mod pools;
 mod pulse;
 mod quotas;
+mod readiness;
 mod reconcile;
 mod refusals;
 mod report;

@@ -35,7 +35,7 @@ pub struct Metrics {
     pub judged: IntCounterVec,
     /// Writes by kind and verb.
     pub writes: IntCounterVec,
-    /// Actors by state: wanted, placed, running.
+    /// Actors by state: wanted, placed, running, ready.
     pub actors: IntGaugeVec,
     /// Pods of actors.
     pub pods: IntGaugeVec,

@@ -53,6 +53,8 @@ pub fn conditions(
 pub struct Progress {
     pub ready: usize,
     pub updated: usize,
+    /// The first actor whose pod says why it is not ready, and what it says.
+    pub hangs: Option<(String, String)>,
     pub revisions: crds::Revisions,
 }
 
@@ -169,24 +171,31 @@ fn findings(
     };
     let all_placed = spec.is_some() && placed == wanted;
     let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
+    let Progress { ready, hangs, .. } = &outcome.progress;
     let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
-    let ready = if all_run {
+    let is_ready = all_run && *ready == wanted;
+    let hangs =
+        hangs.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
+    let message = if is_ready {
         format!("all {wanted} actors run where they were placed")
     } else if let Some((_, message)) = &outcome.failure {
         message.clone()
     } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
         format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
+    } else if all_run {
+        format!("all {wanted} actors run where they were placed, {ready} of them are ready{hangs}")
     } else {
-        format!("{running} of {wanted} actors run where they were placed")
+        format!("{running} of {wanted} actors run where they were placed{hangs}")
     };
     let ready_reason = match () {
-        () if all_run => "AllRunning",
+        () if is_ready => "AllRunning",
         () if outcome.failure.is_some() => "NotAccepted",
         () if !all_placed => "Unplaced",
         () if is_lost => "NodeLost",
+        () if all_run => "NotReady",
         () => "Starting",
     };
-    findings.push(finding("Ready", all_run, ready_reason, ready));
+    findings.push(finding("Ready", is_ready, ready_reason, message));
     findings.push(finding(
         "Placed",
         all_placed,
@@ -317,4 +326,51 @@ pub fn event(type_: EventType, reason: &str, action: &str, note: String) -> Even
         note.push('…');
     }
     Event { type_, reason: reason.to_owned(), note: Some(note), action: action.to_owned(), secondary: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an application's condition `Ready` says: `wanted/placed/running/ready`, `hangs=`, `refused`.
+    fn ready(world: &str) -> String {
+        let (counts, rest) = world.split_once(' ').unwrap_or((world, ""));
+        let counts: Vec<usize> = counts.split('/').map(|count| count.parse().unwrap()).collect();
+        let mut outcome = Outcome {
+            decision: Some(Placement::new("app", PlacementSpec::default())),
+            progress: Progress { ready: counts[3], ..Progress::default() },
+            ..Outcome::default()
+        };
+        outcome.progress.hangs = rest.strip_prefix("hangs=").map(|why| ("a-0".to_owned(), why.to_owned()));
+        if rest == "refused" {
+            outcome.failure = Some(("Policy", "there is no policy x".to_owned()));
+        }
+        let spec = serde_json::from_value(serde_json::json!({"actors": []})).unwrap();
+        let findings =
+            findings(&ActorApplication::new("app", spec), &outcome, (counts[0], counts[1], counts[2]));
+        let it = findings.iter().find(|it| it.type_ == "Ready").unwrap();
+        format!("{} {}: {}", it.holds, it.reason, it.message)
+    }
+
+    #[test]
+    fn an_application_is_ready_when_all_its_actors_are_and_says_who_is_not_and_why() {
+        for (world, expected) in [
+            ("2/2/2/2", "true AllRunning: all 2 actors run where they were placed"),
+            ("2/2/1/1", "false Starting: 1 of 2 actors run where they were placed"),
+            (
+                "2/2/1/1 hangs=container actor: ImagePullBackOff",
+                "false Starting: 1 of 2 actors run where they were placed; a-0 is not ready: container actor: ImagePullBackOff",
+            ),
+            ("2/2/2/1", "false NotReady: all 2 actors run where they were placed, 1 of them are ready"),
+            (
+                "2/2/2/0 hangs=container actor: CrashLoopBackOff",
+                "false NotReady: all 2 actors run where they were placed, 0 of them are ready; \
+                 a-0 is not ready: container actor: CrashLoopBackOff",
+            ),
+            ("2/1/1/1", "false Unplaced: 1 of 2 actors run where they were placed"),
+            ("2/2/2/2 refused", "false NotAccepted: there is no policy x"),
+        ] {
+            assert_eq!(ready(world), expected, "{world}");
+        }
+    }
 }

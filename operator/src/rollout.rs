@@ -10,6 +10,7 @@ use world::{ActorName, ApplicationKey, Own, Unit, is_ready, object_name, unit_of
 use crate::context::Context;
 use crate::error::Error;
 use crate::pods;
+use crate::readiness::why_not;
 use crate::report::{Outcome, Progress, event};
 use crate::revisions::{Hashes, Revisions, newest};
 
@@ -119,7 +120,7 @@ impl Rollout {
         units: &dyn Fn(&str) -> Option<Unit>,
     ) -> Progress {
         let places = decision.map_or(0, |decision| decision.spec.assignments.len());
-        let (mut ready, mut updated, mut good) = (0, 0, 0);
+        let (mut ready, mut updated, mut good, mut hangs) = (0, 0, 0, None);
         for actor in actors {
             let Some((_, Some(pod))) = own.get(&object_name(actor)) else { continue };
             let kind = unit_of(pod).and_then(units).map(|unit| unit.kind).unwrap_or_default();
@@ -127,11 +128,12 @@ impl Rollout {
             ready += usize::from(is_ready(pod));
             updated += usize::from(is_new);
             good += usize::from(is_new && is_ready(pod));
+            hangs = hangs.or_else(|| Some((actor.short(), why_not(pod)?)));
         }
         let update = self.is_sound().then(|| self.newest.clone());
         let all_good = places > 0 && good == places;
         let current = if all_good { update.clone() } else { None }.or_else(|| self.current.clone());
-        Progress { ready, updated, revisions: crds::Revisions { current, update } }
+        Progress { ready, updated, hangs, revisions: crds::Revisions { current, update } }
     }
 }
 

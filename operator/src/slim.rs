@@ -1,7 +1,8 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
 use k8s_openapi::api::core::v1::{
-    Container, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
+    Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
+    Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -50,7 +51,29 @@ pub fn node_facts(node: &Node) -> NodeFacts {
     (node.labels().clone(), spec.unschedulable, spec.taints, allocatable)
 }
 
-/// Keeps whose it is, where it is, what it asks for and how it is.
+/// Keeps of a container that is not ready what it waits for, and how it ended before.
+fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
+    if status.ready {
+        return None;
+    }
+    let kept = |state: ContainerState| ContainerState {
+        running: None,
+        terminated: state.terminated.map(|ended| ContainerStateTerminated {
+            exit_code: ended.exit_code,
+            reason: ended.reason,
+            ..ContainerStateTerminated::default()
+        }),
+        waiting: state.waiting.map(|it| ContainerStateWaiting { reason: it.reason, message: None }),
+    };
+    Some(ContainerStatus {
+        name: status.name,
+        state: status.state.map(kept),
+        last_state: status.last_state.map(kept),
+        ..ContainerStatus::default()
+    })
+}
+
+/// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
 pub fn pod(pod: &mut Pod) {
     metadata(pod);
     if let Some(annotations) = &mut pod.metadata.annotations {
@@ -72,7 +95,12 @@ pub fn pod(pod: &mut Pod) {
             ..PodSpec::default()
         });
     }
+    let is_actors = pod.owner_references().iter().any(|owner| owner.kind == "Instance");
     if let Some(status) = pod.status.take() {
+        let of_containers = |list: Option<Vec<ContainerStatus>>| {
+            let kept: Vec<_> = list.filter(|_| is_actors)?.into_iter().filter_map(unready).collect();
+            (!kept.is_empty()).then_some(kept)
+        };
         let conditions = status.conditions.map(|list| {
             list.into_iter()
                 .filter(|condition| matches!(condition.type_.as_str(), "PodScheduled" | "Ready"))
@@ -84,6 +112,8 @@ pub fn pod(pod: &mut Pod) {
             reason: status.reason,
             message: status.message,
             pod_ip: status.pod_ip,
+            init_container_statuses: of_containers(status.init_container_statuses),
+            container_statuses: of_containers(status.container_statuses),
             ..PodStatus::default()
         });
     }

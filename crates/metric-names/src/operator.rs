@@ -11,7 +11,7 @@ metric_names! {
     REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans made again before they were committed: overtaken, as the world had changed.";
     PLANS_JUDGED = Counter "cairn_operator_plans_judged_total" ["judged"] "Plans by what clingo judged of them before they were committed: all, parts, constraints or none; mismatch where it did not agree, which costs the plan.";
     WRITES = Counter "cairn_operator_writes_total" ["kind", "verb"] "Writes to the API server by kind and verb.";
-    ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications: wanted, placed or running.";
+    ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications: wanted, placed, running or ready.";
     POD_INFO = Info "cairn_pod_info" ["uid", "namespace", "pod", "application", "actor", "node", "unit"] "A pod of an actor, to join with series that have its uid; by the operator that leads.";
     LEADING = Gauge "cairn_operator_leading" [] "1 while this operator holds the lease.";
 }

@@ -1,7 +1,7 @@
 //! Pods that end, and pods that a kubelet does not take: the actor comes again, and nobody else notices.
 
 use anyhow::ensure;
-use e2e::SimulatedNode;
+use e2e::{Cluster, SimulatedNode};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
@@ -82,4 +82,47 @@ async fn what_a_kubelet_refuses_is_placed_elsewhere() {
     let of_node = |it: &&crds::Refusal| it.node.as_deref() == Some(node.as_str());
     let told: Vec<_> = status.refusals.iter().filter(of_node).map(|it| it.reason.as_str()).collect();
     assert_eq!(told, ["UnexpectedAdmissionError: no device is left"]);
+}
+
+/// A pod that runs is not one that serves: an application with a container that ends again and again is not ready, and says who
+/// it is and why, until it is well.
+#[tokio::test]
+async fn who_runs_and_is_not_ready_is_named_with_what_its_container_says() {
+    let stage = Stage::set("ailing", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
+    let container = before.pods[0].spec.as_ref().unwrap().containers[0].name.clone();
+    let condition = |status: &str| json!([{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": status}]);
+    let crashes = json!({"name": container, "ready": false, "restartCount": 3, "image": "none", "imageID": "none",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}});
+    ends(&stage, "app-a-1", &json!({"conditions": condition("False"), "containerStatuses": [crashes]})).await;
+    let why = format!("container {container}: CrashLoopBackOff, it ended with exit code 137 (OOMKilled)");
+    let seen = stage
+        .seen("app", |seen| {
+            let told = seen.message("Ready", "False")?;
+            ensure!(told.ends_with(&format!("1 of them are ready; a-1 is not ready: {why}")), "{told}");
+            let instance = seen.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
+            let of_it = instance.status.iter().flat_map(|status| &status.conditions);
+            let said = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
+            ensure!(said == Some(format!("its pod is not ready: {why}").as_str()), "{said:?}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(seen.condition("Ready").unwrap().reason, "NotReady");
+    // and who asks is told what to do
+    let mut asked = Cluster::shared().kubectl_cairn().unwrap();
+    let said = asked.args(["status", "app", "-n", stage.namespace.name()]).output().await.unwrap();
+    let (code, said) = (said.status.code(), String::from_utf8(said.stdout).unwrap());
+    let log = format!("kubectl logs app-a-1 -n {} --previous", stage.namespace.name());
+    for part in ["2 running, 1 ready", "Running, not ready", &format!("a-1 is not ready: {why}"), &log] {
+        assert!(code == Some(2) && said.contains(part), "no {part} in {said}");
+    }
+    assert_eq!(
+        seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>(),
+        before.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>()
+    );
+
+    ends(&stage, "app-a-1", &json!({"conditions": condition("True"), "containerStatuses": null})).await;
+    stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
 }
