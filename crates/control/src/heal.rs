@@ -14,11 +14,13 @@ pub fn only_heal(todo: &mut Todo) {
     });
 }
 
-/// Leaves of what is to be done what finishes what was begun: who was stopped is started. Where its place is taken by another
-/// actor that is to leave it, as in an exchange of places, that one moves as well; otherwise the first would lie for as long as
-/// the application is paused.
+/// Leaves of what is to be done what finishes what was begun, and what heals: who was stopped is started, and what ended by itself
+/// is taken away, so that it comes again where it was. Where the place of one that was stopped is taken by another actor that is to
+/// leave it, as in an exchange of places, that one moves as well; otherwise the first would lie for as long as the application is
+/// paused.
 pub fn only_finish(todo: &mut Todo, seen: &Seen) {
     let Todo { steps, waiting, refused, ended, .. } = todo;
+    let has_ended = |actor: &String| ended.contains(actor);
     let mut waits: Vec<&Wait> = waiting.values().collect();
     let is_in_the_way = |pod: &Pod, wait: &Wait| match wait {
         Wait::Unit(unit) => pod.unit.as_ref() == Some(unit),
@@ -36,10 +38,10 @@ pub fn only_finish(todo: &mut Todo, seen: &Seen) {
             let whose = pod.and_then(|pod| waits.iter().position(|wait| is_in_the_way(pod, wait)));
             whose.map(|at| waits.swap_remove(at)).is_some()
         }
+        Step::Stop { actor, end: End::Delete, .. } => has_ended(actor),
         Step::Stop { .. } | Step::Create { .. } | Step::Remove { .. } => false,
     });
     refused.clear();
-    ended.clear();
 }
 
 /// Whether everybody who was decided for is there, is well and of the newest template: then no place has to be looked at.

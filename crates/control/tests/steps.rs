@@ -214,7 +214,9 @@ fn what_was_begun_is_finished_and_nothing_else_begins() {
         // Nobody is replaced, moved or taken away.
         ("decided=0:n1/gpus-0 pods=0:n1/gpus-0 update=1 ready=0 old=0", String::new()),
         ("decided=0:n1/gpus-0 pods=0:n0/gpus-0", String::new()),
-        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:over instances=7", String::new()),
+        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0:over instances=7", String::new()),
+        // What ended by itself comes again.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:over", "stop pod-0; cam-0 ended".to_owned()),
         // Who was stopped is to be where another one is, who is to leave: that one leaves, and nobody else does.
         (
             "decided=0:n0/gpus-1,1:n0/gpus-0,2:n1/gpus-0 pods=1:n0/gpus-1,2:n0/gpus-0",

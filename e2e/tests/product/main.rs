@@ -17,6 +17,7 @@ mod failing;
 mod lifecycle;
 mod loss;
 mod order;
+mod paused;
 mod peers;
 mod policies;
 mod recovery;

@@ -1,0 +1,125 @@
+//! What goes on while an application is paused: what was begun is finished, what fails heals, and nothing new begins.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use e2e::{SimulatedNode, wait_for};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Seen, Stage, application, cpus};
+
+async fn pause(stage: &Stage, paused: bool) {
+    stage.patch("app", &json!({"spec": {"paused": paused}})).await;
+}
+
+fn pods(seen: &Seen) -> BTreeMap<String, &Pod> {
+    seen.pods.iter().map(|pod| (pod.name_any(), pod)).collect()
+}
+
+fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+/// Two groups of one actor that takes a GPU, each on a node of its own.
+fn on(nodes: [&str; 2]) -> Value {
+    let mut manifest = application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("gpu", "1ms")])]);
+    for (group, node) in nodes.into_iter().enumerate() {
+        manifest["spec"]["actors"][group]["pinTo"] = json!({"node": node});
+    }
+    manifest
+}
+
+/// Two exchange their places and are paused when one has gone: it is not left without a pod, because the other one leaves its place
+/// all the same.
+#[tokio::test]
+async fn two_that_began_to_exchange_their_places_end_it_though_the_application_is_paused() {
+    let stage = Stage::with_two_nodes_of_gpus("exchange").await;
+    // one GPU of each node is somebody else's
+    let other = |node: &str| {
+        let container = json!({"name": "c", "image": "none", "resources": {"limits": {"acme.com/gpu": "1"}}});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("other-{node}")},
+            "spec": {"nodeName": node, "containers": [container]}})
+    };
+    for node in ["one", "two"] {
+        stage.apply(&other(node)).await;
+    }
+    stage.offered("gpus", 2).await;
+    stage.apply(&on(["one", "two"])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+
+    // whoever goes first, the budget keeps the other one: so it stands in the middle of the exchange when it is paused
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "one"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {crds::labels::APPLICATION: "app"}}}});
+    stage.apply(&budget).await;
+    wait_for("the budget counts", SOON, async || {
+        let allowed = ["get", "pdb", "one", "-ojsonpath={.status.disruptionsAllowed}"];
+        let allowed = stage.namespace.kubectl(allowed).await?.stdout;
+        ensure!(allowed == "1", "{allowed}");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.apply(&on(["two", "one"])).await;
+    let midway = stage
+        .seen("app", |seen| {
+            ensure!(seen.pods.len() == 1, "{} pods", seen.pods.len());
+            let told = seen.message("Ready", "False")?;
+            ensure!(told.contains("is still in use") || told.contains("disruption budget"), "{told}");
+            Ok(())
+        })
+        .await;
+    pause(&stage, true).await;
+    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+    stage.namespace.kubectl(["delete", "pdb", "one"]).await.unwrap();
+    let after = stage
+        .seen("app", |seen| {
+            seen.message("Paused", "True")?;
+            let places: Vec<_> =
+                pods(seen).into_iter().map(|(name, pod)| (name, node_of(pod).to_owned())).collect();
+            let exchanged = [("app-a-0", "two"), ("app-b-0", "one")]
+                .map(|(name, node)| (name.to_owned(), node.to_owned()));
+            ensure!(places == exchanged, "{places:?}");
+            ensure!(seen.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+            Ok(())
+        })
+        .await;
+    let uids = |seen: &Seen| pods(seen).into_values().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+    assert!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "both were started anew");
+    assert!(uids(&midway).iter().all(|uid| uids(&before).contains(uid)), "the other one had stayed");
+}
+
+/// A pause holds updates and moves up, and not healing: a pod that ended comes again where it was, with the template that it had.
+#[tokio::test]
+async fn what_ends_while_the_application_is_paused_comes_again_as_it_was() {
+    let stage = Stage::set("paused-ended", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    pause(&stage, true).await;
+    let image = json!([{"op": "replace", "path": "/spec/actors/0/implementations/0/template/spec/containers/0/image", "value": "newer"}]);
+    stage
+        .namespace
+        .kubectl(["patch", "actorapp", "app", "--type=json", "-p", &image.to_string()])
+        .await
+        .unwrap();
+    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+    let ended =
+        json!({"status": {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}})
+            .to_string();
+    let patch = ["patch", "pod", "app-a-0", "--subresource=status", "--type=merge", "-p", &ended];
+    stage.namespace.kubectl(patch).await.unwrap();
+    let old = pods(&before)["app-a-0"].uid();
+    let after = stage
+        .seen("app", |seen| {
+            let again = pods(seen).remove("app-a-0").filter(|pod| pod.uid() != old);
+            let phase = again.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
+            ensure!(phase == Some("Running"), "it is not there again: {phase:?}");
+            Ok(())
+        })
+        .await;
+    let (then, now) = (pods(&before), pods(&after));
+    assert_eq!(node_of(now["app-a-0"]), node_of(then["app-a-0"]));
+    let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap_or_default();
+    assert_eq!(now.values().map(|pod| image(pod)).collect::<Vec<_>>(), ["none", "none"], "no update begins");
+    assert_eq!(now["app-a-1"].uid(), then["app-a-1"].uid());
+}
