@@ -2,7 +2,14 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener},
-    sync::atomic::{AtomicU32, Ordering},
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use anyhow::{Context, Result};
@@ -14,29 +21,38 @@ const COUNT: u16 = 12_000;
 
 /// Finds `N` different ports that nothing listens on now.
 ///
-/// Processes start their search at different places and never look at a port twice, so harnesses that
-/// run side by side do not meet. Fails when the whole range is in use.
+/// No other process gets one of them while this one lives, though nobody may listen there yet: test programs run side by
+/// side. Fails when the whole range is in use.
 pub fn free<const N: usize>() -> Result<[u16; N]> {
+    static MINE: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
+    // processes begin at different places and look at a port once, so they seldom look at the same one
     let start = std::process::id().wrapping_mul(997);
-    // all stay bound until the last is found
-    let mut listeners = Vec::with_capacity(N);
+    let mut ports = Vec::with_capacity(N);
     for _ in 0..COUNT {
-        if listeners.len() == N {
+        if ports.len() == N {
             break;
         }
         let offset = start.wrapping_add(LOOKED_AT.fetch_add(1, Ordering::Relaxed)) % u32::from(COUNT);
         let port = FIRST + u16::try_from(offset).expect("an offset is smaller than COUNT, which is a u16");
-        listeners.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
+        let Some(claim) = claim(port) else { continue };
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            MINE.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+            ports.push(port);
+        }
     }
-    let ports =
-        listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<Vec<_>>>()?;
     ports.try_into().ok().with_context(|| {
         format!(
             "no {N} free ports between {FIRST} and {} on 127.0.0.1: stop what listens there",
             FIRST + COUNT
         )
     })
+}
+
+/// A name that one process has at a time, and that the kernel frees when it ends; none when another one has it.
+fn claim(port: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("cairn-e2e/port/{port}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
 /// Finds one port that nothing listens on now.
@@ -53,5 +69,12 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 40);
+    }
+
+    #[test]
+    fn a_port_that_was_given_is_nobody_elses_though_nobody_listens_there() {
+        let [port] = super::free().unwrap();
+        assert!(std::net::TcpListener::bind(("127.0.0.1", port)).is_ok(), "nobody listens there");
+        assert!(super::claim(port).is_none());
     }
 }

@@ -1,10 +1,11 @@
 //! What comes again: nodes that answer and do not, and an operator that was killed while it forced an actor away.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode};
+use e2e::SimulatedNode;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{Seen, Stage, application, cpus};
 
 /// So that its pod stays after it is deleted, as on a node that does not answer.
@@ -52,7 +53,7 @@ async fn a_node_that_flaps_moves_nobody() {
 /// What an operator began to force away before it was killed is finished by the next one, once.
 #[tokio::test]
 async fn who_was_being_forced_away_when_the_operator_was_killed_starts_elsewhere_once() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let mut stage = spread("forced", "1s").await;
     let before = stage.settled("app", Seen::all_placed).await;
     let history = stage.watch_pods().await;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use crds::DevicePool;
-use e2e::{Cluster, Process, SimulatedNode, Workload, hardware::Driver, keeper, product::AGENT, wait_for};
+use e2e::{Process, SimulatedNode, Workload, hardware::Driver, keeper, product::AGENT, wait_for};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus};
 
 const NODES: usize = 20;
@@ -101,7 +102,7 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     let gpus = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "gpus"},
         "spec": {"kind": "gpu", "resource": {"devicePlugin": RESOURCE}}});
     let stage = Stage::set("twenty", nodes, [cpus(), gpus]).await;
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let run = cluster.plane().state.join("run");
     let driver = Driver::new(run.join("twenty.driver"), GPUS).unwrap();
     let mut workloads = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{anyhow, ensure};
 use e2e::{
-    AuditEvent, Cluster, SimulatedNode, keeper,
+    AuditEvent, SimulatedNode, keeper,
     product::{AGENT, NAMESPACE, OPERATOR, tree},
     wait_for,
 };
@@ -16,11 +16,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
 /// What the operator asked for after `before`, in the audit log.
 async fn asked(before: &e2e::AuditLog) -> anyhow::Result<Vec<AuditEvent>> {
-    let now = Cluster::shared().audit().await?;
+    let now = cluster().audit().await?;
     let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
     Ok(now.since(before).iter().filter(by_it).cloned().collect())
 }
@@ -54,7 +55,7 @@ const TRIES: usize = 10;
 /// soon as it is let.
 #[tokio::test]
 async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("throttled", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let history = stage.watch_pods().await;
     let flow = json!({"apiVersion": "v1", "kind": "List", "items": [
@@ -98,7 +99,7 @@ async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
 /// there is read again, and nothing is done twice.
 #[tokio::test]
 async fn what_was_missed_in_a_watch_is_read_again_and_nothing_is_done_twice() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let mut stage = Stage::set("gap", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let start = cluster.audit().await.unwrap();
     stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
@@ -144,7 +145,7 @@ async fn what_was_missed_in_a_watch_is_read_again_and_nothing_is_done_twice() {
 /// The operator is there before a kind that it watches: it waits for it, and goes on when it is there.
 #[tokio::test]
 async fn an_operator_waits_for_kinds_that_are_not_there_yet() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let mut stage = Stage::set("kinds", ["one", "two"].map(SimulatedNode::new), []).await;
     let _ = stage.product.operator.stop().await;
     cluster.kubectl(["delete", "crd", "devicepools.cairn.dev"]).await.unwrap();
@@ -176,7 +177,7 @@ async fn an_operator_waits_for_kinds_that_are_not_there_yet() {
 /// begun.
 #[tokio::test]
 async fn what_becomes_taken_while_it_is_planned_is_not_decided() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
     let mut stage = Stage::set("meanwhile", [node("one")], [gpus()]).await;
     stage.machine("one", &[("gpu-0", "GPU")]);
@@ -232,7 +233,7 @@ async fn an_agent_deposes_nobody_and_decides_nothing() {
     for verb in ["update", "patch", "delete"] {
         let may =
             ["auth", "can-i", verb, "leases.coordination.k8s.io/cairn-operator", "-n", NAMESPACE, &user];
-        let said = Cluster::shared().kubectl(may).await;
+        let said = cluster().kubectl(may).await;
         let said = said.map_or_else(|no| no.to_string(), |yes| yes.stdout);
         assert!(said.contains("no"), "{verb}: {said}");
     }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use anyhow::ensure;
-use e2e::{Cluster, wait_for};
+use e2e::wait_for;
 use kube::ResourceExt as _;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application};
 
 /// The pods of actors by name, with their uids.
@@ -23,7 +24,7 @@ fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
 /// It is away until the operator has given up, or for `CAIRN_AWAY_SECONDS` where that is longer.
 #[tokio::test]
 async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let mut stage = Stage::with_two_nodes_of_gpus("away").await;
     stage.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     let before = stage.settled("app", Seen::all_placed).await;

@@ -1,11 +1,12 @@
 //! What foreign pods do touches nobody whom it does not hurt.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, product::NAMESPACE, wait_for};
+use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus};
 
 /// How many foreign pods come and go.
@@ -25,7 +26,7 @@ async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
     // One that no clock cuts short, after which it would be taken up again.
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unhurried", "namespace": NAMESPACE,
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
-    Cluster::shared().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
     let names = ["first", "second", "third", "fourth"];
     for name in names {
         let mut manifest = application(name, &[("a", 2, &[("cpu", "1ms")])]);
@@ -66,5 +67,5 @@ async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
         .filter(|pod| ours(pod) && pod.metadata.deletion_timestamp.is_some())
         .count();
     assert_eq!(moved, 0, "nobody moves");
-    Cluster::shared().kubectl(["delete", "configmap", "unhurried", "-n", NAMESPACE]).await.unwrap();
+    cluster().kubectl(["delete", "configmap", "unhurried", "-n", NAMESPACE]).await.unwrap();
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::ensure;
 use crds::{Instance, Placement};
-use e2e::{Cluster, Gate, SimulatedNode, wait_for};
+use e2e::{Gate, SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus};
 
 const ACTORS: usize = 60;
@@ -70,7 +71,7 @@ async fn killed_after_some_pods() {
 }
 
 async fn killed(moment: Moment) {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = ["one", "two", "three"].map(|name| SimulatedNode::new(name).cpu("16"));
     let mut stage = Stage::set("crash", nodes, [cpus()]).await;
     let history = stage.watch_pods().await;

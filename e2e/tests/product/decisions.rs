@@ -1,14 +1,15 @@
 //! `kubectl cairn` and the operator see the same world and come to the same decision.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, command};
+use e2e::{SimulatedNode, command};
 use serde_json::Value;
 
+use crate::installed::cluster;
 use crate::stage::{Stage, application, cpus, gpus};
 
 #[tokio::test]
 async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = [
         SimulatedNode::new("one").zone("a"),
         SimulatedNode::new("two").zone("b").resource("acme.com/gpu", 1).taint("quiet", "yes", "NoSchedule"),
@@ -69,7 +70,7 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
 
 #[tokio::test]
 async fn how_an_application_and_cairn_are_can_be_asked_for() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 1)];
     let stage = Stage::set("status", nodes, [cpus(), gpus()]).await;
     stage.machine("one", &[("gpu-0", "GPU")]);
@@ -103,7 +104,7 @@ async fn how_an_application_and_cairn_are_can_be_asked_for() {
 
 #[tokio::test]
 async fn the_topology_of_a_node_can_be_asked_for() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage =
         Stage::set("topology", [SimulatedNode::new("cairn-gpu").resource("nvidia.com/gpu", 2)], []).await;
     stage.example_machines();

@@ -8,6 +8,7 @@ use e2e::{
 };
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus};
 
 /// Who holds the operators' lease.
@@ -18,7 +19,7 @@ async fn holder(cluster: &Cluster) -> anyhow::Result<String> {
 
 #[tokio::test]
 async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let mut stage = Stage::set("election", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     wait_for("the first leads", SOON, async || {
         let holder = holder(cluster).await?;

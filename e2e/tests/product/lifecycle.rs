@@ -1,16 +1,17 @@
 //! An application from its first manifest to its deletion, and the cluster around it that changes.
 
 use anyhow::{bail, ensure};
-use e2e::{Cluster, SimulatedNode, product::tree};
+use e2e::{SimulatedNode, product::tree};
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus, implementation};
 
 /// The example of the paper, on the example machines, through everything that happens to applications.
 #[expect(clippy::too_many_lines, reason = "a life, told in its order")]
 #[tokio::test]
 async fn surveillance_through_its_life() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("vision", [], []).await;
     stage.example_machines();
     for file in ["examples/nodes.yaml", "examples/pools.yaml"] {

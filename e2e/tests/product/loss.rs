@@ -1,11 +1,12 @@
 //! Nodes that do not answer, are cordoned or drained, while actors run there.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, wait_for};
+use e2e::{SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus};
 
 /// So that its pod stays after it is deleted, as on a node that does not answer.
@@ -94,7 +95,7 @@ async fn an_actor_on_a_node_that_does_not_answer_starts_elsewhere_when_it_is_cer
     let lost = node(&before, "a-2").to_owned();
     stage.nodes.silence(&lost).await.unwrap();
     let taint = ["taint", "node", &lost, "node.kubernetes.io/out-of-service=off:NoExecute"];
-    Cluster::shared().kubectl(taint).await.unwrap();
+    cluster().kubectl(taint).await.unwrap();
     let over = stage.settled("app", |seen| {
         ensure!(node(seen, "a-2") != lost, "{:?}", seen.places());
         seen.all_placed()
@@ -138,7 +139,7 @@ async fn moves_obey_disruption_budgets_and_drained_nodes_are_left() {
     stage.apply(&manifest).await;
     let stays = stage.settled("app", Seen::all_placed).await;
     let left = node(&stays, "a-0").to_owned();
-    Cluster::shared().kubectl(["cordon", &left]).await.unwrap();
+    cluster().kubectl(["cordon", &left]).await.unwrap();
     let history = stage.watch_pods().await;
     stage.apply(&application("later", &[("b", 4, &[("cpu", "1ms")])])).await;
     let later = stage.settled("later", Seen::all_placed).await;
@@ -148,7 +149,7 @@ async fn moves_obey_disruption_budgets_and_drained_nodes_are_left() {
 
     // drained
     let drain = ["drain", &left, "--ignore-daemonsets", "--timeout=180s"];
-    Cluster::shared().kubectl(drain).await.unwrap();
+    cluster().kubectl(drain).await.unwrap();
     stage
         .settled("app", |seen| {
             ensure!(node(seen, "a-0") != left, "{:?}", seen.places());
@@ -192,6 +193,6 @@ async fn what_a_quota_leaves_is_placed_and_the_rest_when_it_grows() {
     stage.apply(&quota(9)).await;
     stage.settled("app", placed(3, "pool cpus takes 3 instances of namespace")).await;
     pool["spec"]["quota"]["perNamespace"] = json!(4);
-    Cluster::shared().kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
+    cluster().kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
     stage.settled("app", Seen::all_placed).await;
 }

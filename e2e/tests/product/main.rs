@@ -1,6 +1,6 @@
 //! The product as its users meet it: installed from the chart, on simulated nodes, seen through the API.
 //!
-//! One control plane and one installed product for all; whoever holds the [`stage`](stage::Stage) has it alone, and
+//! A few control planes with the product [`installed`] on each; whoever holds a [`stage`](stage::Stage) has one of them alone, and
 //! finds it empty. Each file is about one thing that users rely on.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -14,6 +14,7 @@ mod crash;
 mod decisions;
 mod election;
 mod failing;
+mod installed;
 mod lifecycle;
 mod loss;
 mod order;

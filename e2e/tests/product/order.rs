@@ -2,10 +2,11 @@
 
 use anyhow::{Result, ensure};
 use crds::PlacementPhase;
-use e2e::{Cluster, SimulatedNode, product::NAMESPACE};
+use e2e::{SimulatedNode, product::NAMESPACE};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
 /// An application of so many actors of one group on GPUs.
@@ -80,7 +81,7 @@ async fn all_start_or_none_and_what_is_not_used_is_free_for_others() {
 /// What a policy enforces holds for who names another one, in its namespaces, and cannot be left out.
 #[tokio::test]
 async fn what_is_enforced_holds_under_every_policy() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("enforced", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let mine = stage.namespace.name();
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "enforced-here", "namespace": NAMESPACE,
@@ -129,7 +130,7 @@ async fn pools_and_limits_of_a_namespace_are_known_before_admission_says_so() {
     let barred = format!("pool cpus is not for namespace {name}");
     stage.seen("app", |seen| without_place(seen, &barred)).await;
     let history = stage.watch_pods().await;
-    Cluster::shared().kubectl(["label", "namespace", name, "team=vision"]).await.unwrap();
+    cluster().kubectl(["label", "namespace", name, "team=vision"]).await.unwrap();
     stage
         .settled("app", |seen| {
             ensure!(seen.places().len() == 1, "{:?}", seen.places());

@@ -1,14 +1,15 @@
 //! Policies that are wrong, and policies that are not there.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, product::NAMESPACE};
+use e2e::{SimulatedNode, product::NAMESPACE};
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{Stage, application, cpus};
 
 #[tokio::test]
 async fn a_policy_with_an_error_leaves_the_last_good_one_in_force() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("policies", [SimulatedNode::new("policies")], [cpus()]).await;
     let policy = async |text: &str| {
         let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "quick", "namespace": NAMESPACE,
@@ -98,7 +99,7 @@ async fn a_policy_that_is_not_there_is_named_and_so_are_those_that_are() {
 
 #[tokio::test]
 async fn a_program_is_obeyed_and_a_bad_one_leaves_the_last_good_one_in_force() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes =
         [SimulatedNode::new("left").label("site", "eu"), SimulatedNode::new("right").label("site", "us")];
     let stage = Stage::set("programs", nodes, [cpus()]).await;
@@ -144,7 +145,7 @@ async fn a_program_is_obeyed_and_a_bad_one_leaves_the_last_good_one_in_force() {
 
 #[tokio::test]
 async fn a_plan_that_gains_less_than_the_policy_asks_is_not_carried_out() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = ["steady-0", "steady-1"].map(SimulatedNode::new);
     let stage = Stage::set("steady", nodes, [cpus()]).await;
     let policy = async |text: &str| {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, wait_for};
+use e2e::{SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
 /// The snapshot from which an application would be planned now.
@@ -49,7 +50,7 @@ async fn what_is_taken_is_counted_as_before_after_a_restart() {
     .await;
     let pods = uids(&stage.look("first").await.unwrap());
     stage.product.operator.kill9().await.unwrap();
-    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    stage.product.operator = cluster().start_operator().await.unwrap();
     wait_for("the same snapshot", SOON, async || {
         let after = snapshot(&stage, "first").await?;
         ensure!(after == before, "{after}\nbefore:\n{before}");
@@ -73,7 +74,7 @@ async fn what_was_deleted_while_nobody_led_leaves_its_room_to_others() {
     stage.seen("second", |seen| seen.message("Placed", "False").map(drop)).await;
     stage.product.operator.kill9().await.unwrap();
     stage.namespace.kubectl(["delete", "actorapp", "first", "--wait=false"]).await.unwrap();
-    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    stage.product.operator = cluster().start_operator().await.unwrap();
     let seen = stage.settled("second", Seen::all_placed).await;
     assert_eq!(seen.places()["a-0"], "one/gpus-0");
 }
@@ -84,7 +85,7 @@ async fn what_comes_first_waits_for_the_rest() {
     let mut stage = Stage::set("order", [], []).await;
     stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
     stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
-    Cluster::shared().kubectl_with(["apply", "-f-"], &gpus().to_string()).await.unwrap();
+    cluster().kubectl_with(["apply", "-f-"], &gpus().to_string()).await.unwrap();
     stage.machine("late", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     stage.nodes.add(SimulatedNode::new("late").resource("acme.com/gpu", 2)).await.unwrap();
     let seen = stage.settled("app", Seen::all_placed).await;

@@ -2,12 +2,13 @@
 
 use anyhow::ensure;
 use e2e::{
-    AuditEvent, Cluster, SimulatedNode,
+    AuditEvent, SimulatedNode,
     product::{NAMESPACE, OPERATOR},
     wait_for,
 };
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus};
 
 /// How many renewals of its lease are waited for; there is one every two seconds.
@@ -26,7 +27,7 @@ fn is_by_it(event: &AuditEvent) -> bool {
 
 /// Waits until the operator writes nothing but its lease.
 pub async fn at_rest() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     // the last words about the start, or of a search that was cut short and is taken up again, may still be on their way
     let mut before = cluster.audit().await.unwrap();
     wait_for("renewals in a row, and nothing else", SOON, async || {
@@ -44,7 +45,7 @@ pub async fn at_rest() {
 
 #[tokio::test]
 async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("rest", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
     stage.settled("app", super::stage::Seen::all_placed).await;

@@ -2,18 +2,19 @@
 
 use anyhow::ensure;
 use e2e::{
-    AuditEvent, Cluster, SimulatedNode,
+    AuditEvent, SimulatedNode,
     product::{AGENT, NAMESPACE, OPERATOR},
     wait_for,
 };
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Stage, application, cpus, gpus};
 
 /// A short life in which each right is needed once; then each must have been used, and none been missing.
 #[tokio::test]
 async fn each_right_is_used_and_none_is_missing() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
     let mut stage = Stage::set("rights", nodes, [cpus(), gpus()]).await;
     stage.machine("two", &[("gpu-0", "GPU")]);

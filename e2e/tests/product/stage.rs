@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use crds::{ActorApplication, Condition, DevicePool, Instance, Placement, PlacementSpec, labels};
 use e2e::{
-    Cluster, Namespace, Nodes, Process, SimulatedNode,
+    Namespace, Nodes, SimulatedNode,
     product::{NAMESPACE, tree},
     wait_for,
 };
@@ -27,42 +27,15 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::MutexGuard;
+
+use crate::installed::{GiveBack, Product, cluster, product};
 
 /// How long the product may take to do what it should; far more than it does, for machines with other things to do.
 pub const SOON: Duration = Duration::from_mins(3);
 
 /// When a watch that could not be begun is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// The installed product.
-pub struct Product {
-    pub operator: Process,
-    /// Publishes the described machines, and keeps the Leases of their nodes.
-    pub agent: Process,
-    /// The folder of the described machines.
-    topologies: PathBuf,
-}
-
-async fn product() -> MutexGuard<'static, Product> {
-    static PRODUCT: OnceCell<Mutex<Product>> = OnceCell::const_new();
-    let install = async || {
-        let cluster = Cluster::shared();
-        let topologies = cluster.plane().state.join("run/topologies");
-        fs::create_dir(&topologies).unwrap();
-        cluster
-            .install(&topologies, &[&format!("--set=operator.refusalSeconds={REFUSAL_SECONDS}")])
-            .await
-            .unwrap();
-        let agent = cluster.start_agent().await.unwrap();
-        let operator = cluster.start_operator().await.unwrap();
-        Mutex::new(Product { operator, agent, topologies })
-    };
-    PRODUCT.get_or_init(install).await.lock().await
-}
-
-/// How long a refusal counts here: longer than the time that the scheduler has on each of a few nodes.
-pub const REFUSAL_SECONDS: u32 = 150;
 
 /// Describes what a node has in a folder for an agent to publish; `ID:HEALTH` is a device that is not well.
 pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
@@ -89,6 +62,7 @@ pub struct Stage {
     _sweeper: Sweeper,
     pub client: Client,
     pub product: MutexGuard<'static, Product>,
+    _give_back: GiveBack,
 }
 
 /// Removes the pools and the described machines.
@@ -102,7 +76,7 @@ impl Drop for Sweeper {
             // best effort: the whole cluster goes away soon
             let _ = fs::remove_file(file.path());
         }
-        let mut kubectl = Cluster::shared().command("kubectl");
+        let mut kubectl = cluster().command("kubectl");
         kubectl.args(["delete", "devicepools", "--all", "--wait=false"]);
         let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
@@ -111,7 +85,7 @@ impl Drop for Sweeper {
 impl Drop for Stage {
     /// Applications and their pods go while their nodes are still there: nobody else would confirm that pods ended.
     fn drop(&mut self) {
-        let mut kubectl = Cluster::shared().command("kubectl");
+        let mut kubectl = cluster().command("kubectl");
         kubectl.args([
             "delete",
             "actorapplications,pods",
@@ -131,7 +105,7 @@ impl Stage {
         nodes: impl IntoIterator<Item = SimulatedNode>,
         pools: impl IntoIterator<Item = Value>,
     ) -> Self {
-        let cluster = Cluster::shared();
+        let cluster = cluster();
         let mut product = product().await;
         if product.operator.exit().is_some() {
             product.operator = cluster.start_operator().await.unwrap(); // a test that failed left it so
@@ -156,7 +130,7 @@ impl Stage {
             cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
         }
         let namespace = cluster.namespace(prefix).await.unwrap();
-        Self { namespace, nodes, _sweeper: sweeper, client, product }
+        Self { namespace, nodes, _sweeper: sweeper, client, product, _give_back: GiveBack }
     }
 
     /// Describes what a node has, for the agent to publish; once more, and it has changed. `ID:HEALTH` is one that is not

@@ -1,9 +1,10 @@
 //! Several teams on one cluster: who may do what, and who may use what.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode, product::NAMESPACE, wait_for};
+use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
 use serde_json::json;
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus};
 
 /// Kubernetes' own roles have what belongs to them of Cairn.
@@ -62,7 +63,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
 /// A policy for one team is refused to another, in words, and what runs under it goes on when it is taken away.
 #[tokio::test]
 async fn a_policy_is_for_the_namespaces_that_it_names() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("policy-of", [SimulatedNode::new("one")], [cpus()]).await;
     let mine = stage.namespace.name();
     let policy = |namespaces: &str| {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use crds::{ActorCounts, Revisions, labels};
-use e2e::{Cluster, Gate, SimulatedNode};
+use e2e::{Gate, SimulatedNode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{PodHistory, Seen, Stage, application, cpus};
 
 const TEMPLATE: &str = "/spec/actors/0/implementations/0/template";
@@ -192,7 +193,7 @@ async fn a_first_template_that_the_api_server_refuses_is_named_though_nobody_sta
 /// Paused between the end of a pod and the start of the next one: the actor is not left lying.
 #[tokio::test]
 async fn what_was_begun_is_finished_though_the_application_is_paused() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("pause-midway", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let on = |node: &str| {
         json!([{"op": "add", "path": "/spec/actors/0/pinTo", "value": {"node": node}}]).to_string()

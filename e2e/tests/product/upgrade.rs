@@ -9,7 +9,7 @@ use std::{
 use anyhow::ensure;
 use crds::{ActorApplication, labels};
 use e2e::{
-    Cluster, Process, SimulatedNode, keeper,
+    Process, SimulatedNode, keeper,
     product::{AGENT, NAMESPACE, tree},
     wait_for,
 };
@@ -20,6 +20,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::rest::at_rest;
 use crate::silent::told;
 use crate::stage::{PodHistory, SOON, Seen, Stage, application, cpus, describe, gpus, implementation};
@@ -46,7 +47,7 @@ const NEW_OF_APPLICATIONS: [(&str, &str); 7] = [
 
 /// Replaces a definition, as whoever up- or downgrades does: what the new one does not have is gone.
 fn define(text: &str) {
-    let mut kubectl = Cluster::shared().command("kubectl");
+    let mut kubectl = cluster().command("kubectl");
     let mut child =
         kubectl.args(["replace", "-f-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -62,7 +63,7 @@ fn define_newest() {
 
 async fn define_older() {
     OLDER.into_iter().for_each(define);
-    let said = Cluster::shared().kubectl(["get", "crd", "actorapplications.cairn.dev", "-ojson"]).await;
+    let said = cluster().kubectl(["get", "crd", "actorapplications.cairn.dev", "-ojson"]).await;
     let mut newest: Value = serde_json::from_str(&said.unwrap().stdout).unwrap();
     for (place, name) in NEW_OF_APPLICATIONS {
         let schema = "/spec/versions/0/schema/openAPIV3Schema/properties";
@@ -91,7 +92,7 @@ struct Restored;
 impl Drop for Restored {
     fn drop(&mut self) {
         define_newest();
-        let mut kubectl = Cluster::shared().command("kubectl");
+        let mut kubectl = cluster().command("kubectl");
         kubectl.args(["delete", "lease", "cairn-agent-one", "-n", NAMESPACE, "--ignore-not-found"]);
         // best effort: it is of no node that another test has
         let _ = kubectl.stdout(Stdio::null()).status();
@@ -122,7 +123,7 @@ async fn age_lease(stage: &Stage, node: &str) {
     leases("cairn-agents").delete(&name, &DeleteParams::default()).await.unwrap();
     let older = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": lease.spec});
-    Cluster::shared().kubectl_with(["apply", "-f-"], &older.to_string()).await.unwrap();
+    cluster().kubectl_with(["apply", "-f-"], &older.to_string()).await.unwrap();
 }
 
 /// Waits until the operator has kept the states of templates that it found.
@@ -146,7 +147,7 @@ async fn nobody_went(history: &PodHistory, before: &BTreeSet<Option<String>>) {
 
 #[tokio::test]
 async fn nobody_is_started_anew_by_an_upgrade_nor_by_a_downgrade_of_the_definitions() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
     let mut stage = Stage::set("upgrade", nodes, [cpus(), gpus()]).await;
     stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
@@ -235,7 +236,7 @@ impl OlderRight {
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "older-agents"});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": AGENT, "namespace": NAMESPACE}]);
         let both = json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]});
-        Cluster::shared().kubectl_with(["apply", "-f-"], &both.to_string()).await.unwrap();
+        cluster().kubectl_with(["apply", "-f-"], &both.to_string()).await.unwrap();
         Self
     }
 }
@@ -246,7 +247,7 @@ impl Drop for OlderRight {
             .into_iter()
             .chain(["cairn-agent-one", "cairn-agent-two"].map(|lease| ["lease", lease]))
         {
-            let mut kubectl = Cluster::shared().command("kubectl");
+            let mut kubectl = cluster().command("kubectl");
             kubectl.arg("delete").args(gone).args(["-n", NAMESPACE, "--ignore-not-found"]);
             // best effort: nobody else looks at them
             let _ = kubectl.stdout(Stdio::null()).status();
@@ -256,7 +257,7 @@ impl Drop for OlderRight {
 
 /// The agent of one node alone, which keeps its Lease in a namespace; it has published what the node has.
 async fn agent(node: &str, leases: &str) -> Process {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let folder = cluster.plane().state.join(format!("run/{AGENT}-of-{node}"));
     std::fs::create_dir_all(&folder).unwrap();
     describe(&folder, node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
@@ -282,7 +283,7 @@ async fn agents_are_upgraded_one_by_one_and_nobody_moves() {
     let leases = Api::<Lease>::namespaced(stage.client.clone(), "cairn-agents");
     let both = ["cairn-agent-one", "cairn-agent-two"];
     let gone = ["delete", "lease", "-n", "cairn-agents", "--ignore-not-found"].into_iter().chain(both);
-    Cluster::shared().kubectl(gone).await.unwrap();
+    cluster().kubectl(gone).await.unwrap();
     let _right = OlderRight::grant().await;
     let mut agents = BTreeMap::new();
     for node in ["one", "two"] {
@@ -297,7 +298,7 @@ async fn agents_are_upgraded_one_by_one_and_nobody_moves() {
     // the operator first
     stage.product.operator.kill9().await.unwrap();
     age(&stage).await;
-    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    stage.product.operator = cluster().start_operator().await.unwrap();
     kept(&stage).await;
     stage.settled("old", Seen::all_placed).await;
 
@@ -321,7 +322,7 @@ async fn agents_are_upgraded_one_by_one_and_nobody_moves() {
     }
     // and the operator once more, which has to learn who is well
     stage.product.operator.kill9().await.unwrap();
-    stage.product.operator = Cluster::shared().start_operator().await.unwrap();
+    stage.product.operator = cluster().start_operator().await.unwrap();
     stage.offered("gpus", 4).await;
     let after = stage.settled("old", Seen::all_placed).await;
     assert_eq!((uids(&after), owned(&after)), (before.clone(), places));

@@ -1,0 +1,115 @@
+//! What tests play on: control planes with the product installed on each. A test has one of them, alone.
+
+use std::{
+    cell::RefCell,
+    fs,
+    path::PathBuf,
+    sync::{Condvar, Mutex as SyncMutex, OnceLock, PoisonError},
+    time::Instant,
+};
+
+use e2e::{Cluster, Process};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// How many there are at most: as many tests play at once, where the test runner starts as many. Each is about a
+/// gigabyte of memory, and started by the first test that finds no other one free.
+const MOST: usize = 3;
+
+/// The installed product.
+pub struct Product {
+    pub operator: Process,
+    /// Publishes the described machines, and keeps the Leases of their nodes.
+    pub agent: Process,
+    /// The folder of the described machines.
+    pub topologies: PathBuf,
+}
+
+struct Installed {
+    cluster: Cluster,
+    product: OnceCell<Mutex<Product>>,
+}
+
+/// Which of them a test has.
+static TAKEN: SyncMutex<[bool; MOST]> = SyncMutex::new([false; MOST]);
+static GIVEN_BACK: Condvar = Condvar::new();
+
+thread_local! {
+    /// The one of the test on this thread: a test has a thread of its own, and is all that it runs.
+    static MINE: RefCell<Option<Lease>> = const { RefCell::new(None) };
+}
+
+/// Given back when this is dropped, at the latest when the thread of the test ends.
+struct Lease(usize);
+
+impl Lease {
+    /// Waits until one is free: the first of them, so that no more are started than are needed.
+    fn take() -> Self {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(free) = taken.iter().position(|taken| !taken) {
+                taken[free] = true;
+                return Self(free);
+            }
+            taken = GIVEN_BACK.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner)[self.0] = false;
+        GIVEN_BACK.notify_one();
+    }
+}
+
+/// Has the test on this thread give back what it has when this is dropped, so that it is free before the next test begins.
+pub struct GiveBack;
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        // a thread that is ending has dropped it already
+        let _ = MINE.try_with(|mine| mine.take());
+    }
+}
+
+fn mine() -> &'static Installed {
+    static INSTALLED: [OnceLock<Result<Installed, String>>; MOST] = [const { OnceLock::new() }; MOST];
+    let number = MINE.with(|mine| mine.borrow_mut().get_or_insert_with(Lease::take).0);
+    let start = || {
+        let started = Instant::now();
+        let cluster = Cluster::start().map_err(|error| format!("{error:#}"))?;
+        let (seconds, state) = (started.elapsed().as_secs_f32(), cluster.plane().state.display());
+        eprintln!("control plane {number} ready in {seconds:.1} s ({state})");
+        Ok(Installed { cluster, product: OnceCell::new() })
+    };
+    match INSTALLED[number].get_or_init(start) {
+        Ok(installed) => installed,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The control plane of the test on this thread, before, on and behind its [`Stage`](crate::stage::Stage).
+pub fn cluster() -> &'static Cluster {
+    &mine().cluster
+}
+
+/// The product on it, installed by the first who asks.
+pub async fn product() -> MutexGuard<'static, Product> {
+    let installed = mine();
+    let install = async || {
+        let cluster = &installed.cluster;
+        let topologies = cluster.plane().state.join("run/topologies");
+        fs::create_dir(&topologies).unwrap();
+        cluster
+            .install(&topologies, &[&format!("--set=operator.refusalSeconds={REFUSAL_SECONDS}")])
+            .await
+            .unwrap();
+        let agent = cluster.start_agent().await.unwrap();
+        let operator = cluster.start_operator().await.unwrap();
+        Mutex::new(Product { operator, agent, topologies })
+    };
+    installed.product.get_or_init(install).await.lock().await
+}
+
+/// How long a refusal counts here: longer than the time that the scheduler has on each of a few nodes.
+pub const REFUSAL_SECONDS: u32 = 150;
