@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, process::Stdio, time::Duration};
 use anyhow::{Context, Result, anyhow, bail};
 use futures::{TryStreamExt, stream};
 use k8s_openapi::{
+    api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint},
     apimachinery::pkg::api::resource::Quantity,
 };
@@ -18,6 +19,9 @@ use crate::{Cluster, wait};
 
 /// KWOK takes care of the nodes that carry this annotation, and of no others.
 pub const ANNOTATION: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+
+/// The name of the policy that keeps KWOK from pods that nobody asked to go.
+const GUARD: &str = "kwok-ends-what-was-asked-to-go";
 
 /// A node to be simulated: four cores, 16 GiB, 110 pods, no devices and no taints unless told otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +145,7 @@ impl Cluster {
     /// Creates simulated nodes and waits until pods can be scheduled to them.
     pub async fn nodes(&self, nodes: impl IntoIterator<Item = SimulatedNode>) -> Result<Nodes<'_>> {
         let api = Api::<Node>::all(self.client().await?);
+        self.guard_successors().await?;
         let mut made = Nodes { cluster: self, names: Vec::new() };
         let nodes: Vec<_> = nodes.into_iter().collect();
         made.names.extend(nodes.iter().map(|node| node.name.clone()));
@@ -155,6 +160,30 @@ impl Cluster {
             .await?;
         self.wait_nodes_ready(&made.names).await?;
         Ok(made)
+    }
+
+    /// Lets KWOK end no pod that was not asked to go, as a kubelet does, which names the uid.
+    ///
+    /// KWOK ends by name, often twice: the second time meets the pod of the same name that came after.
+    async fn guard_successors(&self) -> Result<()> {
+        let client = self.client().await?;
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": GUARD},
+            "spec": {
+                "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]},
+                "matchConditions": [{"name": "by-kwok", "expression": "request.userInfo.username == 'kwok'"}],
+                "validations": [{"expression": "has(oldObject.metadata.deletionTimestamp)",
+                    "message": "nobody asked this pod to go"}]}});
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": GUARD}, "spec": {"policyName": GUARD, "validationActions": ["Deny"]}});
+        let by = PatchParams::apply("cairn-e2e").force();
+        let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+        policies.patch(GUARD, &by, &Patch::Apply(policy)).await.context("cannot guard pods from KWOK")?;
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
+        bindings.patch(GUARD, &by, &Patch::Apply(binding)).await.context("cannot guard pods from KWOK")?;
+        Ok(())
     }
 
     /// Takes over nodes that somebody else created: they are deleted when what is returned is dropped.
