@@ -96,7 +96,7 @@ async fn a_policy_is_for_the_namespaces_that_it_names() {
 /// Who may view one namespace asks how its application is, and is told what of the cluster is not to be seen.
 #[tokio::test]
 async fn a_team_asks_how_its_application_is_with_the_right_to_view_its_namespace() {
-    let cluster = Cluster::shared();
+    let cluster = cluster();
     let stage = Stage::set("own-view", [SimulatedNode::new("one")], [cpus()]).await;
     stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
     stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;

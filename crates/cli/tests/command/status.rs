@@ -153,9 +153,8 @@ status:
 ",
         actors - 1
     );
-    let places: String = (0..actors)
-        .map(|n| format!("  - {{actor: server-{n}, unit: n{n}/cpus-0, node: n{n}, pool: cpus}}\n"))
-        .collect();
+    let place = |n| format!("  - {{actor: server-{n}, unit: n{n}/cpus-0, node: n{n}, pool: cpus}}\n");
+    let places = (0..actors).map(place).collect::<Vec<_>>().concat();
     let decision = format!(
         "---
 apiVersion: cairn.dev/v1alpha1
