@@ -19,7 +19,7 @@
 //! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
 //!   [`chaos`] kills it at random and checks what came of that, [`upgrade`] upgrades it and goes back, [`footprint`] measures its agents; [`gpus`] compares what they say with NVIDIA's own tool.
-//! - [`gate`] stops the product between two of its writes.
+//! - [`gate`] stops the product between two of its writes; [`slow`] lets the API server's answers come late.
 //! - [`hardware`] gives agents GPUs and a kubelet that are not there.
 //! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
 //! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
@@ -74,6 +74,7 @@ pub mod rbac;
 pub mod real_nodes;
 pub mod release;
 pub mod scale;
+pub mod slow;
 pub mod upgrade;
 pub mod wait;
 pub mod workload;

@@ -46,6 +46,7 @@ pub struct Workload<'a> {
     variables: BTreeMap<String, String>,
     arguments: Vec<String>,
     left_out: BTreeSet<&'static str>,
+    server: Option<String>,
 }
 
 impl Cluster {
@@ -86,6 +87,7 @@ impl<'a> Workload<'a> {
             variables: BTreeMap::new(),
             arguments: Vec::new(),
             left_out: BTreeSet::new(),
+            server: None,
         }
     }
 
@@ -116,6 +118,13 @@ impl<'a> Workload<'a> {
     #[must_use]
     pub fn without(mut self, flag: &'static str) -> Self {
         self.left_out.insert(flag);
+        self
+    }
+
+    /// Has the process reach the API server at this address, `https://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn server(mut self, address: &str) -> Self {
+        self.server = Some(address.to_owned());
         self
     }
 
@@ -176,7 +185,8 @@ impl<'a> Workload<'a> {
         fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
         let path = folder.join(format!("{}-{}.kubeconfig", self.name, self.cluster.number()));
         let credentials = Credentials::Token(&token);
-        kubeconfig::write(&path, &plane.server(), &plane.authority(), credentials, &self.namespace)?;
+        let server = self.server.clone().unwrap_or_else(|| plane.server());
+        kubeconfig::write(&path, &server, &plane.authority(), credentials, &self.namespace)?;
         path.into_os_string().into_string().ok().context("the state folder's path is not UTF-8")
     }
 }

@@ -32,20 +32,42 @@ pub struct Leadership {
     under_way: Arc<RwLock<()>>,
 }
 
-/// A write that may begin, and by when it must have ended; dropped when it has.
+/// A write that may begin, and that must have ended before the lease may be another's; dropped when it has.
 pub struct Turn {
-    until: Instant,
+    valid_until: watch::Receiver<Option<Instant>>,
     _under_way: OwnedRwLockReadGuard<()>,
 }
 
 impl Turn {
-    /// The answer of a call, which is given up before anybody else can lead.
+    /// The answer of a call, which is given up before anybody else can lead, and at once when the lease is known to be lost. As
+    /// long as the lease is renewed it may take its time: an API server that answers late is none that does not answer.
     pub async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
         let late = || kube::Error::Service("no answer while the lease was sure to be held".into());
-        tokio::time::timeout_at(self.until.into(), call).await.unwrap_or_else(|_| Err(late()))
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.over() => Err(late()),
+        }
+    }
+
+    /// Waits until the lease is not sure to be held any more.
+    async fn over(&self) {
+        let mut valid_until = self.valid_until.clone();
+        loop {
+            let until = *valid_until.borrow_and_update();
+            let Some(until) = until.filter(|until| Instant::now() < *until) else { return };
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => {}
+                renewed = valid_until.changed() => {
+                    if renewed.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -65,7 +87,8 @@ impl Leadership {
     pub fn begin(&self) -> Result<Turn, Error> {
         // Nobody waits here: it is taken for good when the process ends.
         let under_way = self.under_way.clone().try_read_owned().map_err(|_| Error::NotLeading)?;
-        Ok(Turn { until: self.until()?, _under_way: under_way })
+        self.until()?;
+        Ok(Turn { valid_until: self.valid_until.clone(), _under_way: under_way })
     }
 
     /// Waits until this operator leads.
@@ -79,11 +102,9 @@ impl Leadership {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Waits a moment until nothing is under way; call it after [`close`](Self::close).
-    pub async fn idle(&self) {
-        if tokio::time::timeout(LAST_WRITES, self.under_way.write()).await.is_err() {
-            tracing::warn!("a write is still under way");
-        }
+    /// Waits a moment until nothing is under way, and says whether that is so; call it after [`close`](Self::close).
+    pub async fn idle(&self) -> bool {
+        tokio::time::timeout(LAST_WRITES, self.under_way.write()).await.is_ok()
     }
 }
 
@@ -95,6 +116,8 @@ pub struct Campaign {
     metrics: Metrics,
     pulse: Pulse,
     valid_until: watch::Sender<Option<Instant>>,
+    /// The lease as this operator wrote it last; nothing where that is not known.
+    held: Option<Lease>,
     /// The record of another holder as it was last seen to change, and when that was on our own clock.
     seen: Option<(Option<MicroTime>, Instant)>,
     /// Since when there is no lease at all, on our own clock.
@@ -163,7 +186,17 @@ impl Campaign {
     ) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
         let accounts = Api::namespaced(client, &election.namespace);
-        Self { leases, accounts, election, metrics, pulse, valid_until, seen: None, missing: None }
+        Self {
+            leases,
+            accounts,
+            election,
+            metrics,
+            pulse,
+            valid_until,
+            held: None,
+            seen: None,
+            missing: None,
+        }
     }
 
     /// Takes the lease and renews it; returns when it had it and lost it.
@@ -179,20 +212,21 @@ impl Campaign {
         }
         loop {
             self.pulse.election_turned();
-            // Counted from before the request, so that our deadline passes before the lease's.
-            let asked = Instant::now();
-            let answer = tokio::time::timeout(self.election.deadline(), self.try_hold()).await;
+            let began = Instant::now();
+            // What is answered after the end of the lease is of no use to who holds it.
+            let until = self.valid_until.borrow().unwrap_or(began + self.election.deadline());
+            let answer = tokio::time::timeout_at(until.into(), self.try_hold()).await;
             let late = || kube::Error::Service("no answer in time".into());
             match answer.unwrap_or_else(|_| Err(late())) {
-                Ok(true) => {
+                Ok(Some(asked)) => {
                     self.metrics.leading.set(1);
                     let before = self.valid_until.send_replace(Some(asked + self.election.deadline()));
                     if before.is_none() {
                         tracing::info!(identity = self.election.identity, "leading");
                     }
                 }
-                Ok(false) => {
-                    if self.valid_until.borrow().is_some() {
+                Ok(None) => {
+                    if self.leads() {
                         break;
                     }
                 }
@@ -201,7 +235,8 @@ impl Campaign {
             if self.valid_until.borrow().is_some_and(|until| Instant::now() >= until) {
                 break;
             }
-            tokio::time::sleep(self.election.retry()).await;
+            // Where the answer took its time, the next is asked for at once.
+            tokio::time::sleep_until((began + self.election.retry()).into()).await;
         }
         self.metrics.leading.set(0);
         let _ = self.valid_until.send(None);
@@ -220,13 +255,25 @@ impl Campaign {
         }
     }
 
-    /// True when the lease is ours now. The resource version makes sure that only one of several writes it.
-    async fn try_hold(&mut self) -> Result<bool, kube::Error> {
-        let now = MicroTime(Timestamp::now());
-        let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
+    fn leads(&self) -> bool {
+        self.valid_until.borrow().is_some()
+    }
+
+    /// Since when the lease is ours, counted from before it was written, so that our deadline passes before the lease's; nothing
+    /// where it is another's. The resource version makes sure that only one of several writes it.
+    async fn try_hold(&mut self) -> Result<Option<Instant>, kube::Error> {
+        // Who knows what it wrote last does not ask first: one answer has to come in time, not two.
+        if let Some(known) = self.held.take() {
+            match self.write(known).await {
+                // It was written by another, it is gone, or a renewal came through whose answer did not.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                other => return other.map(Some),
+            }
+        }
+        let Some(lease) = self.leases.get_opt(LEASE).await? else {
             let since = *self.missing.get_or_insert_with(Instant::now);
-            if !may_make(self.valid_until.borrow().is_some(), since.elapsed(), self.election.duration()) {
-                return Ok(false);
+            if !may_make(self.leads(), since.elapsed(), self.election.duration()) {
+                return Ok(None);
             }
             let metadata = ObjectMeta {
                 name: Some(LEASE.to_owned()),
@@ -234,17 +281,45 @@ impl Campaign {
                 ..ObjectMeta::default()
             };
             tracing::warn!("the lease was deleted; it is made again");
-            let lease = self.record(metadata, now, None);
-            return won(self.leases.create(&PostParams::default(), &lease).await);
+            let lease = self.record(metadata, MicroTime(Timestamp::now()), None);
+            let asked = Instant::now();
+            let made = self.leases.create(&PostParams::default(), &lease).await;
+            let made = made.map(|lease| self.keep(lease, asked));
+            return self.won(made);
         };
         self.missing = None;
         let held = lease.spec.clone().unwrap_or_default();
         let holder = held.holder_identity.as_deref().unwrap_or_default();
         if holder != self.election.identity && !holder.is_empty() && !self.has_lapsed(&held) {
-            return Ok(false);
+            return Ok(None);
         }
-        lease = self.record(lease.metadata, now, Some(&held));
-        won(self.leases.replace(LEASE, &PostParams::default(), &lease).await)
+        let written = self.write(lease).await;
+        self.won(written)
+    }
+
+    /// Writes our record over exactly this version of the lease; when that was begun.
+    async fn write(&mut self, lease: Lease) -> Result<Instant, kube::Error> {
+        let asked = Instant::now();
+        let held = lease.spec.unwrap_or_default();
+        let lease = self.record(lease.metadata, MicroTime(Timestamp::now()), Some(&held));
+        let written = self.leases.replace(LEASE, &PostParams::default(), &lease).await?;
+        Ok(self.keep(written, asked))
+    }
+
+    /// Remembers what was written.
+    fn keep(&mut self, written: Lease, asked: Instant) -> Instant {
+        self.held = Some(written);
+        asked
+    }
+
+    /// A conflict means that another was faster: no error, and not ours. To who leads it means only that it is not known whose
+    /// it is: what came first may have been a renewal of its own.
+    fn won(&self, written: Result<Instant, kube::Error>) -> Result<Option<Instant>, kube::Error> {
+        match written {
+            Ok(asked) => Ok(Some(asked)),
+            Err(kube::Error::Api(status)) if status.code == 409 && !self.leads() => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// What the lease goes with when the operator is taken off the cluster: the account that it runs as.
@@ -292,75 +367,5 @@ fn may_make(leads: bool, missing: Duration, duration: Duration) -> bool {
     leads || missing > duration
 }
 
-/// A conflict means that another was faster: no error, and not ours.
-fn won(written: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
-    match written {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::config::Config;
-
-    /// Leads until then, counted from now.
-    fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
-        let (sender, valid_until) = watch::channel(Some(Instant::now() + left));
-        (sender, Leadership { valid_until, closed: Arc::default(), under_way: Arc::default() })
-    }
-
-    #[test]
-    fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
-        let (short, long, duration) =
-            (Duration::from_secs(1), Duration::from_secs(16), Duration::from_secs(15));
-        let cases =
-            [(true, short, true), (false, short, false), (false, duration, false), (false, long, true)];
-        for (leads, missing, expected) in cases {
-            assert_eq!(may_make(leads, missing, duration), expected, "{leads} {missing:?}");
-        }
-    }
-
-    /// Nothing of the runtime that does the work is there, and the election goes on.
-    #[test]
-    fn the_election_needs_nobody_elses_thread() {
-        let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-        let pulse = Pulse::new(config.election.stuck());
-        let (running, leadership) = start(connection, config.election, metrics, pulse).unwrap();
-        while leadership.check().is_err() {
-            std::thread::yield_now();
-        }
-        drop(running);
-    }
-
-    #[test]
-    fn no_write_begins_without_the_lease() {
-        let (sender, leadership) = leading(Duration::from_hours(1));
-        assert!(leadership.begin().is_ok());
-        sender.send_replace(Some(Instant::now()));
-        assert!(leadership.begin().is_err(), "it ran out");
-        sender.send_replace(Some(Instant::now() + Duration::from_hours(1)));
-        assert!(leadership.begin().is_ok());
-        leadership.close();
-        assert!(leadership.begin().is_err(), "the process ends");
-    }
-
-    #[tokio::test]
-    async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
-        let (_sender, leadership) = leading(Duration::from_millis(50));
-        // On a machine that is slow enough the lease runs out before the write begins.
-        let Ok(turn) = leadership.begin() else { return };
-        let answer = turn.within(std::future::pending::<Result<(), kube::Error>>()).await;
-        assert!(answer.unwrap_err().to_string().contains("no answer while the lease was sure to be held"));
-        drop(turn);
-        leadership.close();
-        leadership.idle().await;
-        assert!(leadership.begin().is_err());
-    }
-}
+mod tests;

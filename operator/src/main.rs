@@ -196,9 +196,10 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         look_after(&context, Queues { wanted, planned, to_plan, settles }).await;
     };
+    let mut work = std::pin::pin!(work);
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
-        () = work => Err("the watches ended; this cannot be".into()),
+        () = &mut work => Err("the watches ended; this cannot be".into()),
         // In one task with the work: what blocks that blocks this.
         () = pulse.turn() => Err("a loop without an end ended; this cannot be".into()),
         () = election.lost() => {
@@ -208,9 +209,15 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         () = is_asked_to_stop(terminate) => {
             leadership.close();
-            leadership.idle().await;
+            // What was begun may end; dropped, it could arrive when another leads.
+            let is_idle = tokio::select! {
+                is_idle = leadership.idle() => is_idle,
+                () = work => false,
+            };
             election.stop().await;
-            if config.election.leader_elect {
+            if !is_idle {
+                tracing::warn!("a write is still under way: the lease is not given back, and runs out");
+            } else if config.election.leader_elect {
                 Campaign::release(client, &config.election).await;
             }
             tracing::info!("stopped; what runs goes on running");

@@ -273,9 +273,10 @@ async fn carry_out(
             }
             match step {
                 Step::Create { actor } => {
-                    // What was asked for and is gone meanwhile is not made again.
-                    if matches!(names[&actor].which, Which::Index(_)) {
-                        ctx.writer.create(&pods::instance(application, &names[&actor])).await?;
+                    // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
+                    let Some(name) = names.get(&actor) else { return Ok(None) };
+                    if matches!(name.which, Which::Index(_)) {
+                        ctx.writer.create(&pods::instance(application, name)).await?;
                     }
                 }
                 Step::Remove { instance } => {
@@ -290,11 +291,13 @@ async fn carry_out(
                 }
                 Step::Start { actor, instance, unit, newest } => {
                     let application = if newest { application } else { last_good };
-                    let unit = &units[&unit];
-                    let (instance, _) = &instances[&instance.name];
+                    let (Some(name), Some(unit)) = (names.get(&actor), units.get(&unit)) else {
+                        return Ok(None);
+                    };
+                    let Some((instance, _)) = instances.get(&instance.name) else { return Ok(None) };
                     let has = (*root == Some(instance.name_any()), has_peers);
                     let pool = pools.get(&unit.pool).map(AsRef::as_ref);
-                    return start(application, &names[&actor], instance, (unit, pool), has, ctx).await;
+                    return start(application, name, instance, (unit, pool), has, ctx).await;
                 }
             }
             Ok::<_, Error>(None)

@@ -89,3 +89,27 @@ async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
     stage.patch("app", &json!({"spec": {"paused": true}})).await;
     stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
 }
+
+/// Who is stopped in the middle of a write does not give its lease back: what it sent might arrive when another leads. The next
+/// one waits until the lease has run out.
+#[tokio::test]
+async fn who_is_stopped_in_the_middle_of_a_write_does_not_give_its_lease_back() {
+    let cluster = cluster();
+    let mut stage = Stage::set("sudden", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let history = stage.watch_pods().await;
+    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("pods", 0)]).await.unwrap();
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    wait_for("a write is under way", SOON, async || {
+        ensure!(gate.held("pods") > 0, "none is");
+        anyhow::Ok(())
+    })
+    .await;
+    let leads = holder(cluster).await.unwrap();
+    let exit = stage.product.operator.stop().await.unwrap();
+    assert_eq!(exit.code, Some(0), "{exit}");
+    assert_eq!(holder(cluster).await.unwrap(), leads, "it is not given back");
+    gate.open();
+    stage.product.operator = cluster.start_operator().await.unwrap();
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    assert_eq!(history.caught_up().await.lives()["a-0"], 1);
+}

@@ -1,10 +1,11 @@
 //! Pods that end, and pods that a kubelet does not take: the actor comes again, and nobody else notices.
 
 use anyhow::ensure;
-use e2e::{Cluster, SimulatedNode};
+use e2e::SimulatedNode;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{Seen, Stage, application, cpus, gpus};
 
 /// Says of a pod what its kubelet would.
@@ -111,7 +112,7 @@ async fn who_runs_and_is_not_ready_is_named_with_what_its_container_says() {
         .await;
     assert_eq!(seen.condition("Ready").unwrap().reason, "NotReady");
     // and who asks is told what to do
-    let mut asked = Cluster::shared().kubectl_cairn().unwrap();
+    let mut asked = cluster().kubectl_cairn().unwrap();
     let said = asked.args(["status", "app", "-n", stage.namespace.name()]).output().await.unwrap();
     let (code, said) = (said.status.code(), String::from_utf8(said.stdout).unwrap());
     let log = format!("kubectl logs app-a-1 -n {} --previous", stage.namespace.name());

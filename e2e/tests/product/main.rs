@@ -27,6 +27,7 @@ mod rest;
 mod rights;
 mod room;
 mod silent;
+mod slow;
 mod stage;
 mod strangers;
 mod teams;

@@ -1,0 +1,190 @@
+//! The election against an API server that keeps one Lease and that loses answers.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use clap::Parser;
+use futures::FutureExt as _;
+use serde_json::json;
+
+use super::*;
+use crate::config::Config;
+
+/// Leads until then, counted from now.
+fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
+    let (sender, valid_until) = watch::channel(Some(Instant::now() + left));
+    (sender, Leadership { valid_until, closed: Arc::default(), under_way: Arc::default() })
+}
+
+#[test]
+fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
+    let (short, long, duration) = (Duration::from_secs(1), Duration::from_secs(16), Duration::from_secs(15));
+    let cases = [(true, short, true), (false, short, false), (false, duration, false), (false, long, true)];
+    for (leads, missing, expected) in cases {
+        assert_eq!(may_make(leads, missing, duration), expected, "{leads} {missing:?}");
+    }
+}
+
+/// Nothing of the runtime that does the work is there, and the election goes on.
+#[test]
+fn the_election_needs_nobody_elses_thread() {
+    let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let pulse = Pulse::new(config.election.stuck());
+    let (running, leadership) = start(connection, config.election, metrics, pulse).unwrap();
+    while leadership.check().is_err() {
+        std::thread::yield_now();
+    }
+    drop(running);
+}
+
+#[test]
+fn no_write_begins_without_the_lease() {
+    let (sender, leadership) = leading(Duration::from_hours(1));
+    assert!(leadership.begin().is_ok());
+    sender.send_replace(Some(Instant::now()));
+    assert!(leadership.begin().is_err(), "it ran out");
+    sender.send_replace(Some(Instant::now() + Duration::from_hours(1)));
+    assert!(leadership.begin().is_ok());
+    leadership.close();
+    assert!(leadership.begin().is_err(), "the process ends");
+}
+
+#[tokio::test]
+async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
+    let (_sender, leadership) = leading(Duration::from_millis(50));
+    // On a machine that is slow enough the lease runs out before the write begins.
+    let Ok(turn) = leadership.begin() else { return };
+    let answer = turn.within(std::future::pending::<Result<(), kube::Error>>()).await;
+    assert!(answer.unwrap_err().to_string().contains("no answer while the lease was sure to be held"));
+    leadership.close();
+    assert!(!leadership.idle().await, "it is under way as long as its turn is there");
+    drop(turn);
+    assert!(leadership.idle().await);
+    assert!(leadership.begin().is_err());
+}
+
+#[tokio::test]
+async fn a_write_may_last_as_long_as_the_lease_is_renewed_and_no_longer() {
+    let (sender, leadership) = leading(Duration::from_hours(1));
+    let turn = leadership.begin().unwrap();
+    let (answers, answer) = oneshot::channel();
+    let mut call = Box::pin(turn.within(async { answer.await.map_err(|e| kube::Error::Service(e.into())) }));
+    assert!((&mut call).now_or_never().is_none());
+    // It is renewed, and the write goes on past what was its end before.
+    let renewed = Instant::now() + Duration::from_hours(2);
+    sender.send_replace(Some(Instant::now() + Duration::from_millis(1)));
+    sender.send_replace(Some(renewed));
+    assert!((&mut call).now_or_never().is_none());
+    answers.send("done").unwrap();
+    assert_eq!(call.await.unwrap(), "done");
+    // It is lost, and whatever is under way is given up at once.
+    let lost = turn.within(std::future::pending::<Result<(), kube::Error>>());
+    let mut lost = Box::pin(lost);
+    assert!((&mut lost).now_or_never().is_none());
+    sender.send_replace(None);
+    assert!(lost.await.is_err());
+}
+
+/// An API server with one Lease.
+#[derive(Default)]
+struct Server {
+    lease: Lease,
+    version: u64,
+    /// How often it was read.
+    reads: usize,
+    /// Whether what is written next is kept, and its writer not told.
+    loses_answer: bool,
+}
+
+type Shared = Arc<std::sync::Mutex<Server>>;
+
+async fn read(State(server): State<Shared>) -> Json<Lease> {
+    let mut server = server.lock().unwrap();
+    server.reads += 1;
+    Json(server.lease.clone())
+}
+
+async fn write(State(server): State<Shared>, Json(mut lease): Json<Lease>) -> Response {
+    let mut server = server.lock().unwrap();
+    let refused = |code: u16| {
+        let status =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code});
+        (StatusCode::from_u16(code).unwrap(), Json(status)).into_response()
+    };
+    if lease.metadata.resource_version != server.lease.metadata.resource_version {
+        return refused(409);
+    }
+    server.version += 1;
+    lease.metadata.resource_version = Some(server.version.to_string());
+    server.lease = lease.clone();
+    if std::mem::take(&mut server.loses_answer) { refused(504) } else { Json(lease).into_response() }
+}
+
+/// Who takes part in the election of such a server, and the server.
+async fn candidate() -> (Campaign, Shared) {
+    let server = Shared::default();
+    server.lock().unwrap().lease.metadata = ObjectMeta {
+        name: Some(LEASE.to_owned()),
+        resource_version: Some("0".to_owned()),
+        ..ObjectMeta::default()
+    };
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/cairn-system/leases/{LEASE}");
+    let pages = Router::new().route(&path, get(read).put(write)).with_state(server.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(axum::serve(listener, pages).into_future());
+    let mut connection = kube::Config::new(address.parse().unwrap());
+    connection.default_retry = false;
+    let config = Config::parse_from(["cairn-operator"]);
+    let pulse = Pulse::new(config.election.stuck());
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let (valid_until, _) = watch::channel(None);
+    let client = Client::try_from(connection).unwrap();
+    (Campaign::new(client, config.election, metrics, pulse, valid_until), server)
+}
+
+/// Takes the lease, and leads.
+async fn takes(campaign: &mut Campaign) {
+    let asked = campaign.try_hold().await.unwrap().unwrap();
+    campaign.valid_until.send_replace(Some(asked + campaign.election.deadline()));
+}
+
+#[tokio::test]
+async fn who_leads_renews_without_asking_first() {
+    let (mut campaign, server) = candidate().await;
+    takes(&mut campaign).await;
+    for _ in 0..3 {
+        takes(&mut campaign).await;
+    }
+    let server = server.lock().unwrap();
+    assert_eq!((server.version, server.reads), (4, 1));
+}
+
+#[tokio::test]
+async fn a_renewal_whose_answer_is_lost_deposes_nobody() {
+    let (mut campaign, server) = candidate().await;
+    takes(&mut campaign).await;
+    server.lock().unwrap().loses_answer = true;
+    assert!(campaign.try_hold().await.is_err(), "nobody knows whether it came through");
+    takes(&mut campaign).await;
+    assert_eq!(server.lock().unwrap().version, 3);
+    // And when it is known to be written over in between: that may have been a renewal of one's own.
+    server.lock().unwrap().lease.metadata.resource_version = Some("elsewhere".to_owned());
+    takes(&mut campaign).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_another_took_is_lost() {
+    let (mut campaign, server) = candidate().await;
+    takes(&mut campaign).await;
+    {
+        let mut server = server.lock().unwrap();
+        server.lease.metadata.resource_version = Some("another".to_owned());
+        server.lease.spec.as_mut().unwrap().holder_identity = Some("another".to_owned());
+    }
+    assert_eq!(campaign.try_hold().await.unwrap(), None);
+}
