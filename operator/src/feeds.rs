@@ -1,6 +1,6 @@
 //! Which kinds are watched, and what their events do to the caches.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
@@ -8,13 +8,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, Re
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
-use world::{ApplicationKey, Policy};
+use world::Policy;
 
-use crate::caches::{Caches, Indexed, Later, Requests, object_ref};
+use crate::caches::{Caches, Later, Requests};
+use crate::indexed::Indexed;
 use crate::neighbours::Neighbours;
 use crate::policies::Policies;
 use crate::slim;
-use crate::watches::{Feed, Names, Seen, Watches};
+use crate::watches::{Feed, Names, Seen, Watches, name_of};
 
 /// Starts one watch per kind; the feeds must be run.
 pub fn watch(
@@ -30,13 +31,13 @@ pub fn watch(
     add::<Node>(&mut watches, slim::node, &later);
     add::<NodeTopology>(&mut watches, slim::metadata, &later);
     add::<DevicePool>(&mut watches, slim::metadata, &later);
-    add::<Instance>(&mut watches, slim::metadata, &later);
+    add::<Instance>(&mut watches, slim::instance, &later);
     add::<Placement>(&mut watches, slim::metadata, &later);
     add::<Pod>(&mut watches, slim::pod, &later);
     add::<ResourceQuota>(&mut watches, slim::quota, &later);
     add::<LimitRange>(&mut watches, slim::metadata, &later);
     add::<Namespace>(&mut watches, slim::namespace, &later);
-    let applications = add::<ActorApplication>(&mut watches, slim::metadata, &later);
+    let applications = add_applications(&mut watches, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let neighbours = Neighbours::watch(&mut watches, &later);
     let (feeds, ready) = watches.made();
@@ -45,32 +46,67 @@ pub fn watch(
     (caches, neighbours, feeds)
 }
 
-/// Watches a kind that the index holds.
-fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Store<K> {
-    let (caches, mut seen) = (caches.clone(), Seen::default());
+/// Watches a kind that the index holds, and nobody else.
+fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &Later) {
+    let mut listener = Listener::new(caches);
     let api = Api::all(watches.client());
-    watches.store(api, watcher::Config::default(), slim, move |event, store| {
-        let Some(caches) = caches.get() else { return };
+    watches.events(api, watcher::Config::default(), slim, move |event| listener.hear(event, Arc::new));
+}
+
+/// Watches the applications, which those who are looked after are taken from as well.
+fn add_applications(watches: &mut Watches, caches: &Later) -> Store<ActorApplication> {
+    let (caches, mut listener) = (caches.clone(), Listener::new(caches));
+    let api = Api::all(watches.client());
+    watches.store(api, watcher::Config::default(), slim::metadata, move |event, store| {
+        let is_done = matches!(event, watcher::Event::InitDone);
+        // The store's own, where it has it already: nothing is kept twice.
+        listener.hear(event, |object| {
+            let kept = store.get(&ObjectRef::from_obj(&object));
+            let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
+            kept.unwrap_or_else(|| Arc::new(object))
+        });
+        // Those of a list are the store's only when it is at its end.
+        if let Some(caches) = caches.get().filter(|_| is_done) {
+            caches.change(|index| store.state().into_iter().for_each(|it| index.put_application(it)));
+        }
+    })
+}
+
+/// Tells the caches what a watch says.
+struct Listener {
+    caches: Later,
+    seen: Seen,
+    /// What a list that is not at its end has so far.
+    listed: Names,
+}
+
+impl Listener {
+    fn new(caches: &Later) -> Self {
+        Self { caches: caches.clone(), seen: Seen::default(), listed: Names::new() }
+    }
+
+    fn hear<K: Indexed>(&mut self, event: watcher::Event<K>, kept: impl FnOnce(K) -> Arc<K>) {
+        let Some(caches) = self.caches.get() else { return };
         match event {
-            watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                // The store's own, where it has it already: nothing is kept twice.
-                let kept = store.get(&ObjectRef::from_obj(&object));
-                let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
-                K::happened(caches, &mut seen, kept.unwrap_or_else(|| Arc::new(object)), true);
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(object) => {
+                self.listed.insert(name_of(&object));
+                K::happened(caches, &mut self.seen, kept(object), true);
             }
-            watcher::Event::Delete(object) => K::happened(caches, &mut seen, Arc::new(object), false),
+            watcher::Event::Apply(object) => K::happened(caches, &mut self.seen, kept(object), true),
+            watcher::Event::Delete(object) => {
+                K::happened(caches, &mut self.seen, Arc::new(object), false);
+            }
             // After a gap objects may be gone that no event told of.
             watcher::Event::InitDone => {
-                let name = |it: &Arc<K>| (it.namespace().unwrap_or_default(), it.name_any());
-                let mut names: Names = store.state().iter().map(name).collect();
+                let mut names = std::mem::take(&mut self.listed);
                 names.extend(written::<K>(caches));
-                seen.keep(&names);
+                self.seen.keep(&names);
                 caches.change(|index| K::keep(index, &names));
                 caches.ring_everybody();
             }
-            watcher::Event::Init => {}
         }
-    })
+    }
 }
 
 /// Watches the policies.
@@ -121,7 +157,5 @@ fn written<K: Resource<DynamicType = ()>>(caches: &Caches) -> Names {
     if K::kind(&()) != Placement::kind(&()) {
         return Names::new();
     }
-    let written = caches.written.lock().unwrap_or_else(PoisonError::into_inner);
-    let there = |key: &&ApplicationKey| caches.applications.get(&object_ref(key)).is_some();
-    written.keys().filter(there).map(|key| (key.namespace.clone(), key.name.clone())).collect()
+    caches.unseen_decisions()
 }

@@ -20,6 +20,7 @@ mod eviction;
 mod feeds;
 mod gather;
 mod identity;
+mod indexed;
 mod instances;
 mod judged;
 mod leader;
@@ -50,6 +51,7 @@ mod standing;
 mod tending;
 mod touched;
 mod undeclared;
+mod versions;
 mod watches;
 mod writes;
 

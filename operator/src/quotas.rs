@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::ResourceExt;
 use world::{ApplicationKey, Index};
 
-use crate::caches::{Caches, Indexed};
+use crate::caches::Caches;
+use crate::indexed::Indexed;
 use crate::watches::{Names, Seen};
 
 impl Indexed for ResourceQuota {

@@ -1,5 +1,6 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
+use crds::Instance;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
     Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
@@ -8,9 +9,22 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
-/// Drops the bookkeeping of server-side apply.
+/// Where `kubectl apply` keeps the manifest once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Drops the bookkeeping of server-side apply, and of kubectl's own.
 pub fn metadata<K: ResourceExt>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// Keeps whose it is and what it says: what people find it by is not read.
+pub fn instance(instance: &mut Instance) {
+    metadata(instance);
+    (instance.metadata.labels, instance.metadata.annotations) = (None, None);
 }
 
 /// Keeps whose it is.
@@ -74,11 +88,15 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
 }
 
 /// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
+///
+/// Counts and times of restarts are not kept: a container that ends again and again is one fact, not one for each time.
 pub fn pod(pod: &mut Pod) {
     metadata(pod);
-    if let Some(annotations) = &mut pod.metadata.annotations {
-        annotations.retain(|key, _| key == crds::labels::UNIT);
-    }
+    let only = |map: &mut Option<BTreeMap<String, String>>, wanted: &str| {
+        *map = map.as_mut().and_then(|map| Some([map.remove_entry(wanted)?].into()));
+    };
+    only(&mut pod.metadata.annotations, crds::labels::UNIT);
+    only(&mut pod.metadata.labels, crds::labels::TEMPLATE_HASH);
     let requests = |container: Container| Container {
         name: container.name,
         resources: container.resources,
@@ -116,5 +134,58 @@ pub fn pod(pod: &mut Pod) {
             container_statuses: of_containers(status.container_statuses),
             ..PodStatus::default()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_pods_and_instances_only_what_is_read_is_kept() {
+        let metadata = json!({"name": "a", "uid": "1", "managedFields": [{"manager": "x"}],
+            "annotations": {"cairn.dev/unit": "n/p-0", LAST_APPLIED: "{}", "b": "c"},
+            "labels": {"cairn.dev/template-hash": "h", "app": "x"}});
+        let mut kept: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n",
+            "serviceAccountName": "default", "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
+                "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.2", "conditions": [
+                {"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
+                "containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 3,
+                    "lastState": {"terminated": {"exitCode": 1}}}]}}))
+        .unwrap();
+        pod(&mut kept);
+        let expected = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
+                "labels": {"cairn.dev/template-hash": "h"}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
+        assert_eq!(serde_json::to_value(&kept).unwrap(), expected);
+
+        let mut kept = Instance::new("a", crds::InstanceSpec::default());
+        kept.metadata = serde_json::from_value(metadata).unwrap();
+        instance(&mut kept);
+        let expected = json!({"name": "a", "uid": "1"});
+        assert_eq!(serde_json::to_value(&kept.metadata).unwrap(), expected);
+    }
+
+    #[test]
+    fn of_containers_that_end_again_and_again_it_is_kept_how() {
+        let kept = |ready: bool, restarts: i32| {
+            let mut kept: Pod = serde_json::from_value(json!({
+                "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
+                "status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": ready, "restartCount": restarts,
+                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}},
+                 "lastState": {"terminated": {"exitCode": 7, "reason": "Error", "containerID": "x"}}}]}}))
+            .unwrap();
+            pod(&mut kept);
+            kept
+        };
+        assert_eq!(kept(false, 2), kept(false, 3), "each time is no news");
+        let how = kept(false, 2).status.unwrap().container_statuses.unwrap().remove(0).last_state.unwrap();
+        assert_eq!(how.terminated.unwrap().exit_code, 7);
+        assert_eq!(kept(true, 2).status.unwrap().container_statuses, None);
     }
 }

@@ -10,6 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::devices;
 
@@ -45,6 +46,39 @@ impl<'a> Watches<'a> {
         self.client.clone()
     }
 
+    /// Watches one kind of which nothing is kept here: `on` is given every event.
+    pub fn events<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        slim: fn(&mut K),
+        mut on: impl FnMut(watcher::Event<K>) + Send + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (filled, is_filled) = watch::channel(false);
+        let stream = watcher(api, config).default_backoff().modify(slim);
+        let run = stream.for_each(move |event| {
+            match event {
+                Ok(event) => {
+                    let is_done = matches!(event, watcher::Event::InitDone);
+                    on(event);
+                    if is_done {
+                        filled.send_replace(true);
+                    }
+                }
+                Err(e) => interrupted::<K>(&e),
+            }
+            futures::future::ready(())
+        });
+        self.feeds.push(run.boxed());
+        self.ready.push(Box::new(move || {
+            let mut filled = is_filled.clone();
+            // Its sender lives in its feed, which ends with the process.
+            async move { drop(filled.wait_for(|is| *is).await) }.boxed()
+        }));
+    }
+
     /// Watches one kind: a store of it, and `on` at every event.
     pub fn store<K>(
         &mut self,
@@ -62,9 +96,7 @@ impl<'a> Watches<'a> {
         let run = stream.for_each(move |event| {
             match event {
                 Ok(event) => on(event, &seen),
-                Err(e) => {
-                    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
-                }
+                Err(e) => interrupted::<K>(&e),
             }
             futures::future::ready(())
         });
@@ -77,6 +109,10 @@ impl<'a> Watches<'a> {
         }));
         reader
     }
+}
+
+fn interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
+    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
 }
 
 /// Remembers what objects looked like, to tell real changes from heartbeats.
@@ -104,6 +140,7 @@ impl Seen {
     }
 }
 
-fn name_of(object: &impl ResourceExt) -> (String, String) {
+/// The namespace and the name of an object.
+pub fn name_of(object: &impl ResourceExt) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
