@@ -1,13 +1,13 @@
 //! What is made of an application beside its actors: one Service and one ConfigMap, by which actors find each other and
 //! which are kept as they should be, and a `ControllerRevision` for each state of its templates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::{ActorApplication, labels};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use world::{ApplicationKey, controller};
@@ -15,7 +15,7 @@ use world::{ApplicationKey, controller};
 use crate::caches::Later;
 use crate::revisions::Revisions;
 use crate::slim;
-use crate::watches::Watches;
+use crate::watches::{Names, Watches, name_of};
 
 /// What is there, of those that say that they are an application's.
 pub struct Neighbours {
@@ -46,10 +46,14 @@ pub struct Of<K: Beside> {
     pub there: Store<K>,
     /// Those that were made and that the watch has not brought yet.
     pub made: Made,
+    owned: Owned,
 }
 
 /// Objects by name, in their namespaces.
 pub type Made = Arc<Mutex<BTreeSet<(String, String)>>>;
+
+/// The names of objects, by the uid of the application that controls them.
+type Owned = Arc<Mutex<BTreeMap<String, Names>>>;
 
 impl Neighbours {
     /// Watches these kinds; whose they are rings when they change.
@@ -63,8 +67,7 @@ impl Neighbours {
 
     /// The states of an application's templates that are kept, the oldest first.
     pub fn revisions(&self, application: &ActorApplication) -> Revisions {
-        let of_it = |revision: &Arc<ControllerRevision>| is_of(revision.as_ref(), application);
-        let mut kept: Vec<_> = self.revisions.there.state().into_iter().filter(of_it).collect();
+        let mut kept = self.revisions.of(application);
         kept.sort_by_key(|revision| (revision.revision, revision.name_any()));
         Revisions(kept)
     }
@@ -78,15 +81,27 @@ pub fn is_of(object: &impl ResourceExt, application: &ActorApplication) -> bool 
 
 impl<K: Beside> Of<K> {
     fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Self {
-        let made = Made::default();
-        let (seen, caches) = (made.clone(), caches.clone());
+        let (made, owned) = (Made::default(), Owned::default());
+        let (seen, by, caches) = (made.clone(), owned.clone(), caches.clone());
         let ours = watcher::Config::default().labels(labels::APPLICATION);
-        let there = watches.store(Api::all(watches.client()), ours, slim, move |event, _| {
+        let there = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
             let mut made = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
             let object = match event {
-                watcher::Event::Apply(object) | watcher::Event::Delete(object) => object,
+                watcher::Event::Apply(object) => {
+                    keep(&mut by, &object);
+                    object
+                }
+                watcher::Event::Delete(object) => {
+                    forget(&mut by, &object);
+                    object
+                }
                 // What is not in the list is gone.
-                watcher::Event::InitDone => return made.clear(),
+                watcher::Event::InitDone => {
+                    by.clear();
+                    store.state().iter().for_each(|object| keep(&mut by, object.as_ref()));
+                    return made.clear();
+                }
                 watcher::Event::Init | watcher::Event::InitApply(_) => return,
             };
             let namespace = object.namespace().unwrap_or_default();
@@ -95,6 +110,65 @@ impl<K: Beside> Of<K> {
                 caches.ring(&ApplicationKey { namespace, name: owner.name.clone() });
             }
         });
-        Self { there, made }
+        Self { there, made, owned }
+    }
+
+    /// Those that an application controls.
+    fn of(&self, application: &ActorApplication) -> Vec<Arc<K>> {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = application.metadata.uid.as_ref().and_then(|uid| owned.get(uid)).into_iter().flatten();
+        let there =
+            |(namespace, name): &(String, String)| self.there.get(&ObjectRef::new(name).within(namespace));
+        names.filter_map(there).filter(|object| is_of(object.as_ref(), application)).collect()
+    }
+}
+
+/// Whose it is, where an application controls it.
+fn owner_of(object: &impl ResourceExt) -> Option<String> {
+    controller(object, "ActorApplication").map(|owner| owner.uid.clone())
+}
+
+fn keep(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
+    if let Some(owner) = owner_of(object) {
+        owned.entry(owner).or_default().insert(name_of(object));
+    }
+}
+
+fn forget(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
+    let Some(owner) = owner_of(object) else { return };
+    if let Some(names) = owned.get_mut(&owner) {
+        names.remove(&name_of(object));
+        if names.is_empty() {
+            owned.remove(&owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whose_it_is_is_known_without_a_look_at_those_of_others() {
+        let object = |name: &str, owner: &str| -> ControllerRevision {
+            let owner = json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": "app", "uid": owner,
+                "controller": true}]);
+            serde_json::from_value(json!({"revision": 1, "metadata": {"name": name, "namespace": "ns", "ownerReferences": owner}}))
+                .unwrap()
+        };
+        let mut owned = BTreeMap::new();
+        for (name, owner) in [("a", "1"), ("b", "1"), ("c", "2")] {
+            keep(&mut owned, &object(name, owner));
+        }
+        keep(&mut owned, &ControllerRevision::default());
+        let names = |owned: &BTreeMap<String, Names>, owner: &str| {
+            owned.get(owner).map(|names| names.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&owned, "1").unwrap(), ["a", "b"]);
+        forget(&mut owned, &object("a", "1"));
+        forget(&mut owned, &object("c", "2"));
+        assert_eq!((names(&owned, "1").unwrap(), names(&owned, "2")), (vec!["b".to_owned()], None));
     }
 }

@@ -29,6 +29,8 @@ pub struct Touched {
     waiting: BTreeSet<ApplicationKey>,
     /// What actors without a place ask for, by kind.
     unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
+    /// The policies by which they are guarded, each once.
+    policies: Vec<Arc<Policy>>,
     /// By node that hosts actors.
     guards: BTreeMap<String, BTreeMap<ApplicationKey, Guard>>,
     /// How many units and slots of a kind came free so far.
@@ -124,7 +126,7 @@ impl Touched {
             guards.remove(key);
             !guards.is_empty()
         });
-        let policy = Arc::new(policy.clone());
+        let policy = self.shared(policy);
         for (unit, need) in needs {
             let Some((node, _)) = unit.rsplit_once('/') else { continue };
             let guards = self.guards.entry(node.to_owned()).or_default();
@@ -133,6 +135,17 @@ impl Touched {
                 .or_insert_with(|| Guard { policy: policy.clone(), needs: BTreeMap::new() });
             guard.needs.insert(unit, need);
         }
+    }
+
+    /// A policy as it is shared by all whom it guards.
+    fn shared(&mut self, policy: &Policy) -> Arc<Policy> {
+        self.policies.retain(|known| Arc::strong_count(known) > 1);
+        if let Some(known) = self.policies.iter().find(|known| ***known == *policy) {
+            return known.clone();
+        }
+        let policy = Arc::new(policy.clone());
+        self.policies.push(policy.clone());
+        policy
     }
 
     /// Those whose units on a node have less capacity by now than they need.
