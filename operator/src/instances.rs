@@ -7,7 +7,7 @@ use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus}
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
+use world::{ActorName, Own, Unfit, is_over, is_ready, object_name, unit_of};
 
 use crate::readiness::why_not;
 use crate::report::{Finding, conditions};
@@ -58,8 +58,25 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
     if let Some(Wait::BackOff(why)) = about.wait {
         findings.push(finding("BackOff", true, "BackOff", why.clone()));
+    } else if let Some(why) = pod.and_then(crash_loop) {
+        findings.push(finding("BackOff", true, "CrashLoop", why));
     }
     findings
+}
+
+/// Which container of a pod ends again and again, and how: its kubelet starts it again, where it is.
+fn crash_loop(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref().filter(|_| !is_ready(pod) && !is_over(pod))?;
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    containers.into_iter().find_map(|container| {
+        let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        Some(format!(
+            "container {} ends again and again ({reason}, exit code {}); its kubelet starts it again, each time after a longer \
+             wait; see kubectl logs --previous",
+            container.name, ended.exit_code
+        ))
+    })
 }
 
 /// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.
@@ -173,13 +190,18 @@ mod tests {
         root_of(&world::actors_of(&application), &own).unwrap_or_default()
     }
 
-    /// What an Instance says of an actor: `unit=` of its pod, `ready`, `place=`, `back=`.
+    /// What an Instance says of an actor: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
     fn said(world: &str) -> String {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let pod = field("unit").map(|unit| {
             let status = if world.contains("ready") { "True" } else { "False" };
+            let how = |code: &str| json!({"terminated": {"exitCode": code.parse::<i32>().unwrap(), "reason": "Error"}});
+            let crashed = field("crash").map(|code| {
+                json!({"name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 1, "lastState": how(code)})
+            });
+            let crashed = crashed.as_slice();
             serde_json::from_value::<Pod>(json!({"metadata": {"annotations": {"cairn.dev/unit": unit}},
-                "status": {"conditions": [{"type": "Ready", "status": status}]}}))
+                "status": {"conditions": [{"type": "Ready", "status": status}], "containerStatuses": crashed}}))
             .unwrap()
         });
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
@@ -255,6 +277,12 @@ mod tests {
         for (world, expected) in [
             ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready, on n/a-0, Placed=true on n/a-0"),
             ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),
+            (
+                "unit=n/a-0 crash=3 place=n/a-0",
+                "Ready=false its pod is not ready: container main: it runs again, and ended with exit code 3 (Error) before, \
+                 Placed=true on n/a-0, BackOff=true container main ends again and again \
+                 (Error, exit code 3); its kubelet starts it again, each time after a longer wait; see kubectl logs --previous",
+            ),
             (
                 "unit=n/a-0 ready place=m/a-0",
                 "Ready=false it is on n/a-0, and is to be on m/a-0, Placed=true on m/a-0",

@@ -127,3 +127,63 @@ async fn who_runs_and_is_not_ready_is_named_with_what_its_container_says() {
     ends(&stage, "app-a-1", &json!({"conditions": condition("True"), "containerStatuses": null})).await;
     stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
 }
+
+/// A container that crashes again and again is started again by its kubelet, each time after a longer wait: its Instance says so,
+/// nobody is moved or started anew because of it, not even where everything is planned again, and nobody beside it is touched.
+#[tokio::test]
+async fn who_crashes_again_and_again_is_told_of_and_stays() {
+    let stage = Stage::set("crashes", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    let history = stage.watch_pods().await;
+    let container = before.pods[0].spec.as_ref().unwrap().containers[0].name.clone();
+    let is = |ready: bool, restarts: i32| {
+        let state =
+            if ready { json!({"running": {}}) } else { json!({"waiting": {"reason": "CrashLoopBackOff"}}) };
+        let condition =
+            |type_: &str, holds: bool| json!({"type": type_, "status": if holds { "True" } else { "False" }});
+        json!({"phase": "Running", "conditions": [condition("PodScheduled", true), condition("Ready", ready)],
+            "containerStatuses": [{"name": container, "image": "none", "imageID": "", "ready": ready, "restartCount": restarts,
+                "state": state, "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
+    };
+    let back_off = |seen: &Seen| {
+        let instance = seen.instances.iter().find(|instance| instance.name_any() == "app-a-0").unwrap();
+        let conditions = instance.status.clone().unwrap_or_default().conditions;
+        conditions.into_iter().find(|it| it.type_ == "BackOff" && it.status == "True")
+    };
+    for restarts in 1..=3 {
+        ends(&stage, "app-a-0", &is(false, restarts)).await;
+        stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+    }
+    stage
+        .patch(
+            "app",
+            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+        )
+        .await;
+    let planned = stage
+        .seen("app", |seen| {
+            let generation = seen.application.metadata.generation;
+            let decided = seen.decision.as_ref().map(|decision| decision.spec.application_generation);
+            ensure!(decided == generation, "it is not planned again");
+            Ok(())
+        })
+        .await;
+    let said = back_off(&planned).unwrap();
+    assert_eq!(said.reason, "CrashLoop");
+    assert!(said.message.contains("ends again and again (Error, exit code 3)"), "{}", said.message);
+    assert_eq!(planned.places(), before.places(), "nobody moves");
+
+    ends(&stage, "app-a-0", &is(true, 4)).await;
+    let after = stage
+        .settled("app", |seen| match back_off(seen) {
+            Some(condition) => anyhow::bail!("{condition:?}"),
+            None => Ok(()),
+        })
+        .await;
+    let uids = |seen: &Seen| -> std::collections::BTreeSet<_> {
+        seen.pods.iter().map(kube::ResourceExt::uid).collect()
+    };
+    assert_eq!(uids(&after), uids(&before), "nobody is started anew");
+    assert!(history.caught_up().await.lives().values().all(|count| *count == 1));
+}
