@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals, SecondLook};
-use crds::Placement;
+use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::judged::Mismatches;
 use crate::line::Line;
 use crate::metrics::Metrics;
+use crate::namesakes::Met;
 use crate::neighbours::Neighbours;
 use crate::pace::Pace;
 use crate::plans::Plans;
@@ -57,6 +58,8 @@ pub struct Context {
     pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
     /// What was refused of each application.
     pub refusals: Mutex<BTreeMap<ApplicationKey, Refusals>>,
+    /// Whom all that is remembered is about.
+    pub met: Met,
     /// Actors that are not started again at once.
     pub back_offs: Mutex<BackOffs<Tried>>,
 }
@@ -65,6 +68,20 @@ pub struct Context {
 pub type Tried = (ApplicationKey, String);
 
 impl Context {
+    /// Meets an application: what is remembered of another of its name that is gone is forgotten.
+    pub fn meet(&self, key: &ApplicationKey, application: &ActorApplication) {
+        if self.met.is_another(key, application) {
+            self.forget(key);
+        }
+    }
+
+    /// Forgets an application that is gone.
+    pub fn forget(&self, key: &ApplicationKey) {
+        self.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
+    }
+
     /// What was considered when the application was last planned.
     pub fn considered(&self, key: &ApplicationKey) -> Option<Considered> {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()

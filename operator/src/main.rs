@@ -27,6 +27,7 @@ mod leader;
 mod line;
 mod look;
 mod metrics;
+mod namesakes;
 mod neighbours;
 mod ownership;
 mod pace;
@@ -184,6 +185,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         searches,
         considered: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
+        met: namesakes::Met::default(),
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });

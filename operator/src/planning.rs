@@ -38,6 +38,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
         ctx.plans.keep(|other| *other != key);
         return;
     };
+    ctx.meet(&key, &application);
     if ctx.plans.begin(&key) {
         // Whatever it could not be planned for before is looked at again.
         ctx.caches.touch(&key);
@@ -107,7 +108,12 @@ async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Err
 pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
-        ctx.plans.keep(|key| ctx.caches.application(key).is_some());
+        let is_there = |key: &ApplicationKey| ctx.caches.application(key).is_some();
+        ctx.plans.keep(is_there);
+        for key in ctx.met.gone(is_there) {
+            ctx.forget(&key);
+            ctx.searches.forget(&key);
+        }
         if ctx.solver_slots.is_full() {
             // Others need the time.
             continue;
@@ -118,12 +124,7 @@ pub async fn background(ctx: Arc<Context>) {
         };
         let mut waiting = Vec::new();
         for (key, chances) in known {
-            let Some(application) = ctx.caches.application(&key) else {
-                ctx.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                ctx.searches.forget(&key);
-                continue;
-            };
+            let Some(application) = ctx.caches.application(&key) else { continue };
             if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
                 waiting.push(key);
             }

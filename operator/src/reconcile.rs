@@ -52,6 +52,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         return Ok(Action::await_change());
     }
     let key = ApplicationKey::of(application);
+    ctx.meet(&key, application);
     ask_if_due(&key, ctx);
     adopt(application, &key, ctx).await?;
     let (said, again) = ctx.plans.last(&key);

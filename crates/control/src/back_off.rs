@@ -45,6 +45,11 @@ impl<K: Ord> BackOffs<K> {
         tries.held.until
     }
 
+    /// Forgets what failed and is gone.
+    pub fn forget(&mut self, is_gone: impl Fn(&K) -> bool) {
+        self.of.retain(|key, _| !is_gone(key));
+    }
+
     /// Whether it is held back now, and why.
     pub fn held(&self, key: &K, now: Moment) -> Option<&HeldBack> {
         self.of.get(key).map(|tries| &tries.held).filter(|held| now < held.until)
@@ -86,5 +91,7 @@ mod tests {
         assert_eq!(back_offs.held(&"a", at(102)).unwrap().why, "quota");
         assert_eq!(back_offs.held(&"a", at(103)), None);
         assert_eq!(back_offs.held(&"b", at(102)), None);
+        back_offs.forget(|key| *key == "a");
+        assert_eq!(back_offs.held(&"a", at(102)), None, "it is gone, and another of its name begins anew");
     }
 }
