@@ -243,7 +243,7 @@ async fn carry_out(
     let key = ApplicationKey::of(application);
     let actors = world::actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
-    let (Sight { units, instances, pools, .. }, todo) =
+    let (Sight { units, instances, pools, seen }, todo) =
         to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
     if !application.spec.paused && is_newest(decision, application) {
         ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
@@ -306,7 +306,23 @@ async fn carry_out(
     });
     let not_now: Vec<Option<NotNow>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
-    let (said, not_admitted) = wait_for(not_now.into_iter().flatten(), &key, ctx, outcome);
+    let not_now: Vec<NotNow> = not_now.into_iter().flatten().collect();
+    let kept = not_now.iter().filter_map(|it| match it {
+        NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
+        NotNow::Start(..) => None,
+    });
+    let kept: BTreeMap<String, String> = kept.filter(|_| !application.spec.paused).collect();
+    let stuck = control::stuck(&world::decision(decision), &seen, &outcome.waiting, &kept);
+    let is_known = |it: &control::Refused| {
+        refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone()))
+    };
+    let stuck: Vec<control::Refused> = stuck.into_iter().filter(|it| !is_known(it)).collect();
+    if !stuck.is_empty() {
+        let (refused, said) = by_nodes(stuck, &units, &names.values().cloned().collect::<Vec<_>>());
+        remember(&key, decision, ctx, refusals, refused).await?;
+        ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+    }
+    let (said, not_admitted) = wait_for(not_now.into_iter(), &key, ctx, outcome);
     if said.is_empty() {
         return Ok(());
     }

@@ -1,8 +1,9 @@
 //! What is done of what was decided while nothing new is to begin: because a newer decision is not there yet, or because the
 //! application is paused.
 
-use crate::nouns::{Decision, Pod, Seen, State};
+use crate::nouns::{Decision, Seen, State};
 use crate::steps::{End, Step, Todo};
+use crate::stuck::is_in_the_way;
 use crate::wait::Wait;
 
 /// Leaves of what is to be done what heals: whoever was decided for and has no pod is started where it was, and what ended
@@ -22,14 +23,6 @@ pub fn only_finish(todo: &mut Todo, seen: &Seen) {
     let Todo { steps, waiting, refused, ended, .. } = todo;
     let has_ended = |actor: &String| ended.contains(actor);
     let mut waits: Vec<&Wait> = waiting.values().collect();
-    let is_in_the_way = |pod: &Pod, wait: &Wait| match wait {
-        Wait::Unit(unit) => pod.unit.as_ref() == Some(unit),
-        Wait::Resource { node, .. } => {
-            let at = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'));
-            at.is_some_and(|(at, _)| at == node)
-        }
-        _ => false,
-    };
     steps.retain(|step| match step {
         Step::Start { .. } => true,
         // One leaves for each who waits.

@@ -24,6 +24,7 @@ mod refusals;
 mod room;
 mod start;
 mod steps;
+mod stuck;
 mod update;
 mod wait;
 
@@ -46,4 +47,5 @@ pub use place_one::{only_asked, place_one};
 pub use refusals::{Refusals, Refused};
 pub use start::{all_or_nothing, has_started, hold_start};
 pub use steps::{End, Step, Todo, steps};
+pub use stuck::stuck;
 pub use wait::Wait;

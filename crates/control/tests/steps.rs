@@ -234,6 +234,31 @@ fn what_was_begun_is_finished_and_nothing_else_begins() {
 }
 
 #[test]
+fn who_waits_for_a_place_whose_holder_may_not_be_evicted_is_refused_there() {
+    let world = "actors=3 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:0 instances=0,1,2";
+    let exchange = "decided=0:n1/gpus-0,1:n0/gpus-0";
+    for (rest, kept, expected) in [
+        (
+            "pods=1:n1/gpus-0",
+            "1",
+            "cam-0 on n1: n1/gpus-0 is still in use by cam-1, which may not be evicted: a budget",
+        ),
+        // Nobody is held, or somebody else is.
+        ("pods=1:n1/gpus-0", "", ""),
+        ("pods=1:n1/gpus-0,2:n0/gpus-0", "2", ""),
+        // Both run still: nobody lies.
+        ("pods=0:n0/gpus-0,1:n1/gpus-0", "1", ""),
+    ] {
+        let world = World::of(&format!("{world} {exchange} {rest}"));
+        let held = kept.split_whitespace().map(|index| (actor(index), "a budget".to_owned())).collect();
+        let stuck = control::stuck(&world.decision, &world.seen, &world.todo().waiting, &held);
+        let told: Vec<_> =
+            stuck.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
+        assert_eq!(told.join("; "), expected, "{rest}, {kept}");
+    }
+}
+
+#[test]
 fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
     let world =
         "actors=3 nodes=n0 units=n0/cpus-0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";

@@ -9,6 +9,7 @@ mod again;
 mod agents;
 mod api_server;
 mod away;
+mod budgets;
 mod churn;
 mod crash;
 mod decisions;
