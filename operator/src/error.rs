@@ -5,6 +5,9 @@ use std::time::Duration;
 use placement::PlanError;
 use world::WorldError;
 
+/// The condition of an application that is more than is planned at once.
+pub const TOO_LARGE: &str = "TooLarge";
+
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Error {
@@ -56,6 +59,11 @@ impl Error {
     /// `NotLeading`, `Policy`, …: bounded, so safe as a metric label and an event reason.
     pub fn reason(&self) -> &'static str {
         self.into()
+    }
+
+    /// The reason of the condition `Accepted`: what people can look up.
+    pub fn told(&self) -> &'static str {
+        if matches!(self, Self::World(WorldError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
     }
 
     /// The message with its causes, for people.

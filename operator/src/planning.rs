@@ -69,7 +69,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_) | Error::NameTaken(_)),
         ) => {
             tell_failure(&application, &ctx, &e).await;
-            outcome.failure = Some((e.reason(), e.chain()));
+            outcome.failure = Some((e.told(), e.chain()));
             outcome.next = Some(moment() + LOOK_AGAIN);
             ctx.plans.said(&key, outcome);
         }

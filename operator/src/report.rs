@@ -12,6 +12,8 @@ use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
 use world::{ActorName, Note, object_name};
 
+use crate::error::TOO_LARGE;
+
 /// How many names or reasons an event lists; an event's note holds 1 kB.
 const LISTED: usize = 6;
 /// The longest note of an event, in bytes.
@@ -203,6 +205,9 @@ fn findings(
         placed_message,
     ));
     findings.push(accepted);
+    if let Some((TOO_LARGE, message)) = &outcome.failure {
+        findings.push(finding(TOO_LARGE, true, TOO_LARGE, message.clone()));
+    }
     if let Some(problem) = &outcome.policy_problem {
         findings.push(finding(
             "PolicyRefused",

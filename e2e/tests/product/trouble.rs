@@ -201,3 +201,25 @@ async fn what_a_quota_refuses_is_named_and_tried_again() {
     stage.settled("app", super::stage::Seen::all_placed).await;
     unaffected(&stage, &bystander).await;
 }
+
+/// More actors than are planned at once: it is said what is too large and what to do, and nothing is made.
+#[tokio::test]
+async fn an_application_that_is_too_large_is_told_so() {
+    let stage = Stage::set("large", [SimulatedNode::new("quiet")], [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    stage.apply(&application("app", &[("a", 5001, &[("cpu", "1ms")])])).await;
+    let seen = stage
+        .seen("app", |seen| {
+            let told = seen.message("TooLarge", "True")?;
+            ensure!(told.contains("wants 5001 actors; at most 5000, divide it"), "{told}");
+            ensure!(
+                seen.condition("Accepted").is_some_and(|it| it.reason == "TooLarge"),
+                "{:?}",
+                seen.condition("Accepted")
+            );
+            Ok(())
+        })
+        .await;
+    assert_eq!((seen.pods.len(), seen.instances.len()), (0, 0));
+    unaffected(&stage, &bystander).await;
+}

@@ -54,7 +54,10 @@ pub fn wrong(
     let is_bad = |it: &&Condition| (it.status == "False") == GOOD.contains(&it.type_.as_str());
     // That not all run says nothing more than why they do not.
     let is_told = |it: &&Condition| {
-        it.type_ != "Ready" || !["Unplaced", "NotAccepted", "NodeLost"].contains(&it.reason.as_str())
+        // Told by a condition of that name.
+        let is_twice = it.type_ == "Accepted" && ["TooLarge", "NameTaken"].contains(&it.reason.as_str());
+        !is_twice
+            && (it.type_ != "Ready" || !["Unplaced", "NotAccepted", "NodeLost"].contains(&it.reason.as_str()))
     };
     wrong.extend(conditions.filter(is_bad).filter(is_told).map(|condition| of.condition(condition)));
     let refusals = decision.and_then(|decision| decision.status.as_ref()).into_iter();
@@ -86,6 +89,7 @@ impl Name<'_> {
                 "read the operator's log, and try it at a desk: kubectl cairn plan".to_owned()
             }
             ("Accepted", _) => format!("correct the manifest: {edit}"),
+            ("TooLarge", _) => format!("divide it into several, or fewer replicas: {edit}"),
             ("TemplateInvalid", _) => format!("correct the template: {edit}"),
             ("Paused", _) => format!(
                 "go on: kubectl patch actorapp {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
@@ -187,14 +191,17 @@ mod tests {
             ("Accepted", "Search"),
             ("PolicyRefused", "LastGoodInForce"),
             ("TemplateInvalid", "Refused"),
+            ("TooLarge", "TooLarge"),
             ("Paused", "Paused"),
             ("NameTaken", "NameTaken"),
             ("NodeLost", "NodeLost"),
             ("Saturated", "Saturated"),
             ("Partial", "Partial"),
         ];
+        let page = include_str!("../../../../docs/operations.md");
         let general = of.condition(&condition("Unheard", "Of")).to_do;
         for (type_, reason) in all {
+            assert!(page.contains(&format!("\n| `{type_}`")), "docs/operations.md says nothing of {type_}");
             let told = of.condition(&condition(type_, reason));
             assert_eq!(told.text, format!("{type_}: it is so"));
             assert!(told.to_do != general && !told.to_do.contains('\n'), "{type_} {reason}: {}", told.to_do);
