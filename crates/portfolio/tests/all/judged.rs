@@ -178,6 +178,39 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
     }
 }
 
+/// What is said of places takes memory for where actors are, not for every place that there is.
+#[test]
+fn relations_of_a_large_world_are_judged_in_little_memory() {
+    const PAIRS: usize = 600;
+    let id = |i: usize| format!("shop/app/a-{i}");
+    let unit =
+        |i: usize| json!({"id": format!("u-{i}"), "kind": "cpu", "node": format!("n-{i}"), "capacity": 9});
+    let actor = |i: usize| json!({"id": id(i), "runsOn": {"cpu": 1}});
+    let relation = |i: usize| {
+        let (kind, on) = if i < PAIRS { ("together", "unit") } else { ("apart", "node") };
+        json!({"type": kind, "on": on, "actors": [id(2 * i), id(2 * i + 1)]})
+    };
+    let file = json!({"version": 1, "exchangeCost": {"otherKind": 1},
+        "units": (0..2 * PAIRS).map(unit).collect::<Vec<_>>(),
+        "actors": (0..4 * PAIRS).map(actor).collect::<Vec<_>>(),
+        "constraints": (0..2 * PAIRS).map(relation).collect::<Vec<_>>()});
+    let snapshot = Snapshot::read(&file.to_string()).unwrap();
+    let limits = Limits { memory_mib: 160, ..Limits::default() };
+    let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), limits, 2_000);
+    let kept: Vec<usize> =
+        (0..4 * PAIRS).map(|i| if i < 2 * PAIRS { i / 2 } else { i - 2 * PAIRS }).collect();
+    let judged = |units: &[usize]| {
+        let assignment = places(units);
+        judge.confirm(&snapshot, &assignment, &price(&snapshot, &assignment))
+    };
+    assert_eq!(judged(&kept), Ok(Judged::All));
+    for (actor, unit) in [(1, 2), (2 * PAIRS + 1, 0)] {
+        let mut broken = kept.clone();
+        broken[actor] = unit;
+        assert!(matches!(judged(&broken), Err(JudgeError::Mismatch(_))), "{actor} on {unit}");
+    }
+}
+
 /// Where no program must be judged, a judge that is gone costs no plan.
 #[test]
 fn a_judge_that_is_gone_costs_a_plan_only_where_a_program_must_be_judged() {
