@@ -212,22 +212,32 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             Ok(ExitCode::FAILURE)
         }
         () = is_asked_to_stop(terminate) => {
-            leadership.close();
-            // What was begun may end; dropped, it could arrive when another leads.
-            let is_idle = tokio::select! {
-                is_idle = leadership.idle() => is_idle,
-                () = work => false,
-            };
-            election.stop().await;
-            if !is_idle {
-                tracing::warn!("a write is still under way: the lease is not given back, and runs out");
-            } else if config.election.leader_elect {
-                Campaign::release(client, &config.election).await;
-            }
-            tracing::info!("stopped; what runs goes on running");
+            hand_over(&leadership, work, election, (client, &config.election)).await;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Ends all writing, and gives the lease back where nothing is under way.
+async fn hand_over(
+    leadership: &leader::Leadership,
+    work: std::pin::Pin<&mut impl Future<Output = ()>>,
+    election: leader::Running,
+    (client, settings): (Client, &config::Election),
+) {
+    leadership.close();
+    // What was begun may end; dropped, it could arrive when another leads.
+    let is_idle = tokio::select! {
+        is_idle = leadership.idle() => is_idle,
+        () = work => false,
+    };
+    election.stop().await;
+    if !is_idle {
+        tracing::warn!("a write is still under way: the lease is not given back, and runs out");
+    } else if settings.leader_elect {
+        Campaign::release(client, settings).await;
+    }
+    tracing::info!("stopped; what runs goes on running");
 }
 
 /// Who is to be looked after, planned or settled.

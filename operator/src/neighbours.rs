@@ -135,11 +135,11 @@ fn keep(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
 }
 
 fn forget(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
-    let Some(owner) = owner_of(object) else { return };
-    if let Some(names) = owned.get_mut(&owner) {
+    let Some(uid) = owner_of(object) else { return };
+    if let Some(names) = owned.get_mut(&uid) {
         names.remove(&name_of(object));
         if names.is_empty() {
-            owned.remove(&owner);
+            owned.remove(&uid);
         }
     }
 }

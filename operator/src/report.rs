@@ -152,6 +152,36 @@ pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus
     rest(before) == rest(now)
 }
 
+/// Whether all actors run where they were placed and are ready, or who is not and why.
+fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize)) -> Finding {
+    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
+    let Progress { ready, hangs, .. } = &outcome.progress;
+    let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
+    let holds = all_run && *ready == wanted;
+    let hangs =
+        hangs.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
+    let message = if holds {
+        format!("all {wanted} actors run where they were placed")
+    } else if let Some((_, message)) = &outcome.failure {
+        message.clone()
+    } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
+        format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
+    } else if all_run {
+        format!("all {wanted} actors run where they were placed, {ready} of them are ready{hangs}")
+    } else {
+        format!("{running} of {wanted} actors run where they were placed{hangs}")
+    };
+    let reason = match () {
+        () if holds => "AllRunning",
+        () if outcome.failure.is_some() => "NotAccepted",
+        () if !all_placed => "Unplaced",
+        () if is_lost => "NodeLost",
+        () if all_run => "NotReady",
+        () => "Starting",
+    };
+    Finding { type_: "Ready", holds, reason, message }
+}
+
 fn findings(
     application: &ActorApplication,
     outcome: &Outcome,
@@ -172,32 +202,7 @@ fn findings(
         Some(spec) => unplaced_in_words(spec),
     };
     let all_placed = spec.is_some() && placed == wanted;
-    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
-    let Progress { ready, hangs, .. } = &outcome.progress;
-    let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
-    let is_ready = all_run && *ready == wanted;
-    let hangs =
-        hangs.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
-    let message = if is_ready {
-        format!("all {wanted} actors run where they were placed")
-    } else if let Some((_, message)) = &outcome.failure {
-        message.clone()
-    } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
-        format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
-    } else if all_run {
-        format!("all {wanted} actors run where they were placed, {ready} of them are ready{hangs}")
-    } else {
-        format!("{running} of {wanted} actors run where they were placed{hangs}")
-    };
-    let ready_reason = match () {
-        () if is_ready => "AllRunning",
-        () if outcome.failure.is_some() => "NotAccepted",
-        () if !all_placed => "Unplaced",
-        () if is_lost => "NodeLost",
-        () if all_run => "NotReady",
-        () => "Starting",
-    };
-    findings.push(finding("Ready", is_ready, ready_reason, message));
+    findings.push(ready(outcome, all_placed, (wanted, running)));
     findings.push(finding(
         "Placed",
         all_placed,

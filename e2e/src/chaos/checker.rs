@@ -53,6 +53,8 @@ struct Book {
     wanted: BTreeMap<String, BTreeMap<String, (u64, String)>>,
     /// By the name of the pod, which is free again when the pod is gone.
     lives: BTreeMap<String, Life>,
+    /// Who asked the last pod of each name to go, or confirmed that it went.
+    last_asked: BTreeMap<String, String>,
     nodes_that_went: BTreeSet<String>,
     /// The nodes that take no new pods: who is there may be evicted by whoever cordoned them, not by the operator.
     cordoned: BTreeSet<String>,
@@ -211,6 +213,7 @@ impl Book {
         let drained = !is_by_operator(event) && life.nodes.iter().any(|node| self.cordoned.contains(node));
         let was_asked = std::mem::replace(&mut life.is_asked_to_go, true);
         let (may_go, is_bound) = (life.may_go, life.is_bound);
+        self.last_asked.insert(pod.clone(), event.user.clone());
         self.verdict.stopped += usize::from(!was_asked);
         if !was_asked && !may_go && !drained {
             self.find(format!("{pod} was deleted by {} though it should stay", event.user));
@@ -234,7 +237,17 @@ impl Book {
                     let pod = format!("{application}-{group}-{index}");
                     let life = self.lives.get(&pod).filter(|life| life.is_bound && !life.is_asked_to_go);
                     match life {
-                        None => self.verdict.findings.push(format!("{pod} is lost")),
+                        None => {
+                            let why = match (self.lives.get(&pod), self.last_asked.get(&pod)) {
+                                (Some(life), Some(by)) if life.is_asked_to_go => {
+                                    format!("{by} asked it to go")
+                                }
+                                (Some(_), _) => "no node has it".to_owned(),
+                                (None, Some(by)) => format!("{by} ended it, and none came after it"),
+                                (None, None) => "it never was there".to_owned(),
+                            };
+                            self.verdict.findings.push(format!("{pod} is lost: {why}"));
+                        }
                         Some(life) if life.image != *image => {
                             self.verdict.findings.push(format!("{pod} is of an older template"));
                         }
