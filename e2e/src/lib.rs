@@ -31,7 +31,7 @@
 //!
 //! `tests/harness.rs` shows each part in use. What most tests begin with:
 //!
-//! ```ignore
+//! ```text
 //! let cluster = Cluster::shared(); // one control plane for all tests of this program
 //! let nodes = cluster.nodes([SimulatedNode::new("gpu-0").resource("nvidia.com/gpu", 2)]).await.unwrap();
 //! let namespace = cluster.namespace("pods").await.unwrap(); // gone when the test ends
