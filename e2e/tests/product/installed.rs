@@ -68,7 +68,7 @@ pub struct GiveBack;
 impl Drop for GiveBack {
     fn drop(&mut self) {
         // a thread that is ending has dropped it already
-        let _ = MINE.try_with(|mine| mine.take());
+        let _ = MINE.try_with(RefCell::take);
     }
 }
 
