@@ -138,13 +138,13 @@ async fn who_crashes_again_and_again_is_told_of_and_stays() {
     let history = stage.watch_pods().await;
     let container = before.pods[0].spec.as_ref().unwrap().containers[0].name.clone();
     let is = |ready: bool, restarts: i32| {
-        let state =
+        let now =
             if ready { json!({"running": {}}) } else { json!({"waiting": {"reason": "CrashLoopBackOff"}}) };
         let condition =
             |type_: &str, holds: bool| json!({"type": type_, "status": if holds { "True" } else { "False" }});
         json!({"phase": "Running", "conditions": [condition("PodScheduled", true), condition("Ready", ready)],
             "containerStatuses": [{"name": container, "image": "none", "imageID": "", "ready": ready, "restartCount": restarts,
-                "state": state, "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
+                "state": now, "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
     };
     let back_off = |seen: &Seen| {
         let instance = seen.instances.iter().find(|instance| instance.name_any() == "app-a-0").unwrap();
