@@ -53,6 +53,8 @@ struct Book {
     wanted: BTreeMap<String, BTreeMap<String, (u64, String)>>,
     /// By the name of the pod, which is free again when the pod is gone.
     lives: BTreeMap<String, Life>,
+    /// The last request for each pod that may have been made: it was if a node gets it.
+    unanswered: BTreeMap<String, AuditEvent>,
     /// Who asked the last pod of each name to go, or confirmed that it went.
     last_asked: BTreeMap<String, String>,
     nodes_that_went: BTreeSet<String>,
@@ -65,8 +67,9 @@ struct Book {
 /// Judges everything that happened in `namespace` while it was the only one with applications; everything is carried out by
 /// now.
 pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
+    let has_happened = |event: &&AuditEvent| (200..300).contains(&event.code) || is_unanswered(event);
     let mut events: Vec<&AuditEvent> =
-        events.iter().filter(|event| (200..300).contains(&event.code) && !event.is_trial()).collect();
+        events.iter().filter(has_happened).filter(|event| !event.is_trial()).collect();
     events.sort_by_key(|event| event.received);
     let mut book = Book::default();
     for event in events {
@@ -80,6 +83,9 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
             _ if event.namespace != namespace => {}
             ("actorapplications", "", "create" | "update" | "patch") => book.application(event),
             ("actorapplications", "", "delete") => book.application_went(&event.name),
+            ("pods", "", "create") if is_unanswered(event) => {
+                book.unanswered.insert(text(&event.request["metadata"]["name"]).to_owned(), event.clone());
+            }
             ("pods", "", "create") => book.started(event),
             ("pods", "binding", "create") => book.bound(event),
             ("pods", "", "delete") | ("pods", "eviction", "create") => book.deleted(event),
@@ -87,6 +93,13 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
         }
     }
     book.end()
+}
+
+/// Whether a pod may have been made though the API server gave up waiting for its store.
+fn is_unanswered(event: &AuditEvent) -> bool {
+    event.code == 504
+        && (event.resource.as_str(), event.subresource.as_str()) == ("pods", "")
+        && event.verb == "create"
 }
 
 fn is_by_operator(event: &AuditEvent) -> bool {
@@ -198,6 +211,11 @@ impl Book {
     fn bound(&mut self, event: &AuditEvent) {
         let node = text(&event.request["target"]["name"]);
         let is_gone = self.nodes_that_went.contains(node);
+        if let Some(made) = self.unanswered.remove(&event.name)
+            && !self.lives.contains_key(&event.name)
+        {
+            self.started(&made);
+        }
         if let Some(life) = self.lives.get_mut(&event.name) {
             life.nodes.insert(node.to_owned());
             life.is_bound = true;
@@ -302,7 +320,7 @@ mod tests {
                 ("patch", "actorapplications", "", json!({"spec": {"actors": actors}}))
             }
             "forget" => ("delete", "actorapplications", "", Value::Null),
-            "start" => {
+            "start" | "begin" => {
                 let (application, actor) = name.split_once('-').unwrap();
                 let labels = json!({labels::APPLICATION: application, labels::ACTOR: actor});
                 let annotations = json!({labels::UNIT: format!("{}/cpus-0", words[3])});
@@ -321,7 +339,7 @@ mod tests {
         };
         let user = match what {
             "ended" => KUBELET.to_owned(),
-            "start" | "stop" | "evict" | "kill" | "write" => operator,
+            "start" | "begin" | "stop" | "evict" | "kill" | "write" => operator,
             other => other.to_owned(),
         };
         AuditEvent {
@@ -335,7 +353,7 @@ mod tests {
             uri: String::new(),
             user_agent: String::new(),
             credential: if what == "write" { name.into() } else { "one".into() },
-            code: 200,
+            code: if what == "begin" { 504 } else { 200 },
             is_forbidden: false,
             stage: "ResponseComplete".into(),
             received: jiff::Timestamp::from_second(i64::try_from(at).unwrap()).unwrap(),
@@ -368,6 +386,9 @@ mod tests {
              ended app-a-0\n stop app-a-1\n uncordon n\n start app-a-0 on m\n bind app-a-0 to m\n start app-a-1 on n\n \
              bind app-a-1 to n",
             "write one\n write one\n write two",
+            // it was made though nobody was told so
+            "want app 1\n begin app-a-0 on n\n bind app-a-0 to n",
+            "want app 1\n begin app-a-0 on n\n start app-a-0 on n\n bind app-a-0 to n",
         ];
         for log in logs {
             assert_eq!(verdict(log), "", "{log}");
@@ -390,9 +411,16 @@ mod tests {
                 "evict app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
                 "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
             ),
-            ("lose n\n kill app-a-0", "app-a-0 is lost"),
-            ("lose n\n stop app-a-0", "app-a-0 is lost"),
-            ("want app 2\n start app-a-1 on n", "app-a-1 is lost"),
+            (
+                "lose n\n kill app-a-0",
+                "app-a-0 is lost: system:serviceaccount:cairn-system:cairn-operator ended it, and none came after it",
+            ),
+            (
+                "lose n\n stop app-a-0",
+                "app-a-0 is lost: system:serviceaccount:cairn-system:cairn-operator ended it, and none came after it",
+            ),
+            ("want app 2\n start app-a-1 on n", "app-a-1 is lost: no node has it"),
+            ("want app 2\n begin app-a-1 on n", "app-a-1 is lost: it never was there"),
             ("want app 1 newer", "app-a-0 is of an older template"),
             // the node is cordoned, which is no reason for the operator; nor is one that was
             (
