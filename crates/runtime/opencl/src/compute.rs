@@ -140,10 +140,34 @@ unsafe fn queue_range(
 /// What a unit's thread is given to do, and the thread.
 type Work = (Sender<Arc<StateCore>>, JoinHandle<()>);
 
+/// What a unit is doing.
+struct Doing {
+    status: UnitStatus,
+    state: Option<Arc<StateCore>>,
+}
+
+impl Doing {
+    /// Who waited for a state may go on at once: a unit whose state is over is ready, also where its thread does not know yet.
+    fn status(&self) -> UnitStatus {
+        let is_over = self.state.as_ref().is_some_and(|state| state.status() == Status::Finished);
+        if self.status == UnitStatus::Executing && is_over { UnitStatus::Ready } else { self.status }
+    }
+
+    /// Its thread is through with a state; it may have been given the next one by now, or be at its end.
+    fn through(&mut self, state: &Arc<StateCore>) {
+        if self.state.as_ref().is_some_and(|next| Arc::ptr_eq(next, state)) {
+            self.state = None;
+            if self.status == UnitStatus::Executing {
+                self.status = UnitStatus::Ready;
+            }
+        }
+    }
+}
+
 struct Unit {
     place: usize,
     places: Arc<Vec<Place>>,
-    shared: Arc<Mutex<UnitStatus>>,
+    shared: Arc<Mutex<Doing>>,
     work: Mutex<Option<Work>>,
 }
 
@@ -159,7 +183,7 @@ impl UnitBody for Unit {
     }
 
     fn status(&self) -> UnitStatus {
-        *lock(&self.shared)
+        lock(&self.shared).status()
     }
 }
 
@@ -211,7 +235,7 @@ impl ComputeManager for Kernels {
                 format!("{NAME} makes them of an {PROCESSING_UNIT} of its own, not of a {}", resource.type_);
             Error::misuse("create a processing unit", why)
         })?;
-        let shared = Arc::new(Mutex::new(UnitStatus::Uninitialized));
+        let shared = Arc::new(Mutex::new(Doing { status: UnitStatus::Uninitialized, state: None }));
         let body = Unit { place, places: Arc::clone(&self.places), shared, work: Mutex::default() };
         Ok(ProcessingUnit::new(NAME, resource.clone(), Box::new(body)))
     }
@@ -234,9 +258,9 @@ impl ComputeManager for Kernels {
 
     fn initialize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
         let unit = Self::own(unit)?;
-        let mut status = lock(&unit.shared);
-        if *status != UnitStatus::Uninitialized {
-            return Err(unit.refuse("initialize it", *status, "Uninitialized"));
+        let mut doing = lock(&unit.shared);
+        if doing.status() != UnitStatus::Uninitialized {
+            return Err(unit.refuse("initialize it", doing.status(), "Uninitialized"));
         }
         let at = &unit.places[unit.place];
         let queue = new_queue(&at.context, &at.device).map_err(|error| wrong("make a queue", &error))?;
@@ -245,14 +269,13 @@ impl ComputeManager for Kernels {
         let thread = std::thread::Builder::new().name(format!("cairn-device-{place}")).spawn(move || {
             UNIT.with(|unit| *unit.borrow_mut() = Some((place, queue)));
             for state in jobs {
-                // Ready only once the state is over, and never seen Executing after that.
                 let _ = state.step();
-                *lock(&shared) = UnitStatus::Ready;
+                lock(&shared).through(&state);
             }
         });
         let thread = thread.map_err(|error| Error::system("start a thread", error))?;
         *lock(&unit.work) = Some((work, thread));
-        *status = UnitStatus::Ready;
+        doing.status = UnitStatus::Ready;
         Ok(())
     }
 
@@ -265,12 +288,12 @@ impl ComputeManager for Kernels {
             );
             return Err(Error::misuse("execute", why));
         }
-        let mut status = lock(&unit.shared);
-        if *status != UnitStatus::Ready {
-            return Err(unit.refuse("start a state on it", *status, "Ready"));
+        let mut doing = lock(&unit.shared);
+        if doing.status() != UnitStatus::Ready {
+            return Err(unit.refuse("start a state on it", doing.status(), "Ready"));
         }
         state.core().begin(false)?;
-        *status = UnitStatus::Executing;
+        *doing = Doing { status: UnitStatus::Executing, state: Some(Arc::clone(state.core())) };
         if let Some((work, _)) = &*lock(&unit.work) {
             // Its thread lives as long as this.
             let _ = work.send(Arc::clone(state.core()));
@@ -293,11 +316,11 @@ impl ComputeManager for Kernels {
     fn finalize(&self, unit: &ProcessingUnit) -> Result<(), Error> {
         let unit = Self::own(unit)?;
         {
-            let mut status = lock(&unit.shared);
-            if !matches!(*status, UnitStatus::Ready | UnitStatus::Uninitialized) {
-                return Err(unit.refuse("finalize it", *status, "Ready; wait for its state first"));
+            let mut doing = lock(&unit.shared);
+            if !matches!(doing.status(), UnitStatus::Ready | UnitStatus::Uninitialized) {
+                return Err(unit.refuse("finalize it", doing.status(), "Ready; wait for its state first"));
             }
-            *status = UnitStatus::Terminated;
+            doing.status = UnitStatus::Terminated;
         }
         if let Some((work, thread)) = lock(&unit.work).take() {
             drop(work);

@@ -72,6 +72,23 @@ fn a_unit_executes_one_state_after_another_and_each_once() {
 }
 
 #[test]
+fn who_waited_for_a_state_finds_its_unit_ready() {
+    for manager in those(Capability::Run) {
+        for _ in 0..50 {
+            let unit = ready(&*manager);
+            for number in 0..20_u32 {
+                let state = manager.create_execution_state(&add_one(&*manager), Box::new(number)).unwrap();
+                manager.start(&unit, &state).unwrap();
+                soon(manager.wait(&state)).unwrap();
+            }
+            assert_eq!(unit.status(), UnitStatus::Ready);
+            manager.finalize(&unit).unwrap();
+            assert_eq!(unit.status(), UnitStatus::Terminated);
+        }
+    }
+}
+
+#[test]
 fn a_function_that_suspends_goes_on_where_it_stopped() {
     for manager in those(Capability::Suspend) {
         let steps = Arc::new(AtomicU32::new(0));

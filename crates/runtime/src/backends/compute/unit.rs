@@ -34,6 +34,14 @@ struct Inner {
     stop: bool,
 }
 
+impl Inner {
+    /// Who waited for a state may go on at once: a unit whose state is over is ready, also where its thread does not know yet.
+    fn status(&self) -> UnitStatus {
+        let is_over = self.job.as_ref().is_some_and(|job| job.status() == Status::Finished);
+        if self.status == UnitStatus::Executing && is_over { UnitStatus::Ready } else { self.status }
+    }
+}
+
 impl Shared {
     fn wait<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner)
@@ -47,8 +55,13 @@ impl Shared {
                 drop(inner);
                 self.execute(&job);
                 inner = lock(&self.inner);
-                inner.job = None;
-                inner.status = UnitStatus::Ready;
+                // It may have the next one by now, or be at its end.
+                if inner.job.as_ref().is_some_and(|next| Arc::ptr_eq(next, &job)) {
+                    inner.job = None;
+                    if inner.status != UnitStatus::Terminated {
+                        inner.status = UnitStatus::Ready;
+                    }
+                }
                 self.changed.notify_all();
             } else if inner.stop {
                 return;
@@ -148,8 +161,8 @@ impl ThreadUnit {
 
     pub(super) fn start(&self, state: &Arc<StateCore>) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
-        if inner.status != UnitStatus::Ready {
-            return Err(self.refuse("start a state on it", inner.status, "Ready"));
+        if inner.status() != UnitStatus::Ready {
+            return Err(self.refuse("start a state on it", inner.status(), "Ready"));
         }
         state.begin(false)?;
         inner.status = UnitStatus::Executing;
@@ -160,7 +173,7 @@ impl ThreadUnit {
 
     pub(super) fn suspend(&self) -> Result<(), Error> {
         let inner = lock(&self.shared.inner);
-        match (&inner.job, inner.status) {
+        match (&inner.job, inner.status()) {
             (Some(job), UnitStatus::Executing) => {
                 job.suspend_asked.store(true, SeqCst);
                 Ok(())
@@ -182,8 +195,8 @@ impl ThreadUnit {
 
     pub(super) fn finalize(&self) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
-        if !matches!(inner.status, UnitStatus::Ready | UnitStatus::Uninitialized) {
-            return Err(self.refuse("finalize it", inner.status, "Ready; wait for its state first"));
+        if !matches!(inner.status(), UnitStatus::Ready | UnitStatus::Uninitialized) {
+            return Err(self.refuse("finalize it", inner.status(), "Ready; wait for its state first"));
         }
         inner.status = UnitStatus::Terminated;
         inner.stop = true;
@@ -213,7 +226,7 @@ impl UnitBody for ThreadUnit {
     }
 
     fn status(&self) -> UnitStatus {
-        lock(&self.shared.inner).status
+        lock(&self.shared.inner).status()
     }
 }
 
