@@ -90,7 +90,7 @@ DONE := $(CACHE)/bench/$(COMMIT)
 PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 RESULTS := docs/results
 # Instances of other shapes than P and C (examples/instances/README.md).
-SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-
+SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
 	@echo "measured at $(COMMIT): $(PARTS)"

@@ -290,14 +290,44 @@ fn where_memory_is_tight_everybody_has_a_place() {
     }
 }
 
+fn published(name: &str) -> Snapshot {
+    let file = format!("{}/../../examples/instances/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
+    Snapshot::read(&text).unwrap()
+}
+
+/// In what `generate.py` published of family R, and in what `worlds` makes, no two on different kinds can change places. In turn they
+/// can, which is worth what a search with it finds from what runs.
+#[test]
+fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
+    for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", worlds::rings(14, 1))] {
+        let runs = snapshot.incumbent();
+        assert_eq!(snapshot.violations(&runs), [], "{name}");
+        let file = snapshot.file();
+        let kind = |actor: ActorIx| &file.units[runs[actor].unwrap().at()].kind;
+        for (a, b) in ActorIx::first(98).flat_map(|a| ActorIx::first(98).map(move |b| (a, b))) {
+            let may = |who: ActorIx, to: ActorIx| file.actors[who.at()].runs_on.contains_key(kind(to));
+            assert!(kind(a) == kind(b) || !may(a, b) || !may(b, a), "{name}: {a:?} and {b:?}");
+        }
+        let sent = |without: Option<Part>| {
+            let instance = Instance::new(&snapshot).without(without);
+            let mut search = Search::new(&instance, &runs, 1);
+            search.run(100, &|| false);
+            let found = search.best();
+            assert_eq!(snapshot.violations(&found), [], "{name}");
+            snapshot.cost(&found).of(Criterion::Communication)
+        };
+        let (with, without) = (sent(None), sent(Some(Part::Rotations)));
+        assert!(with * 100 < without * 98, "{name}: {with} with rotations, {without} without");
+    }
+}
+
 /// What is published is what the generators make, and each shape is placed within its limits.
 #[test]
 fn worlds_of_every_shape_are_placed() {
     for (name, snapshot) in worlds::shapes(1) {
-        let file = format!("{}/../../examples/instances/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
-        let published = SnapshotFile { name: None, ..Snapshot::read(&text).unwrap().file().clone() };
+        let published = SnapshotFile { name: None, ..published(&name).file().clone() };
         assert_eq!(published, *snapshot.file(), "{name}: cargo run -p worlds --example shapes -- FOLDER");
         let found = solve(&Local, &snapshot, Some(1), 1).assignment;
         assert_eq!(snapshot.violations(&found), [], "{name}");
