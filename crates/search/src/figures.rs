@@ -124,6 +124,11 @@ impl<'m> Figures<'m> {
         (self.now.value - self.before.value, self.now.broken - self.before.broken)
     }
 
+    /// How many are in a breach that is excused.
+    pub fn excused(&self) -> i64 {
+        self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.excused())
+    }
+
     /// Takes the last changes back.
     pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
         for (item, from, to) in changes {

@@ -12,6 +12,7 @@ mod construct;
 mod drawn;
 mod ejection;
 mod figures;
+mod fits;
 mod greedy;
 mod groups;
 mod local;

@@ -6,6 +6,7 @@ use placement::Snapshot;
 use placement::ix::{ItemIx, UnitIx};
 use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 
+use crate::fits::everybody_fits;
 use crate::part::Part;
 use crate::regions::Regions;
 
@@ -41,8 +42,13 @@ impl<'a> Deref for Model<'a> {
 
 impl<'a> Model<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let problem = Weighted::new(snapshot);
-        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem, without: None }
+        let of = |problem: Weighted<'a>| Self {
+            regions: Regions::new(snapshot, &problem.units_of_node),
+            problem,
+            without: None,
+        };
+        let within_limits = Weighted::with_nobody_excused(snapshot).map(of).filter(everybody_fits);
+        within_limits.unwrap_or_else(|| of(Weighted::new(snapshot)))
     }
 
     /// How many times as long a step takes as on a sparse world: it looks at every tie of an item.

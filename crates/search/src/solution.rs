@@ -104,6 +104,21 @@ impl<'m> Solution<'m> {
         }
     }
 
+    /// How many are in a breach that is excused.
+    pub fn excused(&self) -> i64 {
+        self.figures.as_ref().map_or(0, |figures| figures.excused())
+    }
+
+    /// Whether fewer would be excused without an item.
+    pub fn is_excused(&mut self, item: ItemIx) -> bool {
+        let before = self.excused();
+        let changes = [(item, self.place[item], NOWHERE)];
+        self.try_figures(&changes);
+        let without = self.excused();
+        self.undo_figures(&changes);
+        without < before
+    }
+
     /// Whether no more rules and caps would be broken after a change.
     pub fn keeps_rules(&mut self, changes: &[Change]) -> bool {
         let (_, broken) = self.try_figures(changes);

@@ -112,7 +112,16 @@ pub struct Weighted<'a> {
 impl<'a> Weighted<'a> {
     /// Takes a snapshot apart.
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let has_limit = overload_is_a_limit(snapshot);
+        Self::with(snapshot, overload_is_a_limit(snapshot, &[]))
+    }
+
+    /// The same, with overload as a limit though it comes after who is excused: right where both can be 0 at once. `None` where
+    /// overload does not come next, or cannot be 0.
+    pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
+        overload_is_a_limit(snapshot, &[Criterion::Excused]).then(|| Self::with(snapshot, true))
+    }
+
+    fn with(snapshot: &'a Snapshot, has_limit: bool) -> Self {
         let Items { mut members, mut set_of, mut sets } = Items::new(snapshot);
         let free = members.len();
         let problem = snapshot.problem();
@@ -452,11 +461,15 @@ impl<'a> Weighted<'a> {
     }
 }
 
-/// Whether the most important level is overload alone, and can be 0 for all that the sum of capacities says: then the
-/// least that is found for the largest is a limit that every unit keeps to.
-fn overload_is_a_limit(snapshot: &Snapshot) -> bool {
-    let is_first =
-        snapshot.objectives().levels().first().is_some_and(|level| *level == [Criterion::Overload]);
+/// Whether the most important level, but for one `above` it, is overload alone, and can be 0 for all that the sum of capacities says:
+/// then the least that is found for the largest is a limit that every unit keeps to.
+fn overload_is_a_limit(snapshot: &Snapshot, above: &[Criterion]) -> bool {
+    let levels = snapshot.objectives().levels();
+    let (first, is_there) = match above {
+        [] => (levels.first(), true),
+        above => (levels.get(1), levels.first().is_some_and(|level| *level == above)),
+    };
+    let is_first = is_there && first.is_some_and(|level| *level == [Criterion::Overload]);
     let capacity: i64 = UnitIx::first(snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
     let lightest = |actor: ActorIx| {
         let ways = snapshot.problem().implementations[actor].iter().flatten();
