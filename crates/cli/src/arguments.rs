@@ -221,7 +221,7 @@ impl ExplainArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What is planned (default: what runs on the cluster)")]
 pub struct SubjectArguments {
-    /// A snapshot file, as the operator's /debug/snapshot gives it; - is standard input
+    /// A snapshot file, as the operator's /debug/snapshot gives it, or a gzip of one; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "application", "now"])]
     pub snapshot: Option<PathBuf>,
     /// Manifests instead of a cluster, nodes included, as `kubectl get -o yaml` dumps them; a folder stands for the
@@ -283,7 +283,7 @@ pub struct ClusterArguments {
 pub struct CheckArguments {
     /// A program (.lp), or the ConfigMap that holds one as program.lp; - is standard input
     pub policy: PathBuf,
-    /// A snapshot file: the program is written out for it, and planned with and without
+    /// A snapshot file, or a gzip of one: the program is written out for it, and planned with and without
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
     /// The strategy of both plans

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use packed::PackedError;
 use placement::{PlanError, SnapshotError};
 use world::{ApplicationKey, PolicyError, ReadError, WorldError};
 
@@ -16,6 +17,14 @@ pub enum CliError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// A file is no text.
+    #[error("{file}: {problem}")]
+    NoText {
+        /// Which file.
+        file: String,
+        /// What it is instead.
+        problem: PackedError,
     },
     /// A snapshot is refused.
     #[error("{file}: {source}")]

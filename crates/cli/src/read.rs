@@ -11,15 +11,17 @@ use world::Objects;
 
 use crate::error::CliError;
 
-/// The text of a file, or of standard input where the path is `-`.
+/// The text of a file, or of standard input where the path is `-`; gzip is unpacked.
 pub fn text(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Read { file: name(path), source };
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map_err(failed)?;
-        return Ok(text);
-    }
-    fs::read_to_string(path).map_err(failed)
+    let bytes = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+        bytes
+    } else {
+        fs::read(path).map_err(failed)?
+    };
+    packed::text(bytes).map_err(|problem| CliError::NoText { file: name(path), problem })
 }
 
 /// What messages call a file.

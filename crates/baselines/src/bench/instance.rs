@@ -1,10 +1,8 @@
 //! Instances on disk, and the best that is known of them.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
 use placement::{Snapshot, SnapshotError};
 use serde::Deserialize;
 
@@ -91,12 +89,7 @@ impl Instance {
 
 fn text(file: &Path) -> std::io::Result<String> {
     let bytes = std::fs::read(file)?;
-    if file.extension().is_some_and(|ending| ending == "gz") {
-        let mut text = String::new();
-        GzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
-        return Ok(text);
-    }
-    String::from_utf8(bytes).map_err(|problem| std::io::Error::new(std::io::ErrorKind::InvalidData, problem))
+    packed::text(bytes).map_err(|problem| std::io::Error::new(std::io::ErrorKind::InvalidData, problem))
 }
 
 /// `P-64x11-s1` comes before `P-128x16-s1`, the P family before the C family as the simpler one.

@@ -1,5 +1,9 @@
 //! `plan --snapshot`.
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::json;
 
 use crate::{File, cairn, cairn_fed};
@@ -358,6 +362,41 @@ fn bad_snapshots_name_file_path_problem_and_remedy() {
     assert_eq!(
         (absent.code, absent.err.as_str()),
         (Some(1), "error: /does/not/exist.json: cannot be read: No such file or directory (os error 2)\n")
+    );
+}
+
+#[test]
+fn a_gzip_of_a_snapshot_is_planned_from_whatever_it_is_called() {
+    let plan = |path: &str| {
+        let ran = cairn(&["plan", "--snapshot", path, "--strategy", "greedy", "--effort", "1", "-o", "json"]);
+        assert_eq!(ran.err, "", "{path}");
+        ran.json()
+    };
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(WORLD.as_bytes()).unwrap();
+    let bytes = packed.finish().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plain = plan(&at("world.json", WORLD.as_bytes()));
+    assert_eq!(plan(&at("world.json.gz", &bytes)), plain);
+    assert_eq!(plan(&at("world", &bytes)), plain);
+    let published = plan("examples/instances/P-32x8-s1.json.gz");
+    assert_eq!(published["assignments"].as_object().unwrap().len(), 32);
+
+    let cut = at("cut.json.gz", &bytes[..bytes.len() / 2]);
+    let ran = cairn(&["plan", "--snapshot", &cut]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    let told = ran.err.replace(&cut, "cut.json.gz");
+    assert!(told.starts_with("error: cut.json.gz: is a broken gzip archive ("), "{told}");
+    assert!(told.ends_with("); copy it again, or give what was packed\n"), "{told}");
+    let other = at("other.json", b"{\xff}");
+    assert_eq!(
+        cairn(&["plan", "--snapshot", &other]).err.replace(&other, "other.json"),
+        "error: other.json: is neither text in UTF-8 nor a gzip archive of one (byte 1)\n"
     );
 }
 
