@@ -25,3 +25,41 @@ pub(crate) fn everybody_fits(model: &Model<'_>) -> bool {
     let is_even = even_out(&mut solution, &mut fastrand::Rng::with_seed(0), &|| false).is_some();
     is_even && solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use placement::Snapshot;
+
+    use super::*;
+
+    /// Whether capacities are limits, where three actors with work 4 and memory 2 run on a unit without memory, and the other two
+    /// units have this capacity and memory.
+    fn is_limit(capacity: u32, memory: u32, runs: bool) -> bool {
+        let current = if runs { r#","current":"n0/a""# } else { "" };
+        let actor =
+            |n: u32| format!(r#"{{"id":"a{n}","runsOn":{{"cpu":4}},"requires":{{"memory":2}}{current}}}"#);
+        let unit = |node: &str, capacity: u32, memory: u32| {
+            format!(
+                r#"{{"id":"{node}/a","kind":"cpu","node":"{node}","capacity":{capacity},"provides":{{"memory":{memory}}}}}"#
+            )
+        };
+        let units = [unit("n0", 20, 0), unit("n1", capacity, memory), unit("n2", capacity, memory)].join(",");
+        let actors = (0..3).map(actor).collect::<Vec<_>>().join(",");
+        let json = format!(
+            r#"{{"version":1,"units":[{units}],"actors":[{actors}],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
+        );
+        Model::new(&Snapshot::read(&json).unwrap()).has_limit
+    }
+
+    #[test]
+    fn capacities_are_limits_where_nobody_has_to_be_excused_for_it() {
+        // Nothing that runs breaks a limit.
+        assert!(is_limit(8, 8, false));
+        // All three find room elsewhere.
+        assert!(is_limit(8, 8, true));
+        // They do, but at the price of an overload: that is less than who stays where there is no memory, and is weighed.
+        assert!(!is_limit(5, 8, true));
+        // There is no memory for them anywhere else.
+        assert!(!is_limit(8, 2, true));
+    }
+}
