@@ -381,9 +381,9 @@ fn a_gzip_of_a_snapshot_is_planned_from_whatever_it_is_called() {
         std::fs::write(&path, bytes).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let plain = plan(&at("world.json", WORLD.as_bytes()));
-    assert_eq!(plan(&at("world.json.gz", &bytes)), plain);
-    assert_eq!(plan(&at("world", &bytes)), plain);
+    let expected = plan(&at("world.json", WORLD.as_bytes()));
+    assert_eq!(plan(&at("world.json.gz", &bytes)), expected);
+    assert_eq!(plan(&at("world", &bytes)), expected);
     let published = plan("examples/instances/P-32x8-s1.json.gz");
     assert_eq!(published["assignments"].as_object().unwrap().len(), 32);
 
