@@ -1,5 +1,6 @@
 //! Whether nobody has to be excused or to have too little: then overload is a limit, also where it comes after who is excused.
 
+use placement::Snapshot;
 use placement::ix::ItemIx;
 use placement::weighted::NOWHERE;
 
@@ -8,16 +9,23 @@ use crate::construct::place_the_rest;
 use crate::model::Model;
 use crate::solution::Solution;
 
+/// A snapshot laid out; with capacities as limits where that is right.
+pub(crate) fn laid_out(snapshot: &Snapshot) -> Model<'_> {
+    let within_capacities = Model::with_nobody_excused(snapshot).filter(everybody_fits);
+    within_capacities.unwrap_or_else(|| Model::new(snapshot))
+}
+
 /// Whether a placement of everybody is found at once in which no limit that what runs breaks is broken any more and no unit has more
 /// work than its capacity. Then no best placement breaks or overloads anything, and a search that keeps to capacities misses none.
 ///
 /// Where one is not found there may be one all the same: overload is then weighed, not kept to.
-pub(crate) fn everybody_fits(model: &Model<'_>) -> bool {
+fn everybody_fits(model: &Model<'_>) -> bool {
     let mut solution = Solution::new(model);
     solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
     for item in ItemIx::first(model.free) {
         if solution.place[item] != NOWHERE && solution.is_excused(item) {
             solution.take_out(item);
+            put_right(&mut solution, item);
         }
     }
     place_the_rest(&mut solution);
@@ -26,10 +34,22 @@ pub(crate) fn everybody_fits(model: &Model<'_>) -> bool {
     is_even && solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0
 }
 
+/// Puts an item where it costs least of those places that take it and for which it needs no excuse, if there is one.
+fn put_right(solution: &mut Solution<'_>, item: ItemIx) {
+    let mut places = solution.model.candidates(item).to_vec();
+    places.retain(|unit| solution.admits(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)]));
+    places.sort_by_cached_key(|unit| (solution.delta(item, *unit), *unit));
+    for unit in places {
+        solution.put(item, unit);
+        if !solution.is_excused(item) {
+            return;
+        }
+        solution.take_out(item);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use placement::Snapshot;
-
     use super::*;
 
     /// Whether capacities are limits, where three actors with work 4 and memory 2 run on a unit without memory, and the other two
@@ -48,7 +68,7 @@ mod tests {
         let json = format!(
             r#"{{"version":1,"units":[{units}],"actors":[{actors}],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
         );
-        Model::new(&Snapshot::read(&json).unwrap()).has_limit
+        laid_out(&Snapshot::read(&json).unwrap()).has_limit
     }
 
     #[test]

@@ -6,7 +6,6 @@ use placement::Snapshot;
 use placement::ix::{ItemIx, UnitIx};
 use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 
-use crate::fits::everybody_fits;
 use crate::part::Part;
 use crate::regions::Regions;
 
@@ -42,13 +41,16 @@ impl<'a> Deref for Model<'a> {
 
 impl<'a> Model<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let of = |problem: Weighted<'a>| Self {
-            regions: Regions::new(snapshot, &problem.units_of_node),
-            problem,
-            without: None,
-        };
-        let within_limits = Weighted::with_nobody_excused(snapshot).map(of).filter(everybody_fits);
-        within_limits.unwrap_or_else(|| of(Weighted::new(snapshot)))
+        Self::of(snapshot, Weighted::new(snapshot))
+    }
+
+    /// The same for a world in which nobody has to be excused; see [`Weighted::with_nobody_excused`].
+    pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
+        Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?))
+    }
+
+    fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
+        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem, without: None }
     }
 
     /// How many times as long a step takes as on a sparse world: it looks at every tie of an item.

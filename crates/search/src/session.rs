@@ -6,6 +6,7 @@ use crate::anneal::Chain;
 use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::ejection::eject;
+use crate::fits::laid_out;
 use crate::model::Model;
 use crate::part::Part;
 use crate::replica::{Course, Descent, Replica};
@@ -35,7 +36,7 @@ pub struct Instance<'a> {
 impl<'a> Instance<'a> {
     /// Lays it out; this takes about a second for 20,000 actors on 4,000 units, and milliseconds for 1,000.
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        Self { model: Model::new(snapshot) }
+        Self { model: laid_out(snapshot) }
     }
 
     /// The same to be searched without a part.
