@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus};
 
 async fn pause(stage: &Stage, paused: bool) {
@@ -49,29 +50,43 @@ async fn two_that_began_to_exchange_their_places_end_it_though_the_application_i
     stage.apply(&on(["one", "two"])).await;
     let before = stage.settled("app", Seen::all_placed).await;
 
-    // whoever goes first, the budget keeps the other one: so it stands in the middle of the exchange when it is paused
-    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "one"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {crds::labels::APPLICATION: "app"}}}});
-    stage.apply(&budget).await;
-    wait_for("the budget counts", SOON, async || {
-        let allowed = ["get", "pdb", "one", "-ojsonpath={.status.disruptionsAllowed}"];
-        let allowed = stage.namespace.kubectl(allowed).await?.stdout;
-        ensure!(allowed == "1", "{allowed}");
+    // one may not be asked to go for a while: so it stands in the middle of the exchange when it is paused
+    let namespace = stage.namespace.name();
+    let keeps = format!("{namespace}-keeps-a");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": keeps},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}]},
+            "matchConditions": [{"name": "of-a",
+                "expression": format!("request.namespace == '{namespace}' && request.name == 'app-a-0'")}],
+            "validations": [{"expression": "false", "message": "it stays for now"}]}});
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": keeps}, "spec": {"policyName": keeps, "validationActions": ["Deny"]}});
+    stage.apply(&policy).await;
+    stage.apply(&binding).await;
+    let evict = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "app-a-0", "namespace": namespace}});
+    let path = format!("/api/v1/namespaces/{namespace}/pods/app-a-0/eviction?dryRun=All");
+    wait_for("it may not be asked to go", SOON, async || {
+        let tried = cluster().kubectl_with(["create", "--raw", &path, "-f-"], &evict.to_string()).await;
+        let said = tried.err().map(|refused| format!("{refused:#}")).unwrap_or_default();
+        ensure!(said.contains("it stays for now"), "{said}");
         anyhow::Ok(())
     })
     .await;
     stage.apply(&on(["two", "one"])).await;
     let midway = stage
         .seen("app", |seen| {
-            ensure!(seen.pods.len() == 1, "{} pods", seen.pods.len());
-            let told = seen.message("Ready", "False")?;
-            ensure!(told.contains("is still in use") || told.contains("disruption budget"), "{told}");
+            let there: Vec<_> = seen.pods.iter().map(kube::ResourceExt::name_any).collect();
+            ensure!(there == ["app-a-0"], "{there:?}");
             Ok(())
         })
         .await;
     pause(&stage, true).await;
-    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
-    stage.namespace.kubectl(["delete", "pdb", "one"]).await.unwrap();
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        cluster().kubectl(["delete", kind, &keeps]).await.unwrap();
+    }
     let after = stage
         .seen("app", |seen| {
             seen.message("Paused", "True")?;
