@@ -7,9 +7,9 @@ use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus}
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use world::{ActorName, Own, Unfit, is_over, is_ready, object_name, unit_of};
+use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
 
-use crate::readiness::why_not;
+use crate::readiness::{crash_loop, why_not};
 use crate::report::{Finding, conditions};
 
 /// What is known of an Instance's actor beside its pod.
@@ -62,21 +62,6 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
         findings.push(finding("BackOff", true, "CrashLoop", why));
     }
     findings
-}
-
-/// Which container of a pod ends again and again, and how: its kubelet starts it again, where it is.
-fn crash_loop(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref().filter(|_| !is_ready(pod) && !is_over(pod))?;
-    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-    containers.into_iter().find_map(|container| {
-        let ended = container.last_state.as_ref()?.terminated.as_ref()?;
-        let reason = ended.reason.as_deref().unwrap_or("Error");
-        Some(format!(
-            "container {} ends again and again ({reason}, exit code {}); its kubelet starts it again, each time after a longer \
-             wait; see kubectl logs --previous",
-            container.name, ended.exit_code
-        ))
-    })
 }
 
 /// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.

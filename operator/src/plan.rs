@@ -390,7 +390,7 @@ async fn search(
 }
 
 /// What one of so many who wait gets of a search's time where so many search at once: together they take half of it and 10 ms for
-/// each, and never more than all of it. What a longer search would find is looked for afterwards, when nobody waits.
+/// each, and never more than all of it, but for the 10 ms that each gets at least. What a longer search would find is looked for afterwards, when nobody waits.
 fn share(wall: Duration, waiting: usize, slots: usize) -> Duration {
     if waiting <= slots {
         return wall;
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_answered_in_half_the_time_of_a_search_and_10_ms_for_each() {
+    fn a_queue_takes_half_the_time_of_a_search_and_10_ms_for_each() {
         // Milliseconds of one search; who wait, who search at once; milliseconds of each, of all of them.
         for (wall, waiting, slots, each, all) in [
             (2000, 1, 2, 2000, 2000),

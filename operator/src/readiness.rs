@@ -1,7 +1,7 @@
 //! Why the pod of an actor is not ready, as far as its containers say more than that they begin. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use world::is_ready;
+use world::{is_over, is_ready};
 
 /// What a container that has just been made waits for; it says nothing about what is wrong.
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -11,11 +11,31 @@ pub fn why_not(pod: &Pod) -> Option<String> {
     if is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let status = pod.status.as_ref()?;
-    let first = status.init_container_statuses.iter().flatten();
-    let then = status.container_statuses.iter().flatten();
-    let said: Vec<String> = first.chain(then).filter_map(of_container).collect();
+    let said: Vec<String> = containers(pod).filter_map(of_container).collect();
     (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Which container of a pod ends again and again, and how: its kubelet starts it again, where it is.
+pub fn crash_loop(pod: &Pod) -> Option<String> {
+    if is_ready(pod) || is_over(pod) {
+        return None;
+    }
+    containers(pod).find_map(|container| {
+        let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        Some(format!(
+            "container {} ends again and again ({reason}, exit code {}); its kubelet starts it again, each time after a longer \
+             wait; see kubectl logs --previous",
+            container.name, ended.exit_code
+        ))
+    })
+}
+
+/// What is kept of the containers of a pod, in the order in which they begin.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    })
 }
 
 fn of_container(container: &ContainerStatus) -> Option<String> {

@@ -262,7 +262,8 @@ async fn carry_out(
     let root = root_of(&actors, &instances);
     let has_peers = ctx.neighbours.may_be_mounted(application, outcome);
     let namespace = application.namespace().unwrap_or_default();
-    let names: BTreeMap<String, ActorName> = actors.into_iter().map(|actor| (actor.short(), actor)).collect();
+    let names: BTreeMap<String, ActorName> =
+        actors.iter().map(|actor| (actor.short(), actor.clone())).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
@@ -307,20 +308,12 @@ async fn carry_out(
     let not_now: Vec<Option<NotNow>> =
         futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
     let not_now: Vec<NotNow> = not_now.into_iter().flatten().collect();
-    let kept = not_now.iter().filter_map(|it| match it {
-        NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
-        NotNow::Start(..) => None,
-    });
-    let kept: BTreeMap<String, String> = kept.filter(|_| !application.spec.paused).collect();
-    let stuck = control::stuck(&world::decision(decision), &seen, &outcome.waiting, &kept);
-    let is_known = |it: &control::Refused| {
-        refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone()))
-    };
-    let stuck: Vec<control::Refused> = stuck.into_iter().filter(|it| !is_known(it)).collect();
-    if !stuck.is_empty() {
-        let (refused, said) = by_nodes(stuck, &units, &names.values().cloned().collect::<Vec<_>>());
-        remember(&key, decision, ctx, refusals, refused).await?;
-        ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+    if !application.spec.paused {
+        let (refused, said) = by_nodes(stuck(&not_now, decision, &seen, outcome, refusals), &units, &actors);
+        if !said.is_empty() {
+            remember(&key, decision, ctx, refusals, refused).await?;
+            ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+        }
     }
     let (said, not_admitted) = wait_for(not_now.into_iter(), &key, ctx, outcome);
     if said.is_empty() {
@@ -329,6 +322,23 @@ async fn carry_out(
     remember(&key, decision, ctx, refusals, not_admitted).await?;
     ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     Ok(())
+}
+
+/// Who lies for a place whose holder may not be evicted, and was not refused there before.
+fn stuck(
+    not_now: &[NotNow],
+    decision: &Placement,
+    seen: &control::Seen,
+    outcome: &Outcome,
+    refusals: &[Refusal],
+) -> Vec<control::Refused> {
+    let kept = not_now.iter().filter_map(|it| match it {
+        NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
+        NotNow::Start(..) => None,
+    });
+    let mut stuck = control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect());
+    stuck.retain(|it| !refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone())));
+    stuck
 }
 
 /// Makes the pod of an actor; says who may not be started where admission refuses it.
