@@ -139,7 +139,7 @@ mod tests {
         let metrics = Metrics::new(Registry::new()).unwrap();
         metrics.reconciles.with_label_values(&["ok"]).inc();
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
-        metrics.writes.with_label_values(&["Placement", "apply"]).inc();
+        metrics.writes.with_label_values(&["Placement", "patch"]).inc();
         metrics.actors.with_label_values(&["wanted"]).set(3);
         let text =
             metrics.text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)]).unwrap();

@@ -12,7 +12,6 @@ use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::error::Error;
 use crate::leader::{Leadership, Turn};
@@ -49,10 +48,11 @@ impl Writer {
         Ok(turn)
     }
 
-    /// Writes a decision: a new object where it has no uid, else server-side apply of exactly that one in exactly the
-    /// version that is known.
+    /// Writes a decision: a new object where it has no uid, else the whole spec of exactly that one in exactly the version
+    /// that is known.
     ///
-    /// Answers what the API server made of it; another object of its name is never met.
+    /// Answers what the API server made of it; another object of its name is never met. Not by server-side apply: the fields
+    /// that an object was made with are those of its making, and stay where they are left out.
     pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
         let name = placement.name_any();
         let api: Api<Placement> =
@@ -63,8 +63,16 @@ impl Writer {
                 PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             turn.within(api.create(&parameters, placement)).await
         } else {
-            let body = serde_json::to_value(placement).expect("plain data with text keys always serializes");
-            self.apply("apply", placement, None, body).await?
+            let turn = self.begin("Placement", "patch")?;
+            // No two objects have one version.
+            let whole = serde_json::json!([
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.resource_version()},
+                {"op": "replace", "path": "/spec", "value": placement.spec},
+            ]);
+            let patch = serde_json::from_value(whole).expect("it is a list of operations");
+            let parameters =
+                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            turn.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
         };
         written.map_err(|source| match source {
             // It is there by now, or it is another one: the watch will say which.
@@ -73,52 +81,28 @@ impl Writer {
         })
     }
 
-    /// Server-side apply of a status, to exactly the object of this uid in the version that is known.
+    /// Server-side apply of a status, to exactly the object of this uid in the version that is known; without the fields that
+    /// the definition in the cluster does not declare, as it may be an older one.
     pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<K, Error>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
         S: Serialize,
     {
-        let kind = K::kind(&());
-        let name = object.name_any();
-        let body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "status": status,
+        let (kind, name) = (K::kind(&()), object.name_any());
+        let mut body = serde_json::json!({"apiVersion": K::api_version(&()), "kind": kind, "status": status,
             "metadata": {"name": name, "uid": object.uid(), "resourceVersion": object.resource_version()}});
-        let written = self.apply("apply-status", object, Some("status"), body).await?;
-        written.map_err(|source| match source {
-            // It changed meanwhile, or is another one by now: the watch will say.
-            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
-            source => Error::Apply { what: format!("status of {kind} {name}"), source },
-        })
-    }
-
-    /// Server-side apply of an object or of a part of it; without the fields that the definition in the cluster does not declare,
-    /// as it may be an older one.
-    async fn apply<K>(
-        &self,
-        verb: &str,
-        object: &K,
-        part: Option<&str>,
-        mut body: Value,
-    ) -> Result<Result<K, kube::Error>, Error>
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-    {
-        let (name, parameters) = (object.name_any(), PatchParams::apply(FIELD_MANAGER).force());
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let request = kube::core::Request::new(K::url_path(&(), object.namespace().as_deref()));
+        let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
         loop {
-            let turn = self.begin(&K::kind(&()), verb)?;
-            let patch = Patch::Apply(&body);
-            let request = match part {
-                Some(part) => request.patch_subresource(part, &name, &parameters, &patch),
-                None => request.patch(&name, &parameters, &patch),
-            };
-            let request = match request {
-                Ok(request) => request,
-                Err(e) => return Ok(Err(kube::Error::BuildRequest(e))),
-            };
+            let turn = self.begin(&kind, "apply-status")?;
+            let request = request.patch_subresource("status", &name, &parameters, &Patch::Apply(&body));
+            let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
             match turn.within(self.client.request::<K>(request)).await {
                 Err(kube::Error::Api(refused)) if undeclared::strip(&mut body, &refused) => {}
-                written => return Ok(written),
+                // It changed meanwhile, or is another one by now: the watch will say.
+                Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Overtaken),
+                written => return written.map_err(failed),
             }
         }
     }

@@ -366,8 +366,8 @@ impl Seen {
         self.application.spec.actors.iter().map(|group| usize::try_from(group.replicas).unwrap()).sum()
     }
 
-    /// Whether the newest manifest is decided on, each placed actor runs exactly where that was decided, nothing
-    /// else is there, and the status says so.
+    /// Whether the newest manifest is decided on, nobody is said to have a place and none, each placed actor runs exactly
+    /// where that was decided, nothing else is there, and the status says so.
     pub fn carried_out(&self) -> Result<()> {
         let generation = self.application.metadata.generation;
         let status = self.application.status.clone().unwrap_or_default();
@@ -378,6 +378,8 @@ impl Seen {
             "the decision is for an older manifest"
         );
         let places = self.places();
+        let has_both = decision.spec.unplaced.iter().find(|left| places.contains_key(&*left.actor));
+        ensure!(has_both.is_none(), "decided {places:?}, and without a place is {has_both:?}");
         let mut run = BTreeMap::new();
         for pod in &self.pods {
             ensure!(pod.metadata.deletion_timestamp.is_none(), "pod {} is going", pod.name_any());
