@@ -85,3 +85,23 @@ async fn twenty_applications_share_ten_gpus() {
     .await;
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 }
+
+/// The first decision has no place for one of two actors, and the next one has: it says nothing any more of what is over.
+#[tokio::test]
+async fn who_gets_a_place_later_is_not_said_to_have_none() {
+    let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
+    let mut stage = Stage::set("later", [node("first")], [gpus()]).await;
+    stage.machine("first", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 1).await;
+    stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
+    let first = stage.settled("app", |seen| {
+        ensure!(seen.spec().unplaced.len() == 1, "{:?}", seen.spec().unplaced);
+        anyhow::Ok(())
+    });
+    first.await;
+    stage.nodes.add(node("second")).await.unwrap();
+    stage.machine("second", &[("gpu-0", "GPU")]);
+    let seen = stage.settled("app", crate::stage::Seen::all_placed).await;
+    let counts = seen.application.status.unwrap_or_default().actors.unwrap_or_default();
+    assert_eq!((counts.wanted, counts.placed), (2, 2));
+}
