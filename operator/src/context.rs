@@ -21,7 +21,7 @@ use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::namesakes::Met;
 use crate::neighbours::Neighbours;
-use crate::pace::Pace;
+use crate::pace::{Pace, Starts};
 use crate::plans::Plans;
 use crate::policies::Policies;
 use crate::searches::{Considered, OneAtATime, Searches};
@@ -52,6 +52,8 @@ pub struct Context {
     pub plans: Plans,
     /// When people were told of each application.
     pub pace: Pace,
+    /// Which applications start actors.
+    pub starts: Starts,
     /// The searches, each in a task of its own.
     pub searches: Searches,
     /// What was considered for each application when it was last planned.

@@ -22,6 +22,8 @@ pub struct About<'a> {
     pub wait: Option<&'a Wait>,
     /// Why it cannot be an actor.
     pub unfit: Option<&'a Unfit>,
+    /// Whether other applications start actors.
+    pub others_start: bool,
     /// Now.
     pub now: Timestamp,
 }
@@ -91,11 +93,12 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
 /// How long an actor may be on its way before people are told that it is.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
-/// Whether what would be said of an Instance is only that its actor is on its way, and that for a moment: it has a place, nothing
-/// keeps it from being there, and it does not run yet.
+/// Whether what would be said of an Instance can wait a moment: its actor is on its way, it has a place, nothing keeps it from being
+/// there, and it does not run yet; or it runs by now, and others start.
 ///
 /// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
-/// server has the less to do. An Instance that was asked for is told of at once, as who asked waits for it.
+/// server has the less to do, and whoever waits for a pod is served before who is told of one. An Instance that was asked for is told
+/// of at once, as who asked waits for it.
 pub fn passes(instance: &Instance, pod: Option<&Pod>, about: &About, status: &InstanceStatus) -> bool {
     let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
     let told = instance.status.as_ref();
@@ -106,7 +109,8 @@ pub fn passes(instance: &Instance, pod: Option<&Pod>, about: &About, status: &In
     let is_young = age.is_some_and(|age| age.unsigned_abs() < ON_ITS_WAY);
     let nothing_is_wrong = about.unfit.is_none() && about.wait.is_none() && about.place.is_some();
     let asked = instance.spec.origin == InstanceOrigin::Runtime;
-    nothing_is_wrong && is_young && is_new && starts(status.phase) && !asked
+    let waits = starts(status.phase) || about.others_start && status.phase == Some(InstancePhase::Running);
+    nothing_is_wrong && is_young && is_new && waits && !asked
 }
 
 /// What an Instance's status says of its actor.
@@ -197,6 +201,7 @@ mod tests {
             reasons: if world.contains("unplaced") { &reasons } else { &[] },
             wait: wait.as_ref(),
             unfit: unfit.as_ref(),
+            others_start: false,
             now: Timestamp::UNIX_EPOCH,
         };
         let findings = findings(pod.as_ref(), &about);
@@ -225,6 +230,7 @@ mod tests {
             reasons: &[],
             wait: wait.as_ref(),
             unfit: None,
+            others_start: world.contains("busy"),
             now: Timestamp::from_second(10).unwrap(),
         };
         let status =
@@ -240,6 +246,12 @@ mod tests {
             ("made=1 pod=8 place=n/a-0 was=Pending is=Starting", true),
             // it runs
             ("made=8 pod=8 place=n/a-0 is=Running", false),
+            // it runs, and others start: not for long, and not where it crashed or asked
+            ("made=8 pod=8 place=n/a-0 is=Running busy", true),
+            ("made=4 pod=4 place=n/a-0 is=Running busy", false),
+            ("made=8 pod=8 place=n/a-0 was=Running is=Running busy", false),
+            ("made=8 pod=8 place=n/a-0 is=Failed busy", false),
+            ("made=8 pod=8 place=n/a-0 is=Running busy asked", false),
             // it takes long
             ("made=4 place=n/a-0 is=Pending", false),
             ("made=1 pod=4 place=n/a-0 is=Starting", false),

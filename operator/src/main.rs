@@ -182,6 +182,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         one_at_a_time: searches::OneAtATime::default(),
         plans,
         pace: pace::Pace::default(),
+        starts: pace::Starts::default(),
         searches,
         considered: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),

@@ -51,9 +51,42 @@ impl Pace {
     }
 }
 
+/// For so long after an actor of theirs was started, applications are taken to be starting more.
+const STARTING: Duration = Duration::from_secs(1);
+
+/// Which applications start actors.
+#[derive(Default)]
+pub struct Starts(Mutex<HashMap<ApplicationKey, Moment>>);
+
+impl Starts {
+    /// An application starts actors now.
+    pub fn start(&self, key: &ApplicationKey, now: Moment) {
+        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.retain(|_, at| now < *at + STARTING);
+        starts.insert(key.clone(), now);
+    }
+
+    /// Whether any other application does.
+    pub fn are_of_others(&self, key: &ApplicationKey, now: Moment) -> bool {
+        let starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.iter().any(|(other, at)| other != key && now < *at + STARTING)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn others_start_actors_until_a_second_after_the_last() {
+        let key = |name: &str| ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() };
+        let (starts, at) = (Starts::default(), Duration::from_millis);
+        starts.start(&key("a"), at(5000));
+        let are_of_others = |name: &str, now: u64| starts.are_of_others(&key(name), at(now));
+        assert!(!are_of_others("a", 5100) && are_of_others("b", 5100) && !are_of_others("b", 6000));
+        starts.start(&key("a"), at(5900));
+        assert!(are_of_others("b", 6800) && !are_of_others("b", 6900));
+    }
 
     #[test]
     fn an_application_is_told_of_at_once_then_a_second_later_and_counted_now_and_then() {

@@ -233,7 +233,7 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
         let Begun { policy, application, world, mut look, again, round } = begun;
         let rank = Rank::of(&application).at_leisure(why.can_wait());
         let number = again.map_or(0, |look| look.number);
-        let others = Queued::in_line(&ctx.searches.under_way);
+        let others = Arc::new(Queued::in_line(&ctx.searches.under_way));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.free() {
             (slot, world)
         } else {
@@ -336,18 +336,20 @@ async fn settle(
 
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
-/// A second look at the same world has the number `look`, from 1, and a seed of its own; `others` wait or search, too.
+/// A second look at the same world has the number `look`, from 1, and a seed of its own; `others` wait or search, too, and who comes
+/// while it searches takes its share as well.
 async fn search(
     (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
-    (look, others): (u32, &Queued<'_>),
+    (look, others): (u32, &Arc<Queued>),
     why: Due,
     stop: Arc<AtomicBool>,
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let timer = ctx.metrics.plan_seconds.start_timer();
-    let wall = share(Duration::from_millis(policy.wall_milliseconds), others.count(), ctx.planning.slots());
+    let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
+    let others = others.clone();
     let (world, silent) = (world.clone(), ctx.caches.index().is_silent());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
@@ -356,8 +358,9 @@ async fn search(
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
         span.in_scope(|| {
-            let deadline = Instant::now() + wall;
-            let stop = || Instant::now() >= deadline || stop.load(Ordering::Acquire);
+            let begun = Instant::now();
+            let is_over = || begun.elapsed() >= share(whole, others.count(), slots);
+            let stop = || is_over() || stop.load(Ordering::Acquire);
             let budget = Budget { effort: None, seed, stop: &stop };
             // A decision that is not there is made from what is observed, where something is.
             let runs =

@@ -122,6 +122,9 @@ async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Conte
     Ok(())
 }
 
+/// After this time it is asked again whether others still start actors.
+const OTHERS_START: Duration = Duration::from_secs(1);
+
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
@@ -265,6 +268,9 @@ async fn carry_out(
     let names: BTreeMap<String, ActorName> =
         actors.iter().map(|actor| (actor.short(), actor.clone())).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
+    if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
+        ctx.starts.start(&key, moment());
+    }
     let work = todo.steps.into_iter().map(|step| {
         let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
@@ -383,8 +389,11 @@ async fn report(
         let index = ctx.caches.index();
         (world::own(&index, application), world::actors(&index, application))
     };
-    let on_its_way = report_instances(&actors, ctx, &own, outcome).await?;
-    let mut told = Told { written: false, again: on_its_way.then(|| moment() + ON_ITS_WAY) };
+    let others_start = ctx.starts.are_of_others(key, moment());
+    let on_its_way = report_instances(&actors, ctx, &own, (outcome, others_start)).await?;
+    // What waits for others only is told as soon as they are through.
+    let next = if others_start { OTHERS_START } else { ON_ITS_WAY };
+    let mut told = Told { written: false, again: on_its_way.then(|| moment() + next) };
     let not_counted_before = ctx.pace.not_counted_before(key, moment());
     let mut is_due = |only_counts: bool| {
         let later = not_counted_before.filter(|_| only_counts);
@@ -425,7 +434,7 @@ async fn report_instances(
     actors: &Actors,
     ctx: &Context,
     own: &Own,
-    outcome: &Outcome,
+    (outcome, others_start): (&Outcome, bool),
 ) -> Result<bool, Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
@@ -458,6 +467,7 @@ async fn report_instances(
             reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()).unwrap_or_default(),
             wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
             unfit: actors.refused.get(name),
+            others_start,
             now,
         };
         let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);

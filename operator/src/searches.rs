@@ -76,7 +76,7 @@ pub enum Search {
 pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
     /// How many wait for their turn or search.
-    pub under_way: AtomicUsize,
+    pub under_way: Arc<AtomicUsize>,
     through: UnboundedSender<ApplicationKey>,
 }
 
@@ -84,7 +84,7 @@ impl Searches {
     /// No searches yet; with the names of those for whom one will be through.
     pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
         let (through, settles) = mpsc::unbounded();
-        (Self { of: Mutex::default(), under_way: AtomicUsize::default(), through }, settles)
+        (Self { of: Mutex::default(), under_way: Arc::default(), through }, settles)
     }
 
     /// A search is through: what it found is to be settled.
@@ -132,26 +132,26 @@ impl Searches {
 }
 
 /// One of those who wait for a search or are searched for.
-pub struct Queued<'a> {
-    all: &'a AtomicUsize,
+pub struct Queued {
+    all: Arc<AtomicUsize>,
     /// How many there were when it came, with it.
     at_first: usize,
 }
 
-impl<'a> Queued<'a> {
+impl Queued {
     /// One more.
-    pub fn in_line(all: &'a AtomicUsize) -> Self {
+    pub fn in_line(all: &Arc<AtomicUsize>) -> Self {
         let at_first = all.fetch_add(1, Ordering::AcqRel) + 1;
-        Self { all, at_first }
+        Self { all: all.clone(), at_first }
     }
 
-    /// With how many it shares the time of a search: who came before it and who came after it.
+    /// With how many it shares the time of a search: who came before it and who has come after it by now.
     pub fn count(&self) -> usize {
         self.all.load(Ordering::Acquire).max(self.at_first)
     }
 }
 
-impl Drop for Queued<'_> {
+impl Drop for Queued {
     fn drop(&mut self) {
         self.all.fetch_sub(1, Ordering::AcqRel);
     }
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn who_came_with_many_has_no_more_time_than_who_is_searched_first_among_them() {
-        let all = AtomicUsize::default();
-        let mut line: Vec<Queued<'_>> = (0..4).map(|_| Queued::in_line(&all)).collect();
+        let all = Arc::default();
+        let mut line: Vec<Queued> = (0..4).map(|_| Queued::in_line(&all)).collect();
         let last = line.pop().unwrap();
         let counts: Vec<usize> = line.iter().map(Queued::count).collect();
         assert_eq!(counts, [4, 4, 4]);
