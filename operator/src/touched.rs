@@ -33,6 +33,8 @@ pub struct Touched {
     policies: Vec<Arc<Policy>>,
     /// By node that hosts actors.
     guards: BTreeMap<String, BTreeMap<ApplicationKey, Guard>>,
+    /// On which nodes an application has guards.
+    guarded: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// How many units and slots of a kind came free so far.
     chances: BTreeMap<String, u64>,
     /// Of those, how many an application gave back itself.
@@ -103,9 +105,7 @@ impl Touched {
         self.own_chances.remove(key);
         self.turns.remove(key);
         self.waits(key, false, Vec::new());
-        for guards in self.guards.values_mut() {
-            drop(guards.remove(key));
-        }
+        self.unguard(key);
     }
 
     pub fn waits(&mut self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, Amounts)>) {
@@ -122,10 +122,7 @@ impl Touched {
     }
 
     pub fn guard(&mut self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
-        self.guards.retain(|_, guards| {
-            guards.remove(key);
-            !guards.is_empty()
-        });
+        self.unguard(key);
         let policy = self.shared(policy);
         for (unit, need) in needs {
             let Some((node, _)) = unit.rsplit_once('/') else { continue };
@@ -133,7 +130,19 @@ impl Touched {
             let guard = guards
                 .entry(key.clone())
                 .or_insert_with(|| Guard { policy: policy.clone(), needs: BTreeMap::new() });
+            self.guarded.entry(key.clone()).or_default().insert(node.to_owned());
             guard.needs.insert(unit, need);
+        }
+    }
+
+    fn unguard(&mut self, key: &ApplicationKey) {
+        for node in self.guarded.remove(key).unwrap_or_default() {
+            if let Some(guards) = self.guards.get_mut(&node) {
+                guards.remove(key);
+                if guards.is_empty() {
+                    self.guards.remove(&node);
+                }
+            }
         }
     }
 
@@ -252,6 +261,29 @@ impl Touched {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_moves_or_goes_is_guarded_no_more_where_it_was() {
+        let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
+        let mut touched = Touched::default();
+        let guard = |touched: &mut Touched, name: &str, unit: &str| {
+            touched.guard(&key(name), &Policy::builtin("plain"), [(unit.to_owned(), 1)].into());
+        };
+        guard(&mut touched, "a", "one/cpus-0");
+        guard(&mut touched, "b", "one/cpus-0");
+        guard(&mut touched, "a", "two/cpus-0");
+        let by_node = |touched: &Touched| {
+            let names = |(node, of): (&String, &BTreeMap<ApplicationKey, Guard>)| {
+                (node.clone(), of.keys().map(|key| key.name.clone()).collect::<String>())
+            };
+            touched.guards.iter().map(names).collect::<Vec<_>>()
+        };
+        let expected = [("one", "b"), ("two", "a")].map(|(node, names)| (node.to_owned(), names.to_owned()));
+        assert_eq!(by_node(&touched), expected);
+        touched.forget(&key("a"));
+        assert_eq!(by_node(&touched), expected[..1]);
+        assert_eq!((touched.guarded.len(), touched.policies.len()), (1, 1));
+    }
 
     #[test]
     fn who_is_looked_at_in_the_background_has_no_other_turn_for_a_while() {

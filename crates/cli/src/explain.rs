@@ -124,7 +124,7 @@ fn find(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<ActorIx
     own().find(|&actor| snapshot.short_name(actor) == name || snapshot.actor_id(actor) == name).ok_or_else(
         || {
             let known: Vec<&str> = own().map(|actor| snapshot.short_name(actor)).collect();
-            CliError::Usage(format!("{key} has no actor {name}; it has {}", known.join(", ")))
+            CliError::Usage(format!("{key} has no actor {name}; it has {}", world::offered(&known, name)))
         },
     )
 }

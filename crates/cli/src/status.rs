@@ -1,6 +1,7 @@
 //! `status`: an application on one screen, or all of them in a table.
 
 mod folded;
+mod known;
 mod page;
 mod state;
 mod wrong;
@@ -8,6 +9,7 @@ mod wrong;
 use kube::ResourceExt;
 use world::{ApplicationKey, Objects};
 
+use self::known::Known;
 use self::state::Status;
 use crate::arguments::{Output, StatusArguments};
 use crate::error::CliError;
@@ -28,12 +30,13 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
         return Err(CliError::Usage(why));
     }
     let Visible { objects, .. } = &visible;
+    let known = Known::of(objects);
     let style = Style::of_stdout();
     let (shown, text) = match &arguments.name {
         None => {
             let shown: Vec<Status> = (objects.applications.iter())
                 .filter(|found| arguments.namespace.is_none() || found.namespace() == arguments.namespace)
-                .map(|found| Status::of(found, objects))
+                .map(|found| Status::of(found, &known))
                 .collect();
             let text = match arguments.output {
                 Output::Table => page::overview(&shown, style),
@@ -45,7 +48,7 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
         Some(name) => {
             let key = key(name, arguments)?;
             let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
-            let status = Status::of(found.ok_or_else(|| unknown(&key, objects))?, objects);
+            let status = Status::of(found.ok_or_else(|| unknown(&key, objects))?, &known);
             let text = match arguments.output {
                 Output::Table => page::screen(&status, arguments.all, style),
                 Output::Yaml => plan::yaml(&status),
@@ -68,7 +71,13 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
 
 fn key(name: &str, arguments: &StatusArguments) -> Result<ApplicationKey, CliError> {
     if name.contains('/') {
-        return name.parse().map_err(CliError::Usage);
+        let key: ApplicationKey = name.parse().map_err(CliError::Usage)?;
+        return match &arguments.namespace {
+            Some(other) if *other != key.namespace => {
+                Err(CliError::Usage(format!("{key} is not in namespace {other}; leave one of the two out")))
+            }
+            _ => Ok(key),
+        };
     }
     let namespace = match &arguments.namespace {
         Some(namespace) => namespace.clone(),
@@ -79,13 +88,12 @@ fn key(name: &str, arguments: &StatusArguments) -> Result<ApplicationKey, CliErr
 }
 
 fn unknown(key: &ApplicationKey, objects: &Objects) -> CliError {
-    let mut known: Vec<String> =
+    let known: Vec<String> =
         objects.applications.iter().map(|found| ApplicationKey::of(found).to_string()).collect();
-    known.sort_unstable();
     let known = if known.is_empty() {
         "there is none at all".to_owned()
     } else {
-        format!("there are: {}", known.join(", "))
+        format!("there are: {}", world::offered(&known, &key.to_string()))
     };
     CliError::Usage(format!("there is no application {key}; {known}"))
 }

@@ -31,11 +31,10 @@ pub fn run(arguments: &TopologyArguments) -> Result<Outcome, CliError> {
 fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeTopology, CliError> {
     let found = topologies.iter().find(|topology| topology.name_any() == node);
     found.map(AsRef::as_ref).ok_or_else(|| {
-        let mut known: Vec<String> = topologies.iter().map(|topology| topology.name_any()).collect();
-        known.sort_unstable();
+        let known: Vec<String> = topologies.iter().map(|topology| topology.name_any()).collect();
         let known = match known.len() {
             0 => "no node has one; is the node agent running?".to_owned(),
-            _ => format!("nodes that have one: {}", known.join(", ")),
+            _ => format!("nodes that have one: {}", world::offered(&known, node)),
         };
         CliError::Usage(format!("node {node} has no NodeTopology; {known}"))
     })

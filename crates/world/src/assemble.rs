@@ -22,6 +22,7 @@ use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
 use crate::offer::Offer;
+use crate::offered::offered;
 use crate::pods::{Amounts, asks, is_over, unit_of};
 use crate::refused::Refusals;
 use crate::report::PoolReport;
@@ -289,7 +290,7 @@ fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplicati
         let known = if known.is_empty() {
             "there is none at all".to_owned()
         } else {
-            format!("known: {}", known.join(", "))
+            format!("known: {}", offered(&known, &key.to_string()))
         };
         WorldError::NotFound(key.clone(), known)
     })

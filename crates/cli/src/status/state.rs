@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, Instance, InstancePhase, InstanceStatus, Placement};
-use kube::ResourceExt;
 use serde::Serialize;
-use world::{ApplicationKey, Index, Objects, Whose};
+use world::ApplicationKey;
 
+use super::known::Known;
 use super::wrong::{Wrong, wrong};
 
 /// How an application is.
@@ -82,25 +82,16 @@ pub struct Slot {
 
 impl Status {
     /// How it is, by what is known of the cluster.
-    pub fn of(application: &ActorApplication, objects: &Objects) -> Self {
+    pub fn of(application: &ActorApplication, known: &Known) -> Self {
         let key = ApplicationKey::of(application);
         let told = application.status.clone().unwrap_or_default();
         let counts = told.actors.clone().unwrap_or_default();
-        let decision =
-            objects.placements.iter().find(|placement| world::is_decision_for(placement, application));
-        let decision = decision.map(AsRef::as_ref);
-        let index = Index::of(objects);
-        let is_own = |instance: &&Instance| matches!(index.of_instance(instance), Whose::Of(of) if ApplicationKey::of(of) == key);
-        let own: Vec<(String, &Instance)> = (objects.instances.iter().map(AsRef::as_ref))
-            .filter(is_own)
-            .flat_map(|instance| world::actors_in(instance).into_iter().map(move |it| (it.short(), instance)))
-            .collect();
+        let decision = known.decision(&key);
+        let own = known.instances(&key);
         let instances: BTreeMap<&str, &Instance> =
             own.iter().map(|(actor, instance)| (actor.as_str(), *instance)).collect();
-        let wanted = world::actors(&index, application);
-        let kinds: BTreeMap<String, &str> =
-            objects.pools.iter().map(|pool| (pool.name_any(), pool.spec.kind.as_str())).collect();
-        let actors = actors(&wanted, decision, &instances, &kinds);
+        let wanted = world::actors(&known.index, application);
+        let actors = actors(&wanted, decision, &instances, &known.kinds);
         let decided = decision.map(|decision| decision.spec.clone()).unwrap_or_default();
         let excused = |one: &crds::Excused| format!("{}: {}", one.actor, one.reasons.join("; "));
         Self {
@@ -121,7 +112,7 @@ impl Status {
             proven_by: decided.proven_by,
             judged: decided.judged,
             last_moved: told.last_moved.as_ref().map(|time| time.0.to_string()),
-            slots: slots(&actors, objects, &key, &instances),
+            slots: slots(&actors, known, decision, &instances),
             actors,
             wrong: wrong(application, decision, &instances, &wanted.refused),
         }
@@ -195,8 +186,8 @@ pub fn is_not_ready(status: &InstanceStatus) -> bool {
 /// The units that its actors are on, with the devices that they hold and who else is there.
 fn slots(
     actors: &[Actor],
-    objects: &Objects,
-    key: &ApplicationKey,
+    known: &Known,
+    decision: Option<&Placement>,
     instances: &BTreeMap<&str, &Instance>,
 ) -> Vec<Slot> {
     let mut slots: BTreeMap<&str, Slot> = BTreeMap::new();
@@ -206,7 +197,7 @@ fn slots(
             unit: unit.clone(),
             kind: actor.kind.clone().unwrap_or_default(),
             actors: Vec::new(),
-            others: 0,
+            others: known.others(unit, decision),
             devices: Vec::new(),
         });
         slot.actors.push(actor.name.clone());
@@ -214,19 +205,6 @@ fn slots(
         let status = status.filter(|status| status.unit.as_ref() == Some(unit));
         for held in status.into_iter().flat_map(|status| &status.devices) {
             slot.devices.extend(held.device_ids.iter().map(|device| format!("{}={device}", held.resource)));
-        }
-    }
-    let application = |placement: &Placement| {
-        let owner = objects.applications.iter().find(|found| world::is_decision_for(placement, found));
-        owner.map(|found| ApplicationKey::of(found))
-    };
-    for placement in
-        objects.placements.iter().filter(|placement| application(placement).is_some_and(|it| it != *key))
-    {
-        for assignment in &placement.spec.assignments {
-            if let Some(slot) = slots.get_mut(assignment.unit.as_str()) {
-                slot.others += 1;
-            }
         }
     }
     let mut slots: Vec<Slot> = slots.into_values().collect();

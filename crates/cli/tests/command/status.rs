@@ -250,6 +250,9 @@ fn one_that_is_not_there_is_told_with_those_that_are() {
         (ran.code, ran.err.as_str()),
         (Some(1), "error: there is no application default/web; there are: shop/web\n")
     );
+    let ran = cairn(&["status", "shop/web", "-n", "other", "-f", dump.path()]);
+    let expected = "error: shop/web is not in namespace other; leave one of the two out\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), expected));
 }
 
 #[test]

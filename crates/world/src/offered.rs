@@ -1,0 +1,45 @@
+//! What is offered where a name is not known.
+
+use std::cmp::Reverse;
+
+/// So many names are offered.
+const MOST: usize = 8;
+
+/// The names that there are, those first that begin as `wanted` does, and how many more: `app-1, app-10 and 990 more`.
+///
+/// Of names with a `/` it is the last part that counts.
+pub fn offered<T: AsRef<str>>(names: &[T], wanted: &str) -> String {
+    let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+    let wanted = last(wanted);
+    let alike =
+        |name: &str| last(name).chars().zip(wanted.chars()).take_while(|(its, other)| its == other).count();
+    let mut names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    names.sort_unstable_by_key(|name| (Reverse(alike(name)), *name));
+    let shown = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_begins_alike_is_offered_first_and_not_everybody() {
+        for (names, wanted, expected) in [
+            ("", "shop/web", ""),
+            ("shop/web", "default/wen", "shop/web"),
+            ("a/cart b/web a/wax", "a/web", "b/web, a/wax, a/cart"),
+            (
+                "n-1 n-2 n-3 n-4 n-5 n-6 n-7 n-8 n-9 m-1",
+                "m-2",
+                "m-1, n-1, n-2, n-3, n-4, n-5, n-6, n-7 and 2 more",
+            ),
+        ] {
+            let names: Vec<&str> = names.split_whitespace().collect();
+            assert_eq!(offered(&names, wanted), expected, "{wanted}");
+        }
+    }
+}
