@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::Timestamp;
@@ -61,6 +62,9 @@ Exit status: 0 all is well; 2 something is wrong, it is printed; 1 anything else
 
 const COMPLETION_EXAMPLES: &str = "\
 Examples:
+  kubectl-cairn completion kubectl > ~/.local/bin/kubectl_complete-cairn && chmod +x ~/.local/bin/kubectl_complete-cairn
+      What kubectl asks when `kubectl cairn` is completed; any folder of the PATH will do.
+
   kubectl-cairn completion bash > /etc/bash_completion.d/kubectl-cairn
 
   kubectl-cairn completion zsh > \"${fpath[1]}/_kubectl-cairn\"";
@@ -94,13 +98,42 @@ pub enum Command {
     /// Say how Cairn itself is: operator, agents, devices, pools, policies, rights
     #[command(after_help = WELL)]
     Doctor(DoctorArguments),
-    /// Print what a shell needs to complete these commands
+    /// Print what kubectl, or a shell, needs to complete these commands
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completion {
-        /// Which shell
-        #[arg(value_enum)]
-        shell: Shell,
+        /// Who completes them: kubectl those of `kubectl cairn`, with the names in the cluster; a shell those of `kubectl-cairn`
+        #[arg(value_enum, value_name = "SHELL")]
+        asks: Completes,
     },
+}
+
+/// Who completes commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completes {
+    /// kubectl, in whichever shell.
+    Kubectl,
+    /// A shell, without kubectl.
+    Shell(Shell),
+}
+
+impl ValueEnum for Completes {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Kubectl,
+            Self::Shell(Shell::Bash),
+            Self::Shell(Shell::Elvish),
+            Self::Shell(Shell::Fish),
+            Self::Shell(Shell::PowerShell),
+            Self::Shell(Shell::Zsh),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Kubectl => Some(PossibleValue::new("kubectl")),
+            Self::Shell(shell) => shell.to_possible_value(),
+        }
+    }
 }
 
 /// How `status` is asked.

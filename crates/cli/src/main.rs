@@ -5,12 +5,14 @@
 mod arguments;
 mod check_policy;
 mod cluster;
+mod complete;
 mod decide;
 mod doctor;
 mod error;
 mod explain;
 mod explained;
 mod in_order;
+mod names;
 mod plan;
 mod policy;
 mod read;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Completes};
 use crate::error::CliError;
 
 /// How a command ended that did not fail.
@@ -44,6 +46,9 @@ enum Outcome {
 
 fn main() -> ExitCode {
     portfolio::run_child_if_asked();
+    if let Some(words) = complete::asked() {
+        return end(complete::run(&words));
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.
@@ -53,15 +58,19 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let ended = match arguments.command {
+    end(match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::CheckPolicy(arguments) => check_policy::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Completion { shell } => completion(shell),
-    };
+        Command::Completion { asks } => completion(asks),
+    })
+}
+
+/// The exit status of how a command ended.
+fn end(ended: Result<Outcome, CliError>) -> ExitCode {
     match ended {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Unplaced | Outcome::Wrong) => ExitCode::from(2),
@@ -72,8 +81,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the script by which a shell completes the commands.
-fn completion(shell: clap_complete::Shell) -> Result<Outcome, CliError> {
+/// Prints the script by which a shell, or kubectl, completes the commands.
+fn completion(asks: Completes) -> Result<Outcome, CliError> {
+    let Completes::Shell(shell) = asks else {
+        print(complete::FOR_KUBECTL)?;
+        return Ok(Outcome::Done);
+    };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "kubectl-cairn", &mut script);
     print(&String::from_utf8_lossy(&script))?;

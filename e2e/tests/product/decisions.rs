@@ -1,5 +1,7 @@
 //! `kubectl cairn` and the operator see the same world and come to the same decision.
 
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
 use anyhow::ensure;
 use e2e::{SimulatedNode, command};
 use serde_json::Value;
@@ -119,4 +121,49 @@ async fn the_topology_of_a_node_can_be_asked_for() {
     for part in ["gpu-0", "numa-0", "NVLink", "A100"] {
         assert!(topology.contains(part), "{topology}");
     }
+}
+
+/// The plug-in's folder is on the PATH, as it is where people work.
+#[tokio::test]
+async fn kubectl_completes_what_is_asked_of_cairn() {
+    let cluster = cluster();
+    let stage = Stage::set("tab", [SimulatedNode::new("one")], [cpus()]).await;
+    stage.machine("one", &[]);
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "3ms")])])).await;
+    stage.settled("app", super::stage::Seen::all_placed).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let mut plug_in = cluster.kubectl_cairn().unwrap();
+    symlink(plug_in.as_std().get_program(), file("kubectl-cairn")).unwrap();
+    plug_in.args(["completion", "kubectl"]);
+    let asks = command::run(plug_in, "").await.unwrap().stdout;
+    std::fs::write(file("kubectl_complete-cairn"), asks).unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(file("kubectl_complete-cairn"), executable).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let next = async |words: &[&str]| {
+        let mut kubectl = cluster.command("kubectl");
+        kubectl.env("PATH", &path).args(["__complete", "cairn"]).args(words);
+        command::run(kubectl.into(), "").await.unwrap().stdout
+    };
+
+    let namespace = stage.namespace.name();
+    let said = next(&["sta"]).await;
+    assert!(said.starts_with("status\tSay how an application is") && said.ends_with("\n:4\n"), "{said}");
+    assert_eq!(next(&["status", ""]).await, format!("{namespace}/app\n:4\n"));
+    assert_eq!(next(&["status", "-n", namespace, ""]).await, "app\n:4\n");
+    assert_eq!(
+        next(&["explain", "actorapp", &format!("{namespace}/")]).await,
+        format!("{namespace}/app\n:4\n")
+    );
+    let known = next(&["status", "-n", ""]).await;
+    assert!(known.lines().any(|known| known == namespace), "{known}");
+    assert_eq!(next(&["plan", "--default-policy", "thr"]).await, "throughput\n:4\n");
+    let node = e2e::wait_for("the node has a topology", crate::stage::SOON, async || {
+        let said = next(&["topology", ""]).await;
+        ensure!(said != ":4\n", "{said}");
+        anyhow::Ok(said)
+    })
+    .await;
+    assert_eq!(node, "one\n:4\n");
 }

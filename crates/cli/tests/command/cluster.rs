@@ -385,6 +385,38 @@ fn a_policy_of_the_cluster_must_be_there() {
     );
 }
 
+/// What `kubectl cairn <TAB>` says; whatever is wrong with a cluster is no reason to write over the command line.
+#[test]
+fn the_names_in_a_cluster_are_completed_and_nothing_is_said_without_one() {
+    let next = |kubeconfig: &str, words: &[&str]| {
+        let (command, rest) = words.split_at(1);
+        let ran = cairn(&[&["__complete"], command, &["--kubeconfig", kubeconfig], rest].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{words:?}");
+        ran.out
+    };
+    let server = Server::new(&[examples(""), vec![crate::status::DUMP.to_owned()]].concat(), "");
+    let known = server.kubeconfig.path();
+    assert_eq!(next(known, &["status", "vision/"]), "vision/surveillance\n:4\n");
+    assert_eq!(next(known, &["topology", "cairn-n"]), "cairn-numa\n:4\n");
+    assert_eq!(next(known, &["plan", "--application", "shop/w"]), "shop/web\n:4\n");
+    assert_eq!(next(known, &["explain", "actorapp", "x", "--default-policy", "t"]), "throughput\n:4\n");
+    assert_eq!(next(known, &["doctor", "--context", ""]), "here\n:4\n");
+    let asked = server.asked();
+    assert!(asked.contains(&"GET /api/v1/namespaces/cairn-system/configmaps".to_owned()), "{asked:?}");
+    let forbidden = Server::new(&[], "**");
+    assert_eq!(next(forbidden.kubeconfig.path(), &["status", ""]), ":4\n");
+    // who may look at one namespace has its names
+    let team = Server::new(&[crate::status::DUMP.to_owned()], "*");
+    assert_eq!(next(team.kubeconfig.path(), &["status", "-n", "shop", "w"]), "web\n:4\n");
+    assert_eq!(next("/does/not/exist", &["status", ""]), ":4\n");
+    // one that takes the question and never answers is not waited for
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let kubeconfig = std::fs::read_to_string(known).unwrap();
+    let there = kubeconfig.split("http://").nth(1).unwrap().split('\'').next().unwrap();
+    let file = File::new("config", &kubeconfig.replace(there, &silent.local_addr().unwrap().to_string()));
+    assert_eq!(next(file.path(), &["status", ""]), ":4\n");
+}
+
 #[test]
 fn the_topology_of_a_node_of_the_cluster() {
     let server = Server::new(&examples(""), "");

@@ -264,4 +264,8 @@ fn shells_can_complete_every_command() {
             assert!(ran.out.contains(command), "{shell} does not know {command}");
         }
     }
+    // and kubectl by a file of its own, which hands the words on
+    let ran = cairn(&["completion", "kubectl"]);
+    assert_eq!(ran.out, "#!/bin/sh\nexec kubectl-cairn __complete \"$@\"\n");
+    assert_eq!(cairn(&["__complete", "stat"]).out.split('\t').next(), Some("status"));
 }
