@@ -26,6 +26,16 @@ pub fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
     .into()
 }
 
+/// The labels of an Instance that hosts these actors: those that hold for each of them.
+pub fn labels_of_host(actors: &[ActorName]) -> BTreeMap<String, String> {
+    let mut each = actors.iter().map(labels_of);
+    let mut labels = each.next().unwrap_or_default();
+    for other in each {
+        labels.retain(|label, value| other.get(label) == Some(value));
+    }
+    labels
+}
+
 /// The Instance of an actor.
 pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
     let spec = InstanceSpec {
@@ -225,5 +235,21 @@ mod tests {
         assert_eq!(told, [json!({"name": "A", "value": "own"}), json!({"name": "B", "value": "pool"})]);
         assert_eq!(spec["runtimeClassName"], "nvidia");
         assert_eq!(spec["tolerations"][0]["key"], "gpu");
+    }
+
+    #[test]
+    fn an_instance_is_labelled_by_what_holds_for_each_actor_in_it() {
+        let mut manifest = application(&json!({"spec": {"containers": [{"name": "actor"}]}}));
+        manifest.spec.actors[0].replicas = 2;
+        let mut actors = world::actors_of(&manifest);
+        assert_eq!(labels_of_host(&actors[..1]), labels_of(&actors[0]));
+        let all = |of: &[(&str, &str)]| -> BTreeMap<String, String> {
+            of.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
+        };
+        let (application, group) = ((labels::APPLICATION, "app"), (labels::ACTOR_GROUP, "cam"));
+        assert_eq!(labels_of_host(&actors), all(&[application, group]));
+        actors[1].group = "crop".into();
+        assert_eq!(labels_of_host(&actors), all(&[application]));
+        assert_eq!(labels_of_host(&[]), all(&[]));
     }
 }

@@ -115,7 +115,7 @@ async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Conte
     };
     let owner = owner.as_slice();
     let work = waiting.iter().map(|instance| async move {
-        let labels = world::actors_in(instance).first().map(pods::labels_of).unwrap_or_default();
+        let labels = pods::labels_of_host(&world::actors_in(instance));
         ctx.writer.adopt(instance, owner, &labels).await
     });
     futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await?;
