@@ -1,11 +1,14 @@
 //! An application from its first manifest to its deletion, and the cluster around it that changes.
 
+use std::collections::BTreeMap;
+
 use anyhow::{bail, ensure};
 use e2e::{SimulatedNode, product::tree};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus, implementation};
+use crate::stage::{SOON, Seen, Stage, application, cpus, implementation};
 
 /// The example of the paper, on the example machines, through everything that happens to applications.
 #[expect(clippy::too_many_lines, reason = "a life, told in its order")]
@@ -170,4 +173,34 @@ async fn a_paused_application_changes_nothing_and_says_what_it_would_do() {
     stage.patch("app", &json!({"spec": {"paused": false}})).await;
     let seen = stage.settled("app", super::stage::Seen::all_placed).await;
     assert_eq!(seen.pods.len(), 3);
+}
+
+/// Fewer of a group: the highest index goes, also where the lowest is the youngest.
+#[tokio::test]
+async fn of_a_group_that_shrinks_the_highest_index_goes() {
+    let stage = Stage::set("shrinks", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
+    let uids = |seen: &Seen| -> BTreeMap<String, String> {
+        seen.instances.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
+    };
+    let pods = |seen: &Seen| -> BTreeMap<String, String> {
+        seen.pods.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
+    };
+    let before = stage.settled("app", Seen::all_placed).await;
+    stage.namespace.kubectl(["delete", "instance", "app-a-0"]).await.unwrap();
+    let again = stage
+        .settled("app", |seen| {
+            ensure!(uids(seen).get("app-a-0") != uids(&before).get("app-a-0"), "it is the old one");
+            ensure!(pods(seen).get("app-a-0") != pods(&before).get("app-a-0"), "its pod is the old one");
+            seen.all_placed()
+        })
+        .await;
+
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let after = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(after.places().into_keys().collect::<Vec<_>>(), ["a-0", "a-1"]);
+    let kept = |all: BTreeMap<String, String>| {
+        all.into_iter().filter(|(name, _)| name != "app-a-2").collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!((uids(&after), pods(&after)), (kept(uids(&again)), kept(pods(&again))), "who stays goes on");
 }

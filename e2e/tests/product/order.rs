@@ -55,6 +55,32 @@ async fn the_higher_priority_gets_the_room_that_comes_and_takes_it_from_nobody()
     assert_eq!(still.pods[0].uid(), high.pods[0].uid(), "priority stops nobody");
 }
 
+/// Of two of one priority the older gets the room that comes, whatever they are called and whoever was changed last.
+#[tokio::test]
+async fn of_equal_priorities_the_older_is_served_first() {
+    let stage = Stage::set("age", [SimulatedNode::new("gpu").resource("acme.com/gpu", 1)], [gpus()]).await;
+    stage.machine("gpu", &[("gpu-0", "GPU")]);
+    stage.apply(&on_gpus("holds", 1, &json!({}))).await;
+    stage.settled("holds", Seen::all_placed).await;
+    stage.apply(&on_gpus("old", 1, &json!({}))).await;
+    let old = stage.seen("old", |seen| without_place(seen, "gpu")).await;
+    // ages are known to the second
+    let made = old.application.metadata.creation_timestamp.unwrap().0;
+    e2e::wait_for("it is older than a second", SOON, async || {
+        ensure!(jiff::Timestamp::now().as_second() > made.as_second() + 1, "it is not");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.apply(&on_gpus("new", 1, &json!({}))).await;
+    stage.seen("new", |seen| without_place(seen, "gpu")).await;
+
+    stage.namespace.kubectl(["delete", "actorapp", "holds", "--wait=false"]).await.unwrap();
+    stage.settled("old", Seen::all_placed).await;
+    stage.seen("new", |seen| without_place(seen, "gpu")).await;
+    stage.namespace.kubectl(["delete", "actorapp", "old", "--wait=false"]).await.unwrap();
+    stage.settled("new", Seen::all_placed).await;
+}
+
 /// One that starts all at once holds nothing while it cannot, and starts whole when it can.
 #[tokio::test]
 async fn all_start_or_none_and_what_is_not_used_is_free_for_others() {
