@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use crds::Instance;
+use crds::{Instance, labels};
 use e2e::{SimulatedNode, product::tree, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage, application, cpus, gpus};
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 use crate::strangers::is_refused;
 
 /// The account of an application's actors, with the right to ask for more of them.
@@ -127,6 +127,85 @@ async fn an_application_asks_for_instances_and_gives_them_back() {
         anyhow::Ok(())
     })
     .await;
+}
+
+/// A pool takes no more Instances than it says, though it has units left: who is one too many waits until another goes.
+#[tokio::test]
+async fn who_is_one_too_many_for_a_pool_waits_until_another_goes() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 3);
+    let mut pool = gpus();
+    pool["spec"]["instances"] = json!({"max": 2});
+    let stage = Stage::set("most", [node], [pool]).await;
+    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU"), ("gpu-2", "GPU")]);
+    stage.offered("gpus", 3).await;
+    let account = runtime(&stage).await;
+    stage.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
+    says(&stage, "app-worker-0", "Ready", "True").await;
+    ask(&stage, &account, "second", json!({})).await;
+    says(&stage, "second", "Ready", "True").await;
+    ask(&stage, &account, "third", json!({})).await;
+    let third = says(&stage, "third", "Placed", "False Unplaced").await;
+    let why = said(&third, "Placed").unwrap();
+    assert!(why.contains("pool gpus takes 2 instances"), "{why}");
+    assert!(stage.api::<Pod>().get_opt("third").await.unwrap().is_none(), "it has no pod");
+
+    stage.namespace.kubectl(["delete", "instance", "second", &account]).await.unwrap();
+    says(&stage, "third", "Ready", "True").await;
+    says(&stage, "app-worker-0", "Ready", "True").await;
+}
+
+/// How many plans of a strategy the operator has made so far.
+async fn plans(stage: &Stage, strategy: &str) -> f64 {
+    let port = stage.product.operator.port(8080).unwrap();
+    let text = e2e::process::http(port, "/metrics").await.unwrap().body;
+    let of_it = format!("strategy=\"{strategy}\"");
+    let plans =
+        text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{") && line.contains(&of_it));
+    plans.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+/// Who is asked for is placed at once, where it is cheapest as things are, and nobody moves for it; when there is time, who
+/// had better be beside it is moved there.
+#[tokio::test]
+async fn what_was_placed_at_once_is_made_better_when_there_is_time() {
+    let nodes = [
+        SimulatedNode::new("one").resource("acme.com/gpu", 1),
+        SimulatedNode::new("two").resource("acme.com/gpu", 2),
+    ];
+    let stage = Stage::set("at-once", nodes, [cpus(), gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.machine("two", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    stage.offered("gpus", 3).await;
+    let account = runtime(&stage).await;
+    // the hub draws the first worker to its node; workers draw each other more
+    let mut manifest = application("app", &[("hub", 1, &[("cpu", "1ms")]), ("worker", 1, &[("gpu", "1ms")])]);
+    manifest["spec"]["actors"][0]["pinTo"] = json!({"node": "one"});
+    manifest["spec"]["channels"] = json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"},
+        {"from": "worker", "to": "worker", "rate": "100/s", "pattern": "AllToAll"}]);
+    stage.apply(&manifest).await;
+    let alone = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(alone.places()["worker-0"], "one/gpus-0");
+    let (before, history) = (plans(&stage, "place-one").await, stage.watch_pods().await);
+
+    ask(&stage, &account, "helper", json!({})).await;
+    stage
+        .seen("app", |seen| {
+            let places = seen.places();
+            let on = ["worker-0", "inst-helper"]
+                .map(|actor| places.get(actor).and_then(|unit| unit.split('/').next()));
+            ensure!(on == [Some("two"), Some("two")], "{places:?}");
+            let moved = |pod: &Pod| {
+                pod.labels()[labels::ACTOR] == "worker-0"
+                    && pod.annotations()[labels::UNIT].starts_with("two/")
+            };
+            ensure!(seen.pods.iter().any(moved), "it has not moved yet");
+            Ok(())
+        })
+        .await;
+    says(&stage, "app-worker-0", "Ready", "True").await;
+    assert!((plans(&stage, "place-one").await - before - 1.0).abs() < 0.5, "it was placed at once");
+    let lives = history.caught_up().await.lives();
+    assert_eq!((lives["inst-helper"], lives["worker-0"]), (1, 2), "{lives:?}");
 }
 
 /// The root, once there is exactly one and all of these are ready.
