@@ -103,7 +103,7 @@ impl Caches {
     /// Remembers a decision that was just written: it counts as occupied from now on. An answer that comes after the watch has
     /// brought what is newer says nothing.
     pub fn wrote(&self, mut placement: Placement) {
-        slim::metadata(&mut placement);
+        slim::placement(&mut placement);
         let placement = Arc::new(placement);
         let key = key_of(&placement);
         let news = self.change(|index| {

@@ -32,7 +32,7 @@ pub fn watch(
     add::<NodeTopology>(&mut watches, slim::metadata, &later);
     add::<DevicePool>(&mut watches, slim::metadata, &later);
     add::<Instance>(&mut watches, slim::instance, &later);
-    add::<Placement>(&mut watches, slim::metadata, &later);
+    add::<Placement>(&mut watches, slim::placement, &later);
     add::<Pod>(&mut watches, slim::pod, &later);
     add::<ResourceQuota>(&mut watches, slim::quota, &later);
     add::<LimitRange>(&mut watches, slim::metadata, &later);

@@ -1,13 +1,13 @@
 //! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
 
-use crds::Instance;
+use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
     Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where `kubectl apply` keeps the manifest once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -25,6 +25,16 @@ pub fn metadata<K: ResourceExt>(object: &mut K) {
 pub fn instance(instance: &mut Instance) {
     metadata(instance);
     (instance.metadata.labels, instance.metadata.annotations) = (None, None);
+}
+
+/// Keeps all that it says; who has a place is not without one, which operators of before wrote of some (ADR 141).
+pub fn placement(placement: &mut Placement) {
+    metadata(placement);
+    let spec = &mut placement.spec;
+    if !spec.unplaced.is_empty() {
+        let placed: BTreeSet<&str> = spec.assignments.iter().map(|place| place.actor.as_str()).collect();
+        spec.unplaced.retain(|left| !placed.contains(left.actor.as_str()));
+    }
 }
 
 /// Keeps whose it is.
@@ -169,6 +179,20 @@ mod tests {
         instance(&mut kept);
         let expected = json!({"name": "a", "uid": "1"});
         assert_eq!(serde_json::to_value(&kept.metadata).unwrap(), expected);
+    }
+
+    #[test]
+    fn who_has_a_place_is_not_said_to_have_none() {
+        let place = |actor: &str| json!({"actor": actor, "unit": "n/p-0", "node": "n", "pool": "p"});
+        let left = |actor: &str| json!({"actor": actor, "reasons": ["no room"]});
+        let mut kept: Placement = serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {
+            "application": "a", "applicationGeneration": 1, "policy": "p", "snapshotDigest": "", "strategy": "asp",
+            "seed": 1, "effort": 1, "objective": {}, "levels": [], "optimal": false,
+            "assignments": [place("a-0"), place("a-1")], "unplaced": [left("a-1"), left("a-2")], "moves": []}}))
+        .unwrap();
+        placement(&mut kept);
+        let unplaced: Vec<&str> = kept.spec.unplaced.iter().map(|left| left.actor.as_str()).collect();
+        assert_eq!((kept.spec.assignments.len(), unplaced), (2, vec!["a-2"]));
     }
 
     #[test]
