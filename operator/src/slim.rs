@@ -2,8 +2,8 @@
 
 use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
-    Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, Service, Taint,
+    ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace, Node,
+    NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, ResourceRequirements, Service, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -97,6 +97,12 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     })
 }
 
+/// An amount as it is written: there is nothing smaller than a billionth.
+fn amount(exact: world::Exact) -> Quantity {
+    let billionths = |exact: world::Exact| (exact * world::Exact::from(1_000_000_000)).ceil();
+    Quantity(if exact.is_integer() { exact.to_string() } else { format!("{}n", billionths(exact)) })
+}
+
 /// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
 ///
 /// Counts and times of restarts are not kept: a container that ends again and again is one fact, not one for each time.
@@ -107,19 +113,15 @@ pub fn pod(pod: &mut Pod) {
     };
     only(&mut pod.metadata.annotations, crds::labels::UNIT);
     only(&mut pod.metadata.labels, crds::labels::TEMPLATE_HASH);
-    let requests = |container: Container| Container {
-        name: container.name,
-        resources: container.resources,
-        restart_policy: container.restart_policy,
-        ..Container::default()
-    };
     if let Some(spec) = pod.spec.take() {
+        // Requests of a pod as a whole stand for those of its containers, each of which is two kilobytes.
+        let asks = world::requests(&spec).unwrap_or_default();
+        let asks: BTreeMap<String, Quantity> =
+            asks.into_iter().map(|(name, it)| (name, amount(it))).collect();
+        let resources = ResourceRequirements { requests: Some(asks), ..ResourceRequirements::default() };
         pod.spec = Some(PodSpec {
-            containers: spec.containers.into_iter().map(requests).collect(),
-            init_containers: spec.init_containers.map(|list| list.into_iter().map(requests).collect()),
             node_name: spec.node_name,
-            overhead: spec.overhead,
-            resources: spec.resources,
+            resources: Some(resources).filter(|it| it.requests.as_ref().is_some_and(|asks| !asks.is_empty())),
             ..PodSpec::default()
         });
     }
@@ -160,7 +162,8 @@ mod tests {
             "labels": {"cairn.dev/template-hash": "h", "app": "x"}});
         let mut kept: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n",
             "serviceAccountName": "default", "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
-                "resources": {"requests": {"cpu": "1"}}}]},
+                "resources": {"requests": {"cpu": "1500m", "memory": "1Ki"}}}, {"name": "d",
+                "resources": {"limits": {"cpu": "250m", "acme.com/gpu": "1"}}}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.2", "conditions": [
                 {"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
                 "containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 3,
@@ -170,7 +173,8 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
                 "labels": {"cairn.dev/template-hash": "h"}},
-            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "spec": {"nodeName": "n", "containers": [],
+                "resources": {"requests": {"acme.com/gpu": "1", "cpu": "1750000000n", "memory": "1024"}}},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
         assert_eq!(serde_json::to_value(&kept).unwrap(), expected);
 
