@@ -359,9 +359,9 @@ async fn search(
         let world = planned;
         span.in_scope(|| {
             let begun = Instant::now();
-            let is_over = || begun.elapsed() >= share(whole, others.count(), slots);
-            let stop = || is_over() || stop.load(Ordering::Acquire);
-            let budget = Budget { effort: None, seed, stop: &stop };
+            let left = || share(whole, others.count(), slots).saturating_sub(begun.elapsed());
+            let stop = || left().is_zero() || stop.load(Ordering::Acquire);
+            let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
             // A decision that is not there is made from what is observed, where something is.
             let runs =
                 world.snapshot.file().actors.iter().any(|actor| !actor.fixed && actor.current.is_some());

@@ -81,8 +81,10 @@ impl Search {
             .expect("the name was checked before anything was read");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
-        let stop = || self.wall.is_some_and(|wall| started.elapsed() >= wall);
-        let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop };
+        let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
+        let stop = || left.as_ref().is_some_and(|left| left().is_zero());
+        let left = left.as_ref().map(|left| left as &(dyn Fn() -> Duration + Sync));
+        let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop, left };
         let judge = self.judge();
         let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
         let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);

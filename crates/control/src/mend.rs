@@ -84,7 +84,7 @@ fn again(
         // Each of them is placed where it costs least, and nobody is moved after that.
         None => (Snapshot::new(file), free),
     };
-    let budget = Budget { effort: Some(effort), seed: plan.seed, stop: &|| false };
+    let budget = Budget { effort: Some(effort), seed: plan.seed, stop: &|| false, left: None };
     let Some(answer) = rest.ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
         return kept.clone();
     };

@@ -63,7 +63,7 @@ fn a_decision_that_is_not_there_is_made_from_what_runs() {
     ];
     for (world, expected) in table {
         let snapshot = snapshot(world);
-        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false };
+        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false, left: None };
         let plan = plan(&snapshot, &Observed(Box::new(Greedy)), &NoPolicy, &budget).unwrap();
         assert_eq!(places(&snapshot, &plan), expected, "{world}");
         assert_eq!(plan.strategy, "observed");

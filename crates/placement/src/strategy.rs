@@ -1,6 +1,7 @@
 //! The one seam between whoever plans and every way to search.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::{Assignment, Snapshot};
 
@@ -28,12 +29,14 @@ pub struct Budget<'a> {
     pub seed: u64,
     /// Asked between pieces; true ends the search with the best answer so far.
     pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// How long it is until a clock says so; `None` where none is known. What cannot be cut short is begun in time.
+    pub left: Option<&'a (dyn Fn() -> Duration + Sync)>,
 }
 
 impl Budget<'static> {
     /// A budget that only effort ends.
     pub fn effort(effort: Option<u64>, seed: u64) -> Self {
-        Self { effort, seed, stop: &|| false }
+        Self { effort, seed, stop: &|| false, left: None }
     }
 }
 

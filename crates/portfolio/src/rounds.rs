@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::thread::{self, ScopedJoinHandle};
 
 use exact::bound;
-use placement::{Answer, FoundBy, Snapshot, Stage};
+use placement::{Answer, FoundBy, Snapshot, Stage, StoppedBy};
+use search::Instance;
 
 use crate::part::Part;
 use crate::run::Search;
@@ -20,28 +21,36 @@ const LONG: u64 = 20_000;
 /// busy with it for longer than a search takes would only slow that down.
 const MOST_BOUNDED: usize = 300;
 
-/// Searches until the budget ends.
+/// Searches until the budget ends, in what is laid out already where it is.
 ///
 /// The order of the effort units depends on nothing but what they find, so a search that is cut short is the beginning of
 /// one that is not.
-pub(crate) fn run(mut search: Search, without: Option<Part>) -> Answer {
-    let instance = search::Instance::new(search.snapshot).without(without.and_then(Part::native));
+pub(crate) fn run(mut search: Search, instance: Option<Instance>, without: Option<Part>) -> Answer {
+    if let Some(why) = search.over() {
+        return search.answer(why);
+    }
+    let budget = search.budget();
+    let instance = instance.unwrap_or_else(|| Instance::new(search.snapshot, budget.stop));
+    let instance = instance.without(without.and_then(Part::native));
     // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
     let start = search.snapshot.incumbent();
-    let mut native = search::Search::new(&instance, &start, search.seed());
+    let mut native = search::Search::new(&instance, &start, budget.seed, budget.stop);
     native.offer(&search.best.assignment);
     let (least, actors) = FIRST;
     let mut effort = least.max(movable(search.snapshot) / actors) as u64;
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
         let why = loop {
-            let done = native.run(effort.min(search.left()), search.stop());
+            let wanted = effort.min(search.left());
+            let done = native.run(wanted, budget);
             search.spend(done);
             // What a clock cut short before the first effort unit could not be done again.
             if done > 0 {
-                search.offer(native.best(), Stage::Local, FoundBy::Search);
+                search.offer(native.best(budget), Stage::Local, FoundBy::Search);
             }
-            if let Some(why) = search.over() {
+            // The native search ends as long before the clock does as it takes to tell what it has found.
+            let is_out_of_time = (done < wanted).then_some(StoppedBy::Deadline);
+            if let Some(why) = search.over().or(is_out_of_time) {
                 break why;
             }
             if bounds.is_none() && search.spent() >= LONG && movable(search.snapshot) <= MOST_BOUNDED {

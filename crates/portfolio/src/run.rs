@@ -78,8 +78,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub fn seed(&self) -> u64 {
-        self.budget.seed
+    pub fn budget(&self) -> &'a Budget<'a> {
+        self.budget
     }
 
     pub fn stop(&self) -> &'a (dyn Fn() -> bool + Sync) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use asp::{Limits, Session};
 use placement::{Answer, Budget, ProvenBy, Snapshot, SolveError, StoppedBy, Strategy};
-use search::Greedy;
+use search::{Greedy, Instance};
 
 use crate::part::Part;
 use crate::rounds;
@@ -100,7 +100,7 @@ impl Strategy for Asp {
 
 impl Asp {
     fn search(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let start = start(snapshot, budget);
+        let (start, instance) = start(snapshot, budget);
         let is_cut = start.stopped_by == StoppedBy::Deadline;
         let session = Session::new(&self.executable, self.limits, budget.seed);
         let mut search = Search::new(session, snapshot, budget, start);
@@ -138,12 +138,13 @@ impl Asp {
                 Verdict::Open => search.allow(EFFORT_AFTER_ALL.min(self.effort)),
             }
         }
-        Ok(rounds::run(search, self.without))
+        Ok(rounds::run(search, instance, self.without))
     }
 }
 
-/// An answer at once: [`Greedy`] looks at every candidate of every actor, which takes too long in large worlds.
-fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
+/// An answer at once, and what was laid out for it: [`Greedy`] looks at every candidate of every actor, which takes too long in
+/// large worlds.
+fn start<'a>(snapshot: &'a Snapshot, budget: &Budget) -> (Answer, Option<Instance<'a>>) {
     let problem = snapshot.problem();
     // A candidate takes as long to look at as the actor has ties.
     let choices = problem
@@ -152,7 +153,8 @@ fn start(snapshot: &Snapshot, budget: &Budget) -> Answer {
         .map(|actor| problem.candidates(actor).len() * problem.edges[actor].len().div_ceil(FEW_TIES).max(1));
     let choices: usize = choices.sum();
     if choices <= MOST_CHOICES {
-        return Greedy.construct(snapshot, budget);
+        return (Greedy.construct(snapshot, budget), None);
     }
-    search::construct(snapshot, &snapshot.incumbent(), budget)
+    let instance = Instance::new(snapshot, budget.stop);
+    (search::construct(&instance, &snapshot.incumbent(), budget), Some(instance))
 }

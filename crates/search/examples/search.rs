@@ -17,8 +17,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut vectors = Vec::new();
         for seed in 1..=seeds {
             let begin = Instant::now();
-            let stop = || seconds.is_some_and(|seconds| begin.elapsed() > Duration::from_secs_f64(seconds));
-            let answer = Local.solve(&snapshot, &Budget { effort, seed, stop: &stop })?;
+            let wall = seconds.map(Duration::from_secs_f64);
+            let left = wall.map(|wall| move || wall.saturating_sub(begin.elapsed()));
+            let stop = || left.as_ref().is_some_and(|left| left().is_zero());
+            let left = left.as_ref().map(|left| left as &(dyn Fn() -> Duration + Sync));
+            let answer = Local.solve(&snapshot, &Budget { effort, seed, stop: &stop, left })?;
             let vector = snapshot.cost(&answer.assignment).vector(&snapshot);
             println!("{file} seed {seed}: {vector:?} effort {} in {:.2?}", answer.effort, begin.elapsed());
             vectors.push(vector);

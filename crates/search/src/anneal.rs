@@ -27,6 +27,9 @@ const SAMPLES: usize = 2000;
 /// Steps after which it is time for compound moves.
 const CHUNK: u64 = 128;
 
+/// Chunks between two looks at the clock, where there is one: a thousand steps.
+const PATIENCE: u64 = 8;
+
 /// How many are tried then: whole nodes where there are zones, and groups.
 const COMPOUND_MOVES: (u32, u32) = (1, 4);
 
@@ -140,13 +143,21 @@ impl<'m> Chain<'m> {
 
     /// Tries so many steps, cooling evenly from one temperature to the other.
     pub fn run(&mut self, steps: u64, from: f64, to: f64) {
+        self.run_until(steps, (from, to), &|| false);
+    }
+
+    /// The same; false where `stop` ended it.
+    pub fn run_until(&mut self, steps: u64, (from, to): (f64, f64), stop: &dyn Fn() -> bool) -> bool {
         if self.movable.is_empty() {
-            return;
+            return true;
         }
         let chunks = steps.div_ceil(CHUNK);
         let factor = (to / from).powf(1.0 / chunks as f64);
         let mut temperature = from;
-        for _ in 0..chunks {
+        for chunk in 0..chunks {
+            if chunk.is_multiple_of(PATIENCE) && stop() {
+                return false;
+            }
             for _ in 0..CHUNK {
                 self.step(temperature);
             }
@@ -155,6 +166,7 @@ impl<'m> Chain<'m> {
             }
             temperature *= factor;
         }
+        true
     }
 
     /// The mean and the median loss of random steps that lose something.

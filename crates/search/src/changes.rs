@@ -128,7 +128,7 @@ mod tests {
             let snapshot = world(&mut rng, r#""overload","communication","annoyance","policy""#);
             let model = Model::new(&snapshot);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution);
+            place_the_rest(&mut solution, &|| false);
             for _ in 0..20 {
                 let mut changes: Vec<Change> = Vec::new();
                 for item in ItemIx::first(model.free) {

@@ -244,7 +244,7 @@ mod tests {
             let snapshot = world(&mut rng, objectives);
             let model = Model::new(&snapshot);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution);
+            place_the_rest(&mut solution, &|| false);
             let mut chain = Chain::new(solution, seed as u64);
             let (mean, _) = chain.scales();
             for part in 1..20 {

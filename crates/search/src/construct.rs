@@ -12,15 +12,51 @@ use placement::weighted::NOWHERE;
 /// Places away from all ties that are looked at for each item.
 const LOOKED_AT: usize = 48;
 
-/// Gives a place to every item that has none, as far as hard limits let it. Stays within capacities where it can.
-pub(crate) fn place_the_rest(solution: &mut Solution) {
+/// Places away from ties that are priced between two looks at the clock: some hundredths of a second.
+const PATIENCE: usize = 1 << 15;
+
+/// Gives a place to every item that has none, as far as hard limits let it. Stays within capacities where it can. False where `stop`
+/// ended it: whoever was left then has gone wherever there was room.
+pub(crate) fn place_the_rest(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     let mut order = Order::new(solution);
-    let mut turn = 0usize;
+    let (mut turn, mut next_look) = (0usize, PATIENCE);
     while let Some(item) = order.next(solution) {
         if let Some(unit) = place_for(solution, item, &mut turn) {
             solution.put(item, unit);
         }
+        if turn >= next_look {
+            next_look = turn + PATIENCE;
+            if stop() {
+                place_anywhere(solution, order, turn);
+                return false;
+            }
+        }
     }
+    true
+}
+
+/// Whoever waits goes to the first unit that takes it, from another one on at each turn, if need be above its capacity.
+fn place_anywhere(solution: &mut Solution, order: Order, mut turn: usize) {
+    for (.., Reverse(item)) in order.waiting.into_sorted_vec().into_iter().rev() {
+        let candidates = solution.model.candidates(item);
+        if solution.place[item] != NOWHERE || candidates.is_empty() {
+            continue;
+        }
+        turn += 1;
+        let (before, from) = candidates.split_at(turn % candidates.len());
+        let mut near = from.iter().chain(before).copied();
+        let unit = near.clone().take(LOOKED_AT).find(|unit| takes(solution, item, *unit, false));
+        if let Some(unit) = unit.or_else(|| near.find(|unit| takes(solution, item, *unit, true))) {
+            solution.put(item, unit);
+        }
+    }
+}
+
+/// Whether an item without a place may come to a unit, with a load above its capacity or without.
+fn takes(solution: &mut Solution, item: ItemIx, unit: UnitIx, may_overload: bool) -> bool {
+    let has_room =
+        if may_overload { solution.admits_overloaded(item, unit) } else { solution.admits(item, unit) };
+    has_room && solution.keeps_rules(&[(item, NOWHERE, unit)])
 }
 
 /// The cheapest of the places near the item's ties and some others; if those are full, any that takes it.
@@ -42,7 +78,7 @@ fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<
     }
     seen.sort_unstable();
     seen.dedup();
-    seen.retain(|unit| solution.admits(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)]));
+    seen.retain(|unit| takes(solution, item, *unit, false));
     let best = seen
         .into_iter()
         .min_by_key(|unit| (solution.delta(item, *unit), -solution.left[unit.at() * model.dims], *unit));
@@ -51,9 +87,7 @@ fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<
     }
     // Nothing seen has room: anywhere, with as little overload as can be.
     let mut feasible = candidates.to_vec();
-    feasible.retain(|unit| {
-        solution.admits_overloaded(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)])
-    });
+    feasible.retain(|unit| takes(solution, item, *unit, true));
     feasible.into_iter().min_by_key(|unit| {
         let over = model.needs(item, *unit)[0] - solution.left[unit.at() * model.dims];
         (over.max(0), solution.delta(item, *unit), *unit)

@@ -1,5 +1,7 @@
 //! Whether nobody has to be excused or to have too little: then overload is a limit, also where it comes after who is excused.
 
+use std::cell::Cell;
+
 use placement::Snapshot;
 use placement::ix::ItemIx;
 use placement::weighted::NOWHERE;
@@ -9,29 +11,48 @@ use crate::construct::place_the_rest;
 use crate::model::Model;
 use crate::solution::Solution;
 
-/// A snapshot laid out; with capacities as limits where that is right.
-pub(crate) fn laid_out(snapshot: &Snapshot) -> Model<'_> {
-    let within_capacities = Model::with_nobody_excused(snapshot).filter(everybody_fits);
-    within_capacities.unwrap_or_else(|| Model::new(snapshot))
+/// Times that the clock could have been asked before it is: a few hundredths of a second.
+const PATIENCE: u32 = 1 << 10;
+
+/// A snapshot laid out, with capacities as limits where that is right; and whether that is not known because `stop` ended it.
+pub(crate) fn laid_out<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
+    let Some(model) = Model::with_nobody_excused(snapshot) else { return (Model::new(snapshot), false) };
+    match everybody_fits(&model, stop) {
+        Some(true) => (model, false),
+        Some(false) => (Model::new(snapshot), false),
+        None => (model, true),
+    }
 }
 
 /// Whether a placement of everybody is found at once in which no limit that what runs breaks is broken any more and no unit has more
 /// work than its capacity. Then no best placement breaks or overloads anything, and a search that keeps to capacities misses none.
 ///
-/// Where one is not found there may be one all the same: overload is then weighed, not kept to.
-fn everybody_fits(model: &Model<'_>) -> bool {
+/// Where one is not found there may be one all the same: overload is then weighed, not kept to. `None` where `stop` ended it: what is
+/// right does not depend on a clock.
+fn everybody_fits(model: &Model<'_>, stop: &dyn Fn() -> bool) -> Option<bool> {
+    // In small worlds it is over before it is worth while to ask.
+    let asked = Cell::new(0u32);
+    let rarely = || {
+        asked.set(asked.get() + 1);
+        asked.get().is_multiple_of(PATIENCE) && stop()
+    };
     let mut solution = Solution::new(model);
     solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
     for item in ItemIx::first(model.free) {
         if solution.place[item] != NOWHERE && solution.is_excused(item) {
             solution.take_out(item);
+            if rarely() {
+                return None;
+            }
             put_right(&mut solution, item);
         }
     }
-    place_the_rest(&mut solution);
+    if !place_the_rest(&mut solution, stop) {
+        return None;
+    }
     // The same for every seed: what is right does not depend on one.
-    let is_even = even_out(&mut solution, &mut fastrand::Rng::with_seed(0), &|| false).is_some();
-    is_even && solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0
+    even_out(&mut solution, &mut fastrand::Rng::with_seed(0), &rarely)?;
+    Some(solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0)
 }
 
 /// Puts an item where it costs least of those places that take it and for which it needs no excuse, if there is one.
@@ -68,7 +89,7 @@ mod tests {
         let json = format!(
             r#"{{"version":1,"units":[{units}],"actors":[{actors}],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
         );
-        laid_out(&Snapshot::read(&json).unwrap()).has_limit
+        laid_out(&Snapshot::read(&json).unwrap(), &|| false).0.has_limit
     }
 
     #[test]

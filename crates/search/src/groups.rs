@@ -129,7 +129,7 @@ mod tests {
             let (whole, pairs) = (Model::new(&whole), Model::new(&pairs));
             assert!(pairs.groups.is_none(), "what is listed is looked at as it is listed");
             let (mut one, mut other) = (Solution::new(&whole), Solution::new(&pairs));
-            place_the_rest(&mut one);
+            place_the_rest(&mut one, &|| false);
             other.adopt(&one.place);
             let mut rng = fastrand::Rng::with_seed(seed);
             for _ in 0..30 {
@@ -180,7 +180,7 @@ mod tests {
             let model = Model::new(&snapshot);
             assert!(model.groups.is_some() && snapshot.problem().channels.is_written_out);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution);
+            place_the_rest(&mut solution, &|| false);
             let first = solution.objective;
             let mut chain = Chain::new(solution, seed);
             let (mean, _) = chain.scales();

@@ -18,6 +18,7 @@ mod groups;
 mod local;
 mod model;
 mod notes;
+mod pace;
 mod part;
 mod random;
 mod refusals;

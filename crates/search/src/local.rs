@@ -15,6 +15,7 @@ const FIRST_LOOK: u64 = 160;
 ///
 /// A piece of effort is a thousand steps tried on each of two threads; before any, everybody is placed as far as that is easy. Making room
 /// for who is left, and bringing loads within capacities, belongs to the first, and counts for nothing where a deadline cuts it short.
+/// A search whose clock is known ends as long before it does as a last look takes at what chains would come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;
 
@@ -38,12 +39,12 @@ impl Strategy for Local {
 /// or of any doubling of these, that is shorter. It is never worse than `start` where that is feasible; where it is not, whoever stands against
 /// a limit there is placed anew. [`Search`] is the same step by step.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
-    let instance = Instance::new(snapshot);
-    let mut search = Search::new(&instance, start, budget.seed);
+    let instance = Instance::new(snapshot, budget.stop);
+    let mut search = Search::new(&instance, start, budget.seed, budget.stop);
     let pieces = budget.effort.unwrap_or_else(|| enough(snapshot.actors()));
-    let effort = run(&mut search, pieces, snapshot.actors(), budget.stop);
+    let effort = run(&mut search, pieces, snapshot.actors(), budget);
     Answer {
-        assignment: search.best(),
+        assignment: search.best(budget),
         bound: BTreeMap::new(),
         optimal: false,
         effort,
@@ -56,13 +57,12 @@ pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answ
 
 /// A first placement from `start` on: everybody is placed as far as that is easy; then, as the one piece of effort, room is made for who is
 /// left, and loads are brought within capacities.
-pub fn construct(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
-    let instance = Instance::new(snapshot);
-    let mut search = Search::new(&instance, start, budget.seed);
+pub fn construct(instance: &Instance, start: &Assignment, budget: &Budget) -> Answer {
+    let mut search = Search::new(instance, start, budget.seed, budget.stop);
     let pieces = budget.effort.unwrap_or(1).min(1);
-    let effort = u64::from(pieces > 0 && search.begin(budget.stop));
+    let effort = u64::from(pieces > 0 && search.begin(budget));
     Answer {
-        assignment: search.best(),
+        assignment: search.best(budget),
         bound: BTreeMap::new(),
         optimal: false,
         effort,
@@ -75,16 +75,17 @@ pub fn construct(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> An
 
 /// Runs so many pieces. What chains would come to is looked at, and kept, after fixed numbers of them, each twice the one
 /// before: a longer search knows what the shorter ones found that ended there.
-fn run(search: &mut Search, pieces: u64, actors: usize, stop: &(dyn Fn() -> bool + Sync)) -> u64 {
+fn run(search: &mut Search, pieces: u64, actors: usize, budget: &Budget) -> u64 {
     let mut next = FIRST_LOOK.max(actors as u64 / 2);
     let mut done = 0;
     loop {
         let until = next.min(pieces);
-        done += search.run(until - done, stop);
-        if done < until || done == pieces {
+        done += search.run(until - done, budget);
+        // What the last look would find again, it need not find before.
+        if done < until || done == pieces || !search.has_time_for(2, 0, budget) {
             return done;
         }
-        search.best();
+        search.best(budget);
         next *= 2;
     }
 }

@@ -5,12 +5,18 @@
 use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::anneal::Chain;
+use crate::model::Model;
 use crate::schedule::{Annealing, STEPS, Schedule};
 
 /// Steps that a chain takes to come to rest when the search is stopped in the middle of its course: per item, and at
 /// most, on a sparse world.
 const DESCENT: u64 = 300;
 const LONGEST_DESCENT: u64 = 1_000_000;
+
+/// Steps of a descent.
+pub(crate) fn steps_of_descent(model: &Model) -> u64 {
+    (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density())
+}
 
 /// A chain on its course.
 pub(crate) struct Replica<'t> {
@@ -86,8 +92,9 @@ impl Replica<'_> {
         }
     }
 
-    /// Where a copy of the chain ends that cools quickly from here; `None` if it has hardly begun.
-    pub fn descended(&self) -> Option<IxVec<ItemIx, UnitIx>> {
+    /// Where a copy of the chain ends that cools quickly from here; `None` if it has hardly begun, or where `stop` said so in the
+    /// first half of its way.
+    pub fn descended(&self, stop: &dyn Fn() -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
         const CHUNKS: u64 = 20;
         let (mean, median) = self.chain.scales();
         let (begun, annealing) = match &self.course {
@@ -99,13 +106,15 @@ impl Replica<'_> {
         };
         let mut chain = self.chain.clone();
         chain.forget_best();
-        let model = chain.solution.model;
-        let steps = (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density()) / CHUNKS;
+        let steps = steps_of_descent(chain.solution.model) / CHUNKS;
         let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
         let temperature = |chunk: u64| annealing.temperature(part(chunk), (mean, median));
         for chunk in 0..CHUNKS {
             chain.set_prices(annealing.price(part(chunk)), annealing.price_of_breach(part(chunk)));
-            chain.run(steps, temperature(chunk), temperature(chunk + 1));
+            let temperatures = (temperature(chunk), temperature(chunk + 1));
+            if !chain.run_until(steps, temperatures, &|| chunk < CHUNKS / 2 && stop()) {
+                return None;
+            }
         }
         chain.has_best().then(|| chain.best_places())
     }

@@ -1,6 +1,7 @@
 //! A search that can be run for a while, looked at, told of something better, and run on.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::anneal::Chain;
 use crate::balance::even_out;
@@ -8,15 +9,16 @@ use crate::construct::place_the_rest;
 use crate::ejection::eject;
 use crate::fits::laid_out;
 use crate::model::Model;
+use crate::pace::Pace;
 use crate::part::Part;
-use crate::replica::{Course, Descent, Replica};
-use crate::schedule::{ROUND, Schedule};
+use crate::replica::{Course, Descent, Replica, steps_of_descent};
+use crate::schedule::{ROUND, STEPS, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
 use crate::tempering::Tempering;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
 use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
-use placement::{Assignment, Cost, Ruling, Snapshot};
+use placement::{Assignment, Budget, Cost, Ruling, Snapshot};
 
 /// How many chains there are that anneal, and threads of all chains. What is found does not depend on how many processors
 /// there are.
@@ -25,18 +27,25 @@ const CHAINS: u32 = 2;
 /// Chains that are exchanged and followed to where they would come to rest.
 const FOLLOWED: usize = 2;
 
+/// How late a look at the best may be before it is given up: what is a little late is still what the effort of the answer replays.
+const MERCY: Duration = Duration::from_millis(50);
+
 /// A chain does clearly worse than another if its objective is higher by one part in so many.
 const CLEARLY: i64 = 50;
 
 /// A snapshot laid out for searching.
 pub struct Instance<'a> {
     model: Model<'a>,
+    /// Whether a clock ended it before all was known; then there is no search.
+    is_cut: bool,
 }
 
 impl<'a> Instance<'a> {
     /// Lays it out; this takes about a second for 20,000 actors on 4,000 units, and milliseconds for 1,000.
-    pub fn new(snapshot: &'a Snapshot) -> Self {
-        Self { model: laid_out(snapshot) }
+    /// A search of what `stop` cut short ends with a first placement.
+    pub fn new(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> Self {
+        let (model, is_cut) = laid_out(snapshot, stop);
+        Self { model, is_cut }
     }
 
     /// The same to be searched without a part.
@@ -65,6 +74,7 @@ pub struct Search<'t> {
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
     best_rank: (usize, i64, i64),
+    pace: Pace,
 }
 
 /// Everybody placed as far as that is easy.
@@ -77,8 +87,8 @@ struct Start<'t> {
 
 impl<'t> Search<'t> {
     /// Starts from `start`, whose actors without a place are given one; whoever stands against a limit there is placed
-    /// anew.
-    pub fn new(instance: &'t Instance, start: &Assignment, seed: u64) -> Self {
+    /// anew. Where `stop` ends that, it is the whole search.
+    pub fn new(instance: &'t Instance, start: &Assignment, seed: u64, stop: &dyn Fn() -> bool) -> Self {
         let model = &instance.model;
         let mut solution = Solution::new(model);
         solution.adopt(&model.places(start));
@@ -87,7 +97,7 @@ impl<'t> Search<'t> {
             solution.adopt_with_care(&model.places(start));
         }
         let kept = solution.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
-        place_the_rest(&mut solution);
+        let is_whole = place_the_rest(&mut solution, stop) && !instance.is_cut;
         let mut best = Found::new(model.snapshot, start);
         best.offer(model.assignment(&solution.place));
         Self {
@@ -99,24 +109,26 @@ impl<'t> Search<'t> {
             best_places: solution.place.clone(),
             best_rank: (usize::MAX, i64::MAX, i64::MAX),
             // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
-            start: Some(Start {
+            start: is_whole.then(|| Start {
                 solution,
                 is_warm: kept * 2 > model.free,
                 rng: fastrand::Rng::with_seed(seed),
             }),
+            pace: Pace::default(),
         }
     }
 
     /// Makes room for who has no place, brings loads within capacities, and sets the chains up; the first piece does it otherwise.
     /// False where `stop` ended it: then nothing has come of it, and the search has ended.
-    pub fn begin(&mut self, stop: &dyn Fn() -> bool) -> bool {
+    pub fn begin(&mut self, budget: &Budget) -> bool {
         if let Some(start) = self.start.take() {
-            _ = self.begin_from(start, stop);
+            _ = self.begin_from(start, budget);
         }
         !self.replicas.is_empty()
     }
 
-    fn begin_from(&mut self, start: Start<'t>, stop: &dyn Fn() -> bool) -> Option<()> {
+    fn begin_from(&mut self, start: Start<'t>, budget: &Budget) -> Option<()> {
+        let stop = budget.stop;
         let (model, Start { mut solution, is_warm, mut rng }) = (self.model, start);
         if solution.unplaced > 0 && model.without != Some(Part::Ejection) {
             eject(&mut solution, &mut rng.clone(), stop)?;
@@ -124,8 +136,11 @@ impl<'t> Search<'t> {
         let before = solution.clone();
         even_out(&mut solution, &mut rng, stop)?;
         solution.set_slack(if model.has_limit { solution.overloads().0 } else { NO_LIMIT });
-        self.best.offer(model.assignment(&before.place));
-        self.best.offer(model.assignment(&solution.place));
+        let ((), took) = Pace::timed(budget, || {
+            self.best.offer(model.assignment(&before.place));
+            self.best.offer(model.assignment(&solution.place));
+        });
+        self.pace.note_offers(2, took);
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
@@ -143,22 +158,28 @@ impl<'t> Search<'t> {
         Some(())
     }
 
-    /// Runs so many pieces on every chain, or fewer if `stop` says so; says how many.
-    pub fn run(&mut self, pieces: u64, stop: &dyn Fn() -> bool) -> u64 {
+    /// Runs so many pieces on every chain, or fewer if the budget's clock leaves time for no more than a look at the best; says how
+    /// many.
+    pub fn run(&mut self, pieces: u64, budget: &Budget) -> u64 {
         // What chains begin with counts with their first round alone.
         let is_first = self.start.is_some();
-        if pieces == 0 || !self.begin(stop) {
+        if pieces == 0 || !self.begin(budget) {
             return 0;
         }
         thread::scope(|scope| {
             let workers = if pieces < WORTH_A_THREAD { 0 } else { CHAINS - 1 };
             let workers: Vec<_> = (0..workers).map(|_| Worker::new(scope)).collect();
             let mut done = 0;
-            while done < pieces && (done == 0 && is_first || !stop()) {
-                done += match &mut self.tempering {
+            while done < pieces && (done == 0 && is_first || !self.is_over(pieces - done, budget)) {
+                // How long a piece takes is to be known soon.
+                let is_paced = budget.left.is_none() || self.pace.is_known();
+                let most = if is_paced { u64::MAX } else { WORTH_A_THREAD };
+                let (ran, took) = Pace::timed(budget, || match &mut self.tempering {
                     Some(tempering) => tempering.run(&mut self.replicas, pieces - done, &workers),
-                    None => self.anneal(pieces - done, &workers),
-                };
+                    None => self.anneal((pieces - done).min(most), &workers),
+                });
+                self.pace.note_round(ran, took);
+                done += ran;
                 if self.tempering.is_some() {
                     self.note_best();
                 } else {
@@ -169,12 +190,39 @@ impl<'t> Search<'t> {
         })
     }
 
+    /// Whether the clock says stop, or leaves no time for another round and a look at the best after it.
+    fn is_over(&self, pieces: u64, budget: &Budget) -> bool {
+        (budget.stop)() || !self.has_time_for(1, self.next_round(pieces), budget)
+    }
+
+    /// Whether there is time for so many looks at the best after so many pieces; yes where no clock is known.
+    pub(crate) fn has_time_for(&self, looks: u32, pieces: u64, budget: &Budget) -> bool {
+        let one = || if self.pace.is_known() { self.look_after(pieces) } else { Duration::ZERO };
+        budget.left.is_none_or(|left| left() > one() * looks)
+    }
+
+    /// What so many pieces and a look at the best after them take.
+    fn look_after(&self, pieces: u64) -> Duration {
+        self.pace.of_look(pieces, steps_of_descent(self.model) / STEPS, FOLLOWED as u64 + 2)
+    }
+
+    /// Pieces of the next round, of so many that are left.
+    fn next_round(&self, pieces: u64) -> u64 {
+        match &self.tempering {
+            Some(tempering) => tempering.next_turn(self.replicas.len()),
+            None => {
+                let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
+                // Where steps take long, a round has fewer, so that the clock is looked at as often.
+                let most = (ROUND / self.model.density()).max(1);
+                left.unwrap_or(most).min(most)
+            }
+        }
+        .min(pieces)
+    }
+
     /// Anneals so many pieces, at most up to where a chain may look at what the others have found.
     fn anneal(&mut self, pieces: u64, workers: &[Worker<'t>]) -> u64 {
-        let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
-        // Where steps take long, a round has fewer, so that the clock is looked at as often.
-        let most = (ROUND / self.replicas[0].chain.solution.model.density()).max(1);
-        let round = left.unwrap_or(most).min(most).min(pieces);
+        let round = self.next_round(pieces);
         run_all(&mut self.replicas, &[round; CHAINS as usize], workers);
         round
     }
@@ -250,12 +298,23 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// The best so far. Chains in the middle of an annealing run are followed to where they would come to rest in a hurry; they
-    /// themselves stay where they are.
-    pub fn best(&mut self) -> Assignment {
+    /// The best so far. Chains in the middle of an annealing run are followed to where they would come to rest in a hurry, unless
+    /// the clock is far from leaving time for that; they themselves stay where they are.
+    pub fn best(&mut self, budget: &Budget) -> Assignment {
+        let (best, took) = Pace::timed(budget, || self.look(budget));
+        self.pace.note_look(took);
+        best
+    }
+
+    fn look(&mut self, budget: &Budget) -> Assignment {
+        // A budget without a known clock has ended at a look, and what that finds is part of what its effort replays.
+        let begun = Instant::now();
+        let is_out_of_time = || budget.left.is_some_and(|left| left().is_zero());
+        let is_hopeless = is_out_of_time() && self.look_after(0) > MERCY * 2;
+        let stop = || is_out_of_time() && (is_hopeless || begun.elapsed() >= MERCY);
         let mut resting: Vec<(&Replica, Option<IxVec<ItemIx, UnitIx>>)> =
             self.replicas.iter().take(FOLLOWED).map(|replica| (replica, None)).collect();
-        in_parallel(&mut resting, |(replica, found)| *found = replica.descended());
+        in_parallel(&mut resting, |(replica, found)| *found = replica.descended(&stop));
         let mut found: Vec<IxVec<ItemIx, UnitIx>> =
             resting.into_iter().filter_map(|(_, found)| found).collect();
         let chains = self.replicas.iter().map(|replica| &replica.chain).filter(|chain| chain.has_best());

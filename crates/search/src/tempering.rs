@@ -93,11 +93,16 @@ impl Tempering {
         (tempering, replicas)
     }
 
+    /// Pieces of effort up to the next exchange of so many replicas.
+    pub fn next_turn(&self, replicas: usize) -> u64 {
+        (replicas as u64 * self.turn - self.done).div_ceil(self.threads)
+    }
+
     /// Runs so many pieces of effort, at most up to the next exchange; says how many.
     pub fn run<'t>(&mut self, replicas: &mut Vec<Replica<'t>>, pieces: u64, workers: &[Worker<'t>]) -> u64 {
         let count = replicas.len() as u64;
         let all = count * self.turn;
-        let effort = (all - self.done).div_ceil(self.threads).min(pieces);
+        let effort = self.next_turn(replicas.len()).min(pieces);
         let end = (self.done + effort * self.threads).min(all);
         // One piece after the other goes to one replica after the other.
         let before = |piece: u64, replica: u64| (piece + count - 1 - replica) / count;

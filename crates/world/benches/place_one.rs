@@ -137,7 +137,7 @@ fn main() {
     for number in 0..APPLICATIONS {
         let world = snapshot(&index, &key(number), &policy, Timestamp::UNIX_EPOCH).unwrap();
         let actors = world.snapshot.actors() as u64;
-        let budget = Budget { effort: Some(actors), seed: 1, stop: &|| false };
+        let budget = Budget { effort: Some(actors), seed: 1, stop: &|| false, left: None };
         let plan = plan(&world.snapshot, &Greedy, &NoPolicy, &budget).unwrap();
         commit(&mut index, &key(number), &world, &plan);
     }
@@ -157,13 +157,14 @@ fn main() {
         &world.snapshot,
         &control::Observed(Box::new(Greedy)),
         &NoPolicy,
-        &Budget { effort: Some(1), seed: 1, stop: &|| false },
+        &Budget { effort: Some(1), seed: 1, stop: &|| false, left: None },
     );
     let stays = stays.unwrap();
     let began = Instant::now();
     let stop = || began.elapsed() >= WALL;
     let better =
-        plan(&world.snapshot, &Local, &NoPolicy, &Budget { effort: None, seed: 1, stop: &stop }).unwrap();
+        plan(&world.snapshot, &Local, &NoPolicy, &Budget { effort: None, seed: 1, stop: &stop, left: None })
+            .unwrap();
     println!(
         "| what | the middle | p99 | the most |\n|---|---:|---:|---:|\n\
          | a place for an Instance that is asked for | {:.1} ms | {:.1} ms | {:.1} ms |\n",

@@ -64,15 +64,17 @@ pub fn measure(run: &Run) -> Record {
     let snapshot = &instance.snapshot;
     let before = processor_time();
     let started = Instant::now();
-    let stop = || {
+    let left = || {
         if by_processor {
-            processor_time() + of_children() >= budget * 2
+            (budget * 2).saturating_sub(processor_time() + of_children()) / 2
         } else {
-            started.elapsed() >= budget
+            budget.saturating_sub(started.elapsed())
         }
     };
+    let stop = || left().is_zero();
     let judge = ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS);
-    let planned = placement::plan(snapshot, strategy, &judge, &Budget { effort: None, seed, stop: &stop });
+    let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
+    let planned = placement::plan(snapshot, strategy, &judge, &budget);
     let wall = started.elapsed();
     let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
     let mut record = Record {
@@ -80,7 +82,7 @@ pub fn measure(run: &Run) -> Record {
         actors: snapshot.actors(),
         units: snapshot.units(),
         strategy: strategy.name().to_owned(),
-        budget_seconds: budget.as_secs_f64(),
+        budget_seconds: run.budget.as_secs_f64(),
         by_processor,
         seed,
         levels: std::iter::once("unplaced".to_owned()).chain(levels).collect(),

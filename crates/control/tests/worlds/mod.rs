@@ -67,6 +67,6 @@ pub fn snapshot(text: &str) -> Snapshot {
 /// What greedy makes of it.
 #[allow(dead_code, reason = "not every test plans")]
 pub fn planned(snapshot: &Snapshot) -> Plan {
-    let budget = Budget { effort: Some(1), seed: 1, stop: &|| false };
+    let budget = Budget { effort: Some(1), seed: 1, stop: &|| false, left: None };
     plan(snapshot, &Greedy, &NoPolicy, &budget).unwrap()
 }

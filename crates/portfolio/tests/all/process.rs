@@ -34,7 +34,7 @@ fn for_clingo(name: &str) -> Snapshot {
 
 /// What the strategy answers, and what it warns of.
 fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
-    let budget = Budget { effort: None, seed: 1, stop };
+    let budget = Budget { effort: None, seed: 1, stop, left: None };
     let (answer, said) = logged(|| asp.solve(snapshot, &budget).unwrap());
     assert!(children().is_empty(), "a child is left");
     let warnings = said.lines().filter(|line| line.contains(" WARN "));
@@ -96,7 +96,8 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
     let snapshot = several("P-24x6-s1", 3);
     let asked = AtomicU64::new(0);
     let count = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
-    let greedy = Greedy.solve(&snapshot, &Budget { effort: None, seed: 1, stop: &count }).unwrap();
+    let greedy =
+        Greedy.solve(&snapshot, &Budget { effort: None, seed: 1, stop: &count, left: None }).unwrap();
     let first = asked.into_inner();
     for polls in [first / 3, first + 1, first + 8, first + 30, first + 90, first + 400] {
         let asked = AtomicU64::new(0);

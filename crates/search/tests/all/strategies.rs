@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
@@ -76,13 +77,59 @@ fn a_bundle_that_fits_nowhere_is_placed_as_far_as_it_fits() {
 #[test]
 fn a_search_that_is_told_to_stop_answers_all_the_same() {
     let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
-    let budget = Budget { effort: None, seed: 0, stop: &|| true };
+    let budget = Budget { effort: None, seed: 0, stop: &|| true, left: None };
     let cut = Greedy.solve(&snapshot, &budget).unwrap();
     assert_eq!((cut.stopped_by, cut.effort), (StoppedBy::Deadline, 0));
     assert!(cut.assignment.iter().all(Option::is_some));
     let replayed = solve(&Greedy, &snapshot, Some(cut.effort), 0);
     assert_eq!(replayed.assignment, cut.assignment);
     assert_eq!(replayed.stopped_by, StoppedBy::Effort);
+}
+
+/// In worlds where that takes a while, whoever has not been looked at when the time is over goes wherever there is room.
+#[test]
+fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
+    let units = (0..60).map(|unit| format!("u{unit}:cpu:60:mem=14"));
+    let actors = (0..800).map(|actor| format!("a{actor}:cpu=4:mem=1"));
+    let sent = (1..800).map(|actor| format!("a{} to a{actor} 5", actor / 2));
+    let [units, actors] = [units.collect::<Vec<_>>(), actors.collect()].map(|all| all.join(" "));
+    let snapshot = world(&units, &actors, &sent.collect::<Vec<_>>().join("; "));
+    let asked = AtomicU64::new(0);
+    let stop = || asked.fetch_add(1, Ordering::Relaxed) < u64::MAX;
+    let budget = Budget { effort: None, seed: 1, stop: &stop, left: None };
+    let cut = Local.solve(&snapshot, &budget).unwrap();
+    assert_eq!((cut.stopped_by, cut.effort), (StoppedBy::Deadline, 0));
+    assert_eq!(snapshot.violations(&cut.assignment), []);
+    assert!(cut.assignment.iter().all(Option::is_some));
+    assert!(asked.into_inner() <= 2, "what cannot end sooner asks no more");
+    let sent = |answer: &Answer| snapshot.cost(&answer.assignment).of(Criterion::Communication);
+    assert!(sent(&solve(&Local, &snapshot, Some(0), 1)) < sent(&cut), "it was cut short");
+}
+
+/// A search that knows its clock ends in time for a last look, and what that finds is what its effort finds again.
+#[test]
+fn a_search_that_a_known_clock_ends_is_replayed() {
+    /// How late a search may be at most that has not given up its last look.
+    const LATE: Duration = Duration::from_millis(40);
+    let mut in_time = 0;
+    for snapshot in [worlds::grid(5, 60, 1), worlds::tight_memory(80, 10, 2), worlds::heavy_tails(60, 12, 1)]
+    {
+        for wall in [0, 20, 60, 150].map(Duration::from_millis) {
+            let begun = Instant::now();
+            let left = || wall.saturating_sub(begun.elapsed());
+            let stop = || left().is_zero();
+            let budget = Budget { effort: None, seed: 1, stop: &stop, left: Some(&left) };
+            let cut = Local.solve(&snapshot, &budget).unwrap();
+            assert_eq!(cut.stopped_by, StoppedBy::Deadline);
+            assert_eq!(snapshot.violations(&cut.assignment), []);
+            if begun.elapsed() < wall + LATE {
+                let again = solve(&Local, &snapshot, Some(cut.effort), 1);
+                assert_eq!(again.assignment, cut.assignment, "{} pieces in {wall:?}", cut.effort);
+                in_time += 1;
+            }
+        }
+    }
+    assert!(in_time > 0, "no search ended in time");
 }
 
 /// A clock that says stop at any moment of the construction is looked at soon after, and then no more than it takes to notice.
@@ -100,7 +147,7 @@ fn a_stop_in_the_middle_of_construction_ends_it() {
             let solve_until = |looks: u64| {
                 let asked = AtomicU64::new(0);
                 let stop = || asked.fetch_add(1, Ordering::Relaxed) >= looks;
-                let budget = Budget { effort: Some(100), seed: 1, stop: &stop };
+                let budget = Budget { effort: Some(100), seed: 1, stop: &stop, left: None };
                 (strategy.solve(&snapshot, &budget).unwrap(), asked.load(Ordering::Relaxed))
             };
             let (_, all) = solve_until(u64::MAX);
@@ -135,7 +182,7 @@ proptest! {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
             let asked = AtomicU64::new(0);
             let stop = || asked.fetch_add(1, Ordering::Relaxed) >= pieces;
-            let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop }).unwrap();
+            let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop, left: None }).unwrap();
             prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
         }
     }
@@ -211,10 +258,12 @@ fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
         cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
         let local = solve(&Local, &snapshot, Some(60), seed).assignment;
         assert_eq!(snapshot.cost(&local).of(Criterion::Communication), best, "seed {seed}");
-        let instance = Instance::new(&snapshot).without(Some(Part::Rotations));
-        let mut pairs = Search::new(&instance, &snapshot.incumbent(), seed);
-        pairs.run(60, &|| false);
-        stuck += u32::from(snapshot.cost(&pairs.best()).of(Criterion::Communication) > best);
+        let instance = Instance::new(&snapshot, &|| false).without(Some(Part::Rotations));
+        let mut pairs = Search::new(&instance, &snapshot.incumbent(), seed, &|| false);
+        pairs.run(60, &Budget::effort(None, seed));
+        stuck += u32::from(
+            snapshot.cost(&pairs.best(&Budget::effort(None, seed))).of(Criterion::Communication) > best,
+        );
     }
     assert!(stuck >= 3, "exchanges of two suffice in all but {stuck} of 5 worlds");
 }
@@ -311,10 +360,10 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
             assert!(kind(a) == kind(b) || !may(a, b) || !may(b, a), "{name}: {a:?} and {b:?}");
         }
         let sent = |without: Option<Part>| {
-            let instance = Instance::new(&snapshot).without(without);
-            let mut search = Search::new(&instance, &runs, 1);
-            search.run(100, &|| false);
-            let found = search.best();
+            let instance = Instance::new(&snapshot, &|| false).without(without);
+            let mut search = Search::new(&instance, &runs, 1, &|| false);
+            search.run(100, &Budget::effort(None, 1));
+            let found = search.best(&Budget::effort(None, 1));
             assert_eq!(snapshot.violations(&found), [], "{name}");
             snapshot.cost(&found).of(Criterion::Communication)
         };
