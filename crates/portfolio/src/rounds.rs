@@ -17,9 +17,9 @@ const FIRST: (usize, usize) = (160, 2);
 /// Effort units after which it is worth while to ask how much better there could be: some seconds.
 const LONG: u64 = 20_000;
 
-/// Actors that can move above which a bound is out of reach: its program has a row for each tie and kind of unit, and a thread that is
-/// busy with it for longer than a search takes would only slow that down.
-const MOST_BOUNDED: usize = 300;
+/// Numbers that the native search looks at in an effort unit, roughly: at fifty in each of two thousand steps. A bound is asked for when
+/// the search has looked at as many as that takes until it has an idea: in a search that ends before, it would only be in the way.
+const NUMBERS: u64 = 100_000;
 
 /// Searches until the budget ends, in what is laid out already where it is.
 ///
@@ -53,7 +53,9 @@ pub(crate) fn run(mut search: Search, instance: Option<Instance>, without: Optio
             if let Some(why) = search.over().or(is_out_of_time) {
                 break why;
             }
-            if bounds.is_none() && search.spent() >= LONG && movable(search.snapshot) <= MOST_BOUNDED {
+            let is_long = bounds.is_none() && search.spent() >= LONG;
+            let work = is_long.then(|| bound::work(search.snapshot)).flatten();
+            if work.is_some_and(|work| work <= search.spent().saturating_mul(NUMBERS)) {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 bounds = Some(scope.spawn(move || {
                     yield_to_others();

@@ -16,7 +16,7 @@ const SHORTEST_WARM: u64 = 1_500;
 /// Steps per item of the longest run, for each item that there is, and at most: in small worlds a longer one ends
 /// where a shorter one does, and another one begun anew may not.
 const LONGEST_FOR_EACH: u64 = 200;
-const LONGEST: u64 = 100_000;
+pub(crate) const LONGEST: u64 = 100_000;
 
 /// Where an annealing run ends, in median losses of a random step.
 const COLD: f64 = 0.03;

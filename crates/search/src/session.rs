@@ -247,7 +247,7 @@ impl<'t> Search<'t> {
             self.compare_styles();
             let chain = &self.replicas[0].chain;
             let may_exchange = chain.solution.model.without != Some(Part::ReplicaExchange);
-            if may_exchange && Tempering::suits(chain) {
+            if may_exchange && Tempering::suits(chain, u64::from(CHAINS)) {
                 self.note_best();
                 self.climb();
                 return;

@@ -5,11 +5,8 @@
 
 use crate::anneal::Chain;
 use crate::replica::{Course, Replica};
-use crate::schedule::{ROUND, STEPS};
+use crate::schedule::{LONGEST, ROUND, STEPS};
 use crate::worker::{Worker, run_all};
-
-/// Items up to which replicas change places fast enough: with more, a few long runs find more in the same time.
-const MOST_ITEMS: usize = 300;
 
 /// How many replicas there are, for the square root of the items and each factor e of temperature; the fewest, and the most.
 const DENSITY: f64 = 0.5;
@@ -32,6 +29,25 @@ const WINDOW: u64 = 64;
 /// Steps per item between two exchanges, at least.
 const SWEEPS: u64 = 60;
 
+/// How many replicas a world of so many items has.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is between the fewest and the most"
+)]
+fn replicas(items: usize) -> u32 {
+    let (least, most) = REPLICAS;
+    let wanted = (items as f64).sqrt() * (HOT / COLD).ln() * DENSITY;
+    wanted.clamp(f64::from(least), f64::from(most)) as u32
+}
+
+/// Whether replicas go from hot to cold in no more steps than the longest runs of as many chains take: among neighbours that change
+/// places at random that takes as many exchanges as there are replicas, squared. With more, a few long runs find more in the same
+/// time.
+fn changes_places_soon(items: usize, chains: u64) -> bool {
+    u64::from(replicas(items)).pow(3) * SWEEPS <= chains * LONGEST
+}
+
 /// What the replicas have in common; the coldest comes first.
 pub(crate) struct Tempering {
     temperatures: Vec<f64>,
@@ -51,26 +67,21 @@ pub(crate) struct Tempering {
 }
 
 impl Tempering {
-    /// Whether a world is for replica exchange: small, with a few losses far above the others. Where most losses are as large as
-    /// the mean, parts hang together from afar, and runs from hot bring order into that sooner.
-    pub fn suits(chain: &Chain) -> bool {
+    /// Whether a world is for replica exchange by so many threads: small, with a few losses far above the others. Where most losses
+    /// are as large as the mean, parts hang together from afar, and runs from hot bring order into that sooner.
+    pub fn suits(chain: &Chain, threads: u64) -> bool {
         let (mean, median) = chain.scales();
-        chain.solution.model.free <= MOST_ITEMS && median * 2.0 < mean
+        changes_places_soon(chain.solution.model.free, threads) && median * 2.0 < mean
     }
 
     /// Sets replicas up that all begin where the chain has its best, to be run on so many threads.
     pub fn new<'t>(chain: &mut Chain<'t>, threads: u64) -> (Self, Vec<Replica<'t>>) {
         let (mean, _) = chain.scales();
         let items = chain.solution.model.free;
-        let (least, most) = REPLICAS;
-        let wanted = (items as f64).sqrt() * (HOT / COLD).ln() * DENSITY;
-        let replicas = wanted.clamp(f64::from(least), f64::from(most)).floor();
-        let part = |replica: f64| replica / (replicas - 1.0);
-        let temperatures: Vec<f64> = (0..most)
-            .map(f64::from)
-            .take_while(|replica| *replica < replicas)
-            .map(|replica| mean * COLD * (HOT / COLD).powf(part(replica)))
-            .collect();
+        let replicas = replicas(items);
+        let part = |replica: u32| f64::from(replica) / f64::from(replicas - 1);
+        let temperatures: Vec<f64> =
+            (0..replicas).map(|replica| mean * COLD * (HOT / COLD).powf(part(replica))).collect();
         let best = chain.best_places();
         let replica = |temperature: &f64| {
             let mut chain = chain.fork();
@@ -152,5 +163,18 @@ impl Tempering {
         for replica in replicas {
             replica.chain.set_prices(self.price, self.price);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_change_places_in_small_worlds_alone() {
+        assert_eq!([1, 30, 64, 256, 10_000].map(replicas), [4, 4, 7, 14, 48]);
+        assert!((1..=280).all(|items| changes_places_soon(items, 2)));
+        assert!((281..2_000).all(|items| !changes_places_soon(items, 2)));
+        assert!(changes_places_soon(320, 3), "on more threads more of it is done in the same time");
     }
 }

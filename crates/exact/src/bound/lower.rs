@@ -7,6 +7,7 @@ use placement::ix::ActorIx;
 use placement::{Criterion, Objectives, Snapshot};
 
 use crate::bound::ascent::{Leave, Point, ascend};
+use crate::bound::pairs::Pairs;
 use crate::bound::relaxation::Relaxation;
 use crate::bound::triangles;
 use crate::bound::world::World;
@@ -60,6 +61,19 @@ pub fn lower(snapshot: &Snapshot, best: &[i64], stop: &dyn Fn() -> bool) -> BTre
     bounds
 }
 
+/// Coefficients times steps until the first of several searches has an idea of a bound, roughly. `None` where the program would be
+/// larger than any that is searched.
+pub fn work(snapshot: &Snapshot) -> Option<u64> {
+    let world = World::new(snapshot, None);
+    let pairs = Pairs::new(&world).all.len();
+    let ties = world.problem.edges.iter().map(Vec::len).sum::<usize>() / 2;
+    let kinds = world.problem.kinds.len();
+    // A message has a variable for each two kinds, in two rows; whoever may share a unit has one for each kind, in a few of its own and
+    // in two for each quantity that is limited.
+    let coefficients = ties * 2 * kinds * kinds + pairs * kinds * (6 + 2 * world.dimensions.len());
+    u64::try_from(coefficients.checked_mul(STEPS)?).ok().filter(|_| coefficients <= MOST_COEFFICIENTS)
+}
+
 /// How far above its capacity a unit can be where the difference between the units is 0.
 ///
 /// Then all are equally far above, which takes work that there may not be. `None` where a sum does not fit.
@@ -93,7 +107,7 @@ fn level_bound(
     stop: &dyn Fn() -> bool,
 ) -> Option<i64> {
     let world = World::new(snapshot, full);
-    let mut relaxation = Relaxation::new(&world, level);
+    let mut relaxation = Relaxation::new(&world, level, stop);
     let mut point = Point::default();
     let mut best: Option<i64> = None;
     let (mut work, mut idle) = (0, 0);
@@ -112,7 +126,7 @@ fn level_bound(
             return best;
         }
         work += STEPS * coefficients;
-        let found = triangles::cut(&mut relaxation, &point.values, 500 + coefficients / 20);
+        let found = triangles::cut(&mut relaxation, &point.values, 500 + coefficients / 20, stop);
         let gain = best.unwrap_or(0) - before.unwrap_or(0);
         idle = if gain.saturating_mul(LEAST_GAIN) <= best.unwrap_or(0) { idle + 1 } else { 0 };
         if idle > PATIENCE || (found == 0 && gain == 0) {

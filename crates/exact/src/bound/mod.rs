@@ -13,4 +13,4 @@ mod relaxation;
 mod triangles;
 mod world;
 
-pub use lower::lower;
+pub use lower::{lower, work};

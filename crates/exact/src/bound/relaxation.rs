@@ -61,8 +61,8 @@ struct Aim {
 type Stays = BTreeMap<UnitIx, Vec<(ActorIx, usize)>>;
 
 impl<'a> Relaxation<'a> {
-    /// Writes the program of one level.
-    pub fn new(world: &'a World<'a>, level: &[Criterion]) -> Self {
+    /// Writes the program of one level; what `stop` cut short is none.
+    pub fn new(world: &'a World<'a>, level: &[Criterion], stop: &dyn Fn() -> bool) -> Self {
         let actors = world.snapshot.actors();
         let counted: Vec<(Criterion, i64)> = level.iter().map(|criterion| (*criterion, 1)).collect();
         let pairs = PairSums::weighed(&counted);
@@ -84,8 +84,8 @@ impl<'a> Relaxation<'a> {
         };
         relaxation.place();
         relaxation.fill_kinds();
-        relaxation.pair_up(&aim);
-        relaxation.fill_places();
+        relaxation.pair_up(&aim, stop);
+        relaxation.fill_places(stop);
         for criterion in level {
             relaxation.stay(&criterion.measure().homes(world.snapshot));
         }
@@ -132,10 +132,13 @@ impl<'a> Relaxation<'a> {
         at_most(&mut self.program, needs, limit);
     }
 
-    fn pair_up(&mut self, aim: &Aim) {
+    fn pair_up(&mut self, aim: &Aim, stop: &dyn Fn() -> bool) {
         let pairs = Pairs::new(self.world);
         let mut commons = Commons::default();
         for &(a, b) in &pairs.all {
+            if stop() {
+                return;
+            }
             let common = commons.of(self.world, a, b);
             let edge = self.world.problem.edge(a, b);
             let rate = aim.pairs.exchanged * edge.rate;
@@ -276,8 +279,8 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Who shares a place with an actor fits there beside it.
-    fn fill_places(&mut self) {
-        for actor in self.on_kind.positions() {
+    fn fill_places(&mut self, stop: &dyn Fn() -> bool) {
+        for actor in self.on_kind.positions().take_while(|_| !stop()) {
             self.fill_units(actor);
             self.fill_nodes(actor);
         }

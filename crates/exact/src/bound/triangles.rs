@@ -18,16 +18,16 @@ type Cut = (u64, Vec<(usize, i64)>, i64);
 /// Less than this is not worth a row.
 const LEAST: f64 = 0.02;
 
-/// Adds the triangle inequalities that `values` break most, at most `room`; returns how many.
+/// Adds the triangle inequalities that `values` break most, at most `room`, of those found before `stop`; returns how many.
 ///
 /// together(a,b) + together(b,c) − together(a,c) ≤ is there(b) (Grötschel and Wakabayashi, 1990, with b's presence for
 /// the right-hand side). Where a and c cannot be together, their term is 0.
-pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize) -> usize {
+pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize, stop: &dyn Fn() -> bool) -> usize {
     let kinds = relaxation.world.problem.kinds.positions();
     let shares = kinds.map(Share::Unit).chain([Share::Node, Share::Zone]);
     let mut cuts: Vec<Cut> = Vec::new();
     for share in shares {
-        for middle in relaxation.on_kind.positions() {
+        for middle in relaxation.on_kind.positions().take_while(|_| !stop()) {
             around(relaxation, values, share, middle, &mut cuts);
         }
     }
