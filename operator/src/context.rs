@@ -21,7 +21,7 @@ use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::namesakes::Met;
 use crate::neighbours::Neighbours;
-use crate::pace::{Pace, Starts};
+use crate::pace::{Made, Pace, Starts};
 use crate::plans::Plans;
 use crate::policies::Policies;
 use crate::searches::{Considered, OneAtATime, Searches};
@@ -54,6 +54,8 @@ pub struct Context {
     pub pace: Pace,
     /// Which applications start actors.
     pub starts: Starts,
+    /// Pods that the watch is to bring.
+    pub made: Made,
     /// The searches, each in a task of its own.
     pub searches: Searches,
     /// What was considered for each application when it was last planned.

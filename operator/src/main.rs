@@ -183,6 +183,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         plans,
         pace: pace::Pace::default(),
         starts: pace::Starts::default(),
+        made: pace::Made::default(),
         searches,
         considered: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),

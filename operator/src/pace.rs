@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use control::Moment;
+use control::{Moment, Seen, Step};
 use world::ApplicationKey;
 
 /// What is told of an application is written no more often: ten pods that start are three changes each, and most of what the
@@ -73,9 +73,79 @@ impl Starts {
     }
 }
 
+/// For so long the watch is waited for to bring a pod that was made.
+const BROUGHT: Duration = Duration::from_secs(5);
+
+/// Pods that were made and that the watch has not brought yet, by the uid of their Instance: they are not made again meanwhile.
+#[derive(Default)]
+pub struct Made(Mutex<HashMap<String, Moment>>);
+
+impl Made {
+    /// The pod of an Instance was made, or was there already.
+    pub fn made(&self, instance: &str, now: Moment) {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|_, at| now < *at + BROUGHT);
+        made.insert(instance.to_owned(), now);
+    }
+
+    /// Takes out of what is to be done who was started a moment ago; until when the first of them is waited for.
+    pub fn leave_out(&self, steps: &mut Vec<Step>, seen: &Seen, now: Moment) -> Option<Moment> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for instance in seen.instances.values().filter(|instance| instance.pod.is_some()) {
+            made.remove(&instance.id.uid);
+        }
+        let awaited = |step: &Step| match step {
+            Step::Start { instance, .. } => {
+                made.get(&instance.uid).map(|at| *at + BROUGHT).filter(|until| now < *until)
+            }
+            _ => None,
+        };
+        let first = steps.iter().filter_map(awaited).min();
+        steps.retain(|step| awaited(step).is_none());
+        first
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use control::Id;
+
     use super::*;
+
+    #[test]
+    fn a_pod_that_was_made_is_awaited_until_it_is_seen_and_not_for_long() {
+        let (made, at) = (Made::default(), Duration::from_millis);
+        let id = |uid: &str| Id { name: format!("app-{uid}"), uid: uid.to_owned() };
+        let start = |uid: &str| Step::Start {
+            actor: uid.to_owned(),
+            instance: id(uid),
+            unit: "n/u-0".to_owned(),
+            newest: true,
+        };
+        // Who is started at this millisecond of those who are to be, while the pods of `there` are seen, and when to look again.
+        let left = |now: u64, there: &[&str]| {
+            let pod = Some(control::Pod::default());
+            let instance = |uid: &&str| {
+                let one = control::Instance { id: id(uid), going: false, requested: false, pod: pod.clone() };
+                ((*uid).to_owned(), one)
+            };
+            let seen = Seen { instances: there.iter().map(instance).collect(), ..Seen::default() };
+            let mut steps = ["a", "b", "c"].map(start).to_vec();
+            let next = made.leave_out(&mut steps, &seen, at(now));
+            let who = steps.iter().map(|step| match step {
+                Step::Start { actor, .. } => actor.as_str(),
+                _ => "",
+            });
+            (who.collect::<String>(), next)
+        };
+        made.made("a", at(1000));
+        made.made("b", at(1500));
+        assert_eq!(left(1600, &[]), ("c".to_owned(), Some(at(6000))));
+        assert_eq!(left(6000, &[]), ("ac".to_owned(), Some(at(6500))));
+        assert_eq!(left(6100, &["b"]), ("abc".to_owned(), None));
+        made.made("c", at(9000));
+        assert_eq!(made.0.lock().unwrap().len(), 1, "who was waited for in vain is forgotten");
+    }
 
     #[test]
     fn others_start_actors_until_a_second_after_the_last() {

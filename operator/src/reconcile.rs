@@ -246,8 +246,10 @@ async fn carry_out(
     let key = ApplicationKey::of(application);
     let actors = world::actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
-    let (Sight { units, instances, pools, seen }, todo) =
+    let (Sight { units, instances, pools, seen }, mut todo) =
         to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
+    let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
+    outcome.next = awaited.into_iter().chain(outcome.next).min();
     if !application.spec.paused && is_newest(decision, application) {
         ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
         rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
@@ -359,7 +361,10 @@ async fn start(
     let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
         return Ok(None);
     };
-    let Err(refused) = ctx.writer.create_pod(&pod).await? else { return Ok(None) };
+    let Err(refused) = ctx.writer.create_pod(&pod).await? else {
+        ctx.made.made(&instance.uid().unwrap_or_default(), moment());
+        return Ok(None);
+    };
     // Everybody of the namespace, or whoever is made of the same template.
     let about = if refused.by_namespace {
         control::About { scope: Scope::Namespace, ..control::About::default() }

@@ -62,7 +62,9 @@ fn answer(words: &[String], names: &dyn Fn(Asked) -> Vec<String>) -> Answer {
     let mut commands = Arguments::command();
     commands.build();
     let mut line = Line::of(&commands);
-    before.iter().for_each(|word| line.take(word));
+    for word in before {
+        line.take(word);
+    }
     // What comes behind `--option=` is completed alone.
     let word = match word.split_once('=') {
         Some((option, value)) if line.is_option(word) => {

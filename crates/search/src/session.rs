@@ -208,16 +208,14 @@ impl<'t> Search<'t> {
 
     /// Pieces of the next round, of so many that are left.
     fn next_round(&self, pieces: u64) -> u64 {
-        match &self.tempering {
-            Some(tempering) => tempering.next_turn(self.replicas.len()),
-            None => {
-                let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
-                // Where steps take long, a round has fewer, so that the clock is looked at as often.
-                let most = (ROUND / self.model.density()).max(1);
-                left.unwrap_or(most).min(most)
-            }
-        }
-        .min(pieces)
+        let turn = self.tempering.as_ref().map(|tempering| tempering.next_turn(self.replicas.len()));
+        let round = turn.unwrap_or_else(|| {
+            let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
+            // Where steps take long, a round has fewer, so that the clock is looked at as often.
+            let most = (ROUND / self.model.density()).max(1);
+            left.unwrap_or(most).min(most)
+        });
+        round.min(pieces)
     }
 
     /// Anneals so many pieces, at most up to where a chain may look at what the others have found.
