@@ -9,7 +9,8 @@ snapshot and building the model come on top, which is in the baseline's favour.
 
 Where something runs already it is warm-started as our own search is: `current` is the hint of where everybody goes.
 
-The model: one literal per actor and unit, exactly one each; work within capacity; resources of units and nodes; slots;
+The model: one literal per actor and unit, exactly one each; work within capacity, and where that is proven impossible within
+what the fullest unit may have to do beyond it, in what is left of the time; resources of units and nodes; slots;
 apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, nodes
 and zones that differ, and one per pair of kinds, so the model is linear in units. Levels are weighed into one sum.
 """
@@ -29,11 +30,11 @@ def main():
     arguments = arguments.parse_args()
     snapshot = json.load(sys.stdin)
     model = Model(snapshot)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = arguments.seconds
-    solver.parameters.random_seed = arguments.seed
-    solver.parameters.num_workers = arguments.workers
-    status = solver.solve(model.model)
+    solver, status = solve(model, arguments, arguments.seconds)
+    left = arguments.seconds - solver.wall_time
+    if status == cp_model.INFEASIBLE and left > 0:
+        model = Model(snapshot, overloads=True)
+        solver, status = solve(model, arguments, left)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         sys.exit(f"cp-sat found no placement: {solver.status_name(status)}")
     assignments = {
@@ -43,9 +44,19 @@ def main():
               sys.stdout)
 
 
+def solve(model, arguments, seconds):
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.random_seed = arguments.seed
+    solver.parameters.num_workers = arguments.workers
+    return solver, solver.solve(model.model)
+
+
 class Model:
-    def __init__(self, snapshot):
+    def __init__(self, snapshot, overloads=False):
+        """`overloads`: whether units may have to do more than their capacity."""
         self.model = cp_model.CpModel()
+        self.overloads = overloads
         self.snapshot = snapshot
         self.units, self.actors = snapshot["units"], snapshot["actors"]
         self.actor_at = {actor["id"]: a for a, actor in enumerate(self.actors)}
@@ -88,16 +99,19 @@ class Model:
         return self.by_actor[actor] if actor is not None else self.by_unit[unit]
 
     def limit(self):
-        """Capacity is a bound: the instances have a placement without overload, and it is looked for."""
+        """Capacity is a bound, or with overloads what is beyond it is at most that of the fullest unit."""
         nodes = collections.defaultdict(lambda: collections.defaultdict(list))
         provided = {node["id"]: node.get("provides", {}) for node in self.snapshot.get("nodes", [])}
         reserved = collections.Counter()
         for constraint in self.snapshot.get("constraints", []):
             if constraint["type"] == "reserve":
                 reserved[constraint["unit"], constraint["resource"]] += constraint["quantity"]
+        work = sum(max(self.need[key][0] for key, _ in here) for here in self.by_actor.values())
+        self.beyond = work if self.overloads else 0
+        self.overload = self.model.new_int_var(0, self.beyond, "")
         for u, unit in enumerate(self.units):
             here = self.here(unit=u)
-            self.model.add(sum(self.need[key][0] * x for key, x in here) <= unit["capacity"])
+            self.model.add(sum(self.need[key][0] * x for key, x in here) <= unit["capacity"] + self.overload)
             if "slots" in unit:
                 self.model.add(sum(x for _, x in here) <= unit["slots"])
             for resource in {name for key, _ in here for name in self.need[key][1]}:
@@ -181,7 +195,8 @@ class Model:
                 given = listed.get(i, {}).get(j, listed.get(j, {}).get(i))
                 price[i, j] = (1 if i == j else cost.get("otherKind", 0)) if given is None else given
         same = min(price[kind, kind] for kind in kinds)
-        levels = {"unplaced": 0, "overload": 0}
+        # The least overfull unit has none: where each had some, it would count for less than it does here.
+        levels = {"unplaced": 0, "overload": self.overload}
         communication = []
         for pair, count in sorted(self.edges("messages", "from", "to", "count").items()):
             communication.append(count * same * self.split("unit", pair))
@@ -211,7 +226,7 @@ class Model:
         levels["migration"] = sum(
             actor.get("moveCost", 0) * (1 - self.on.get((a, self.unit_at[actor["current"]]), 0))
             for a, actor in enumerate(self.actors) if actor.get("current"))
-        most = {"communication": self.most(price, cost),
+        most = {"overload": self.beyond, "communication": self.most(price, cost),
                 "annoyance": sum(given["drag"] for given in self.snapshot.get("annoyance", [])),
                 "interference": sum(given["drag"] for given in self.snapshot.get("interference", [])),
                 "migration": sum(actor.get("moveCost", 0) for actor in self.actors)}
@@ -237,7 +252,7 @@ class Model:
     def bounds(self, solver):
         """What the bound of the sum says of the first level that is not 0, rounded down: solvers count in floats."""
         for key, weight in self.weights:
-            if key != "overload":
+            if key != "overload" and not self.overloads:
                 return {key: int(solver.best_objective_bound // weight)}
         return {}
 
