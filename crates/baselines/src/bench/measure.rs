@@ -51,9 +51,10 @@ pub fn apart(
     if !output.status.success() {
         return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
     }
-    // METIS, which is C, prints what it could not do, too; the record comes last.
-    let last = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(serde_json::from_slice(last)?)
+    // METIS, which is C, prints what it could not do, too, before the record or when the process ends.
+    let mut lines = output.stdout.split(|byte| *byte == b'\n');
+    let record = lines.find(|line| line.starts_with(b"{")).unwrap_or_default();
+    Ok(serde_json::from_slice(record)?)
 }
 
 /// Plans once, and writes down what that gave and took.
