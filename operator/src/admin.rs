@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::Router;
@@ -12,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use tokio::sync::watch;
 use world::ApplicationKey;
 
 use crate::caches::Caches;
@@ -28,7 +28,7 @@ pub struct Admin {
     pub policies: Arc<Policies>,
     pub default_policy: String,
     /// Set when every cache has been filled once.
-    pub warm: Arc<AtomicBool>,
+    pub warm: watch::Receiver<bool>,
     /// Whether the loops turn.
     pub pulse: Pulse,
     /// Plans on which clingo did not agree.
@@ -60,7 +60,7 @@ async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
 }
 
 async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
-    if admin.warm.load(Ordering::Acquire) {
+    if *admin.warm.borrow() {
         (StatusCode::OK, "ok")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet")

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::watch;
 
 use crate::caches::Caches;
 use crate::config::Planning;
@@ -22,16 +23,39 @@ const LEASE_OF: &str = "cairn-agent-";
 
 /// The agents that were heard of, by node.
 #[derive(Clone, Default)]
-pub struct Agents(Arc<Mutex<Heartbeats<String>>>);
+struct Agents(Arc<Mutex<Heartbeats<String>>>);
 
-/// Begins to let time pass, and to listen for agents where it is known where their Leases are.
-pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) {
+/// What lets time pass, once everything else is known.
+pub struct Clock {
+    agents: Agents,
+    /// Whether all Leases were listed once.
+    listed: watch::Receiver<bool>,
+}
+
+/// Begins to listen for agents where it is known where their Leases are.
+pub fn start(client: &Client, caches: &Caches, planning: &Planning) -> Clock {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
+    let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
-        tokio::spawn(agents.clone().watch(client.clone(), namespace));
+        tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));
     }
-    tokio::spawn(agents.pass(caches.clone()));
+    Clock { agents, listed }
+}
+
+impl Clock {
+    /// Lets time pass from now on; when this returns, who has been silent for long is known to be so: nobody is planned before.
+    pub async fn begin(mut self, caches: Arc<Caches>) {
+        // Without Leases nobody tells; with them the watch lives as long as the process.
+        let _ = self.listed.wait_for(|listed| *listed).await;
+        self.agents.pass(&caches);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                self.agents.pass(&caches);
+            }
+        });
+    }
 }
 
 impl Agents {
@@ -40,7 +64,7 @@ impl Agents {
     }
 
     /// Watches the agents' Leases; ends only with the process.
-    pub async fn watch(self, client: Client, namespace: String) {
+    async fn watch(self, client: Client, namespace: String, listed: watch::Sender<bool>) {
         let leases = Api::<Lease>::namespaced(client, &namespace);
         let mut known = BTreeSet::new();
         let mut events = watcher(leases, watcher::Config::default()).default_backoff().boxed();
@@ -54,7 +78,10 @@ impl Agents {
                 }
                 Ok(watcher::Event::Init) => known.clear(),
                 Ok(watcher::Event::InitApply(lease)) => known.extend(self.see(&lease)),
-                Ok(watcher::Event::InitDone) => self.heard().keep(&known),
+                Ok(watcher::Event::InitDone) => {
+                    self.heard().keep(&known);
+                    listed.send_replace(true);
+                }
                 Err(e) => {
                     tracing::warn!(namespace, error = %e, "the agents' Leases cannot be watched; it is tried again");
                 }
@@ -69,13 +96,10 @@ impl Agents {
         Some(node)
     }
 
-    /// Lets time pass in the caches; ends only with the process.
-    pub async fn pass(self, caches: Arc<Caches>) {
-        loop {
-            let silent = self.heard().silent(moment());
-            caches.pass(Timestamp::now(), &silent);
-            tokio::time::sleep(EVERY).await;
-        }
+    /// Lets time pass in the caches.
+    fn pass(&self, caches: &Caches) {
+        let silent = self.heard().silent(moment());
+        caches.pass(Timestamp::now(), &silent);
     }
 }
 

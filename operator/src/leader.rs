@@ -143,7 +143,7 @@ impl Running {
     }
 }
 
-/// Begins the election, with a connection of its own; with the leadership that it grants.
+/// Begins the election, with a connection of its own, as soon as the caches are warm; with the leadership that it grants.
 ///
 /// # Errors
 /// When there can be no thread or no connection.
@@ -152,6 +152,7 @@ pub fn start(
     election: Election,
     metrics: Metrics,
     pulse: Pulse,
+    warm: watch::Receiver<bool>,
 ) -> std::io::Result<(Running, Leadership)> {
     let (valid_until, receiver) = watch::channel(None);
     let leadership = Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
@@ -167,7 +168,7 @@ pub fn start(
     std::thread::Builder::new().name("election".to_owned()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                () = campaign.run() => {}
+                () = campaign.run(warm) => {}
                 _ = stopped => {}
             }
         });
@@ -200,7 +201,14 @@ impl Campaign {
     }
 
     /// Takes the lease and renews it; returns when it had it and lost it.
-    async fn run(mut self) {
+    async fn run(mut self, mut warm: watch::Receiver<bool>) {
+        // Who knows nothing yet leaves the lease to who can decide.
+        loop {
+            self.pulse.election_turned();
+            if tokio::time::timeout(self.election.retry(), warm.wait_for(|warm| *warm)).await.is_ok() {
+                break;
+            }
+        }
         if !self.election.leader_elect {
             self.metrics.leading.set(1);
             // A hundred years: without election there is nobody to lose it to.

@@ -60,7 +60,6 @@ use std::collections::HashMap;
 use std::future::IntoFuture;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
@@ -72,7 +71,7 @@ use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tracing_subscriber::EnvFilter;
 use world::ApplicationKey;
 
@@ -140,11 +139,11 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    agents::start(&client, &caches, &config.planning);
+    let clock = agents::start(&client, &caches, &config.planning);
     for feed in feeds {
         tokio::spawn(feed);
     }
-    let warm = Arc::new(AtomicBool::new(false));
+    let (warm, is_warm) = watch::channel(false);
     let pulse = pulse::Pulse::new(config.election.stuck());
     let mismatches = judged::Mismatches::default();
     let admin = admin::Admin {
@@ -152,13 +151,13 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         caches: caches.clone(),
         policies: policies.clone(),
         default_policy: config.planning.default_policy.clone(),
-        warm: warm.clone(),
+        warm: is_warm.clone(),
         pulse: pulse.clone(),
         mismatches: mismatches.clone(),
     };
     serve(admin, &config.serving).await?;
     let (mut election, leadership) =
-        leader::start(connection, config.election.clone(), metrics.clone(), pulse.clone())?;
+        leader::start(connection, config.election.clone(), metrics.clone(), pulse.clone(), is_warm)?;
     let writer = writes::Writer {
         client: client.clone(),
         leadership: leadership.clone(),
@@ -193,7 +192,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     });
     let work = async {
         caches.warm().await;
-        warm.store(true, Ordering::Release);
+        clock.begin(caches.clone()).await;
+        warm.send_replace(true);
         tracing::info!("the caches are filled");
         let mut leading = leadership.clone();
         leading.acquired().await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use control::{End, HeldBack, Moment, Refusal, Scope, Step, look_again};
 use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement, Start};
-use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -27,9 +26,7 @@ use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
-
-/// How many writes of one application are under way at the same time.
-const WRITES_AT_ONCE: usize = 16;
+use crate::writes::all;
 
 /// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
 /// waits for who plans.
@@ -118,7 +115,7 @@ async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Conte
         let labels = pods::labels_of_host(&world::actors_in(instance));
         ctx.writer.adopt(instance, owner, &labels).await
     });
-    futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await?;
+    all(work).await?;
     Ok(())
 }
 
@@ -313,9 +310,7 @@ async fn carry_out(
             Ok::<_, Error>(None)
         }
     });
-    let not_now: Vec<Option<NotNow>> =
-        futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect().await?;
-    let not_now: Vec<NotNow> = not_now.into_iter().flatten().collect();
+    let not_now: Vec<NotNow> = all(work).await?.into_iter().flatten().collect();
     if !application.spec.paused {
         let (refused, said) = by_nodes(stuck(&not_now, decision, &seen, outcome, refusals), &units, &actors);
         if !said.is_empty() {
@@ -490,7 +485,7 @@ async fn report_instances(
             other => other.map(|_| ()),
         }
     });
-    futures::stream::iter(work).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await?;
+    all(work).await?;
     Ok(on_its_way)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::{Instance, Placement};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -21,6 +22,16 @@ use crate::undeclared;
 
 /// The name under which the operator owns fields.
 pub const FIELD_MANAGER: &str = "cairn";
+
+/// How many writes of one application are under way at the same time.
+const AT_ONCE: usize = 16;
+
+/// Does all of this, and fails with the first failure when everything has ended: a write that is dropped on its way could
+/// still arrive, when another leads.
+pub async fn all<T>(work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<Vec<T>, Error> {
+    let done: Vec<Result<T, Error>> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
+    done.into_iter().collect()
+}
 
 /// Writes, guarded by the lease.
 #[derive(Clone)]

@@ -11,8 +11,10 @@ Where something runs already it is warm-started as our own search is: `current` 
 
 The model: one literal per actor and unit, exactly one each; work within capacity, and where that is proven impossible within
 what the fullest unit may have to do beyond it, in what is left of the time; resources of units and nodes; slots;
-apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, nodes
-and zones that differ, and one per pair of kinds, so the model is linear in units. Levels are weighed into one sum.
+apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, NUMA domains,
+nodes and zones that differ, and one per pair of kinds, so the model is linear in units. Where pairs of units have costs of their
+own, an edge costs at least what it costs from the unit where its first actor is: one line for each edge and unit. Levels are
+weighed into one sum.
 """
 import argparse
 import collections
@@ -61,9 +63,8 @@ class Model:
         self.units, self.actors = snapshot["units"], snapshot["actors"]
         self.actor_at = {actor["id"]: a for a, actor in enumerate(self.actors)}
         self.unit_at = {unit["id"]: u for u, unit in enumerate(self.units)}
-        for unsupported in ("pairs", "otherNuma"):
-            if snapshot.get("exchangeCost", {}).get(unsupported):
-                sys.exit(f"cpsat.py does not know exchangeCost.{unsupported}")
+        if snapshot.get("groupMessages"):
+            sys.exit("cpsat.py does not know groupMessages")
         self.place()
         self.hint()
         self.limit()
@@ -184,8 +185,63 @@ class Model:
             self.splits[scope, pair] = split
         return self.splits[scope, pair]
 
+    def by_classes(self, pair, cost, price, same):
+        """What one message of a pair costs by the places and kinds of its two actors, as terms of a sum."""
+        yield same * self.split("unit", pair)
+        node, zone, numa = (cost.get(key, 0) for key in ("otherNode", "otherZone", "otherNuma"))
+        if numa > node:
+            sys.exit("cpsat.py does not know an otherNuma above otherNode")
+        if numa and any("numa" in unit for unit in self.units):
+            # Domains of two nodes differ, too: they are paid for here, and so much less for the nodes.
+            yield numa * self.split("numa", pair)
+            node -= numa
+        if len({unit["node"] for unit in self.units}) > 1 and node:
+            yield node * self.split("node", pair)
+        if len({unit.get("zone") for unit in self.units}) > 1 and zone:
+            yield zone * self.split("zone", pair)
+        a, b = (self.places("kind", actor) for actor in pair)
+        for i in a:
+            for j in b:
+                extra = price[i, j] - same
+                if extra > 0 and i != j:
+                    both = self.model.new_bool_var("")
+                    self.model.add(both >= sum(a[i]) + sum(b[j]) - 1)
+                    yield extra * both
+                elif extra > 0:
+                    apart = self.model.new_bool_var("")
+                    self.model.add(apart >= sum(a[i]) + sum(b[j]) - 2 + self.split("unit", pair))
+                    yield extra * apart
+                elif extra < 0:
+                    sys.exit(f"cpsat.py does not know an exchange between {i} and {j} below that within a kind")
+
+    def by_pairs(self, pair, cost, price, same):
+        """What one message of a pair costs where pairs of units have costs of their own: the one term of a sum."""
+        if not self.listed:
+            for given in cost["pairs"]:
+                u, v = self.unit_at[given["a"]], self.unit_at[given["b"]]
+                self.listed[u, v] = self.listed[v, u] = given["cost"]
+        first, second = (self.here(actor=actor) for actor in pair)
+        rows = [(x, [(self.between(u, v, cost, price), y) for (_, v), y in second]) for (_, u), x in first]
+        dearest = max((each for _, row in rows for each, _ in row), default=0)
+        paid = self.model.new_int_var(0, dearest, "")
+        for x, row in rows:
+            self.model.add(paid >= sum(each * y for each, y in row)).only_enforce_if(x)
+        yield paid
+
+    def between(self, u, v, cost, price):
+        """What one message between two units costs."""
+        if u == v:
+            return 0
+        if (u, v) in self.listed:
+            return self.listed[u, v]
+        one, other = self.units[u], self.units[v]
+        differ = lambda key: one.get(key, one["id"]) != other.get(key, other["id"])
+        if one["node"] == other["node"]:
+            return price[one["kind"], other["kind"]] + differ("numa") * cost.get("otherNuma", 0)
+        return price[one["kind"], other["kind"]] + cost.get("otherNode", 0) + differ("zone") * cost.get("otherZone", 0)
+
     def aim(self):
-        self.splits = {}
+        self.splits, self.listed = {}, {}
         cost = self.snapshot.get("exchangeCost", {})
         kinds = sorted({unit["kind"] for unit in self.units})
         price = {}
@@ -197,27 +253,10 @@ class Model:
         same = min(price[kind, kind] for kind in kinds)
         # The least overfull unit has none: where each had some, it would count for less than it does here.
         levels = {"unplaced": 0, "overload": self.overload}
+        exchange = self.by_pairs if cost.get("pairs") else self.by_classes
         communication = []
         for pair, count in sorted(self.edges("messages", "from", "to", "count").items()):
-            communication.append(count * same * self.split("unit", pair))
-            if len({unit["node"] for unit in self.units}) > 1 and cost.get("otherNode"):
-                communication.append(count * cost["otherNode"] * self.split("node", pair))
-            if len({unit.get("zone") for unit in self.units}) > 1 and cost.get("otherZone"):
-                communication.append(count * cost["otherZone"] * self.split("zone", pair))
-            a, b = (self.places("kind", actor) for actor in pair)
-            for i in a:
-                for j in b:
-                    extra = price[i, j] - same
-                    if extra > 0 and i != j:
-                        both = self.model.new_bool_var("")
-                        self.model.add(both >= sum(a[i]) + sum(b[j]) - 1)
-                        communication.append(count * extra * both)
-                    elif extra > 0:
-                        apart = self.model.new_bool_var("")
-                        self.model.add(apart >= sum(a[i]) + sum(b[j]) - 2 + self.split("unit", pair))
-                        communication.append(count * extra * apart)
-                    elif extra < 0:
-                        sys.exit(f"cpsat.py does not know an exchange between {i} and {j} below that within a kind")
+            communication.extend(count * term for term in exchange(pair, cost, price, same))
         levels["communication"] = sum(communication)
         levels["annoyance"] = sum(drag * self.split("unit", pair)
                                   for pair, drag in sorted(self.edges("annoyance", "a", "b", "drag").items()))
@@ -246,7 +285,8 @@ class Model:
         self.model.minimize(total)
 
     def most(self, price, cost):
-        dearest = max(price.values()) + cost.get("otherNode", 0) + cost.get("otherZone", 0)
+        dearest = max(price.values()) + max(cost.get("otherNode", 0), cost.get("otherNuma", 0)) + cost.get("otherZone", 0)
+        dearest = max([dearest, *(given["cost"] for given in cost.get("pairs", []))])
         return dearest * sum(message["count"] for message in self.snapshot.get("messages", []))
 
     def bounds(self, solver):

@@ -34,7 +34,10 @@ fn the_election_needs_nobody_elses_thread() {
     let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
     let pulse = Pulse::new(config.election.stuck());
-    let (running, leadership) = start(connection, config.election, metrics, pulse).unwrap();
+    let (warm, is_warm) = watch::channel(false);
+    let (running, leadership) = start(connection, config.election, metrics, pulse, is_warm).unwrap();
+    assert!(leadership.check().is_err(), "who knows nothing yet does not lead");
+    warm.send_replace(true);
     while leadership.check().is_err() {
         std::thread::yield_now();
     }
