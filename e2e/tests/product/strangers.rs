@@ -147,6 +147,66 @@ async fn a_forged_annotation_takes_no_unit() {
     kept::<Pod>(&stage, "stranger-server-0").await;
 }
 
+/// What the operator alone says of its objects nobody else says, whichever way it is written; what others may say they may.
+#[tokio::test]
+async fn nobody_else_says_what_the_operator_says() {
+    let stage = Stage::set("forged-words", [SimulatedNode::new("one")], [cpus()]).await;
+    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let seen = stage.settled("web", Seen::all_placed).await;
+    let unit = json!({"metadata": {"annotations": {"cairn.dev/unit": "one/cpus-9"}}});
+    let bare = json!({"metadata": {"labels": {"cairn.dev/application": null}}});
+    let owned = json!({"metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance",
+        "name": "web-server-7", "uid": "00000000-0000-0000-0000-000000000000"}]}});
+    let ready = json!({"status": {"unit": "one/cpus-9"}});
+    let rows = [
+        ("pod", "", &unit, "alone sets annotations cairn.dev/* of pods"),
+        ("pod", "status", &unit, "alone sets annotations cairn.dev/* of pods"),
+        ("pod", "", &bare, "alone sets labels cairn.dev/* of pods"),
+        ("pod", "status", &bare, "alone sets labels cairn.dev/* of pods"),
+        ("pod", "", &owned, "alone makes an Instance the owner of a pod"),
+        ("instance", "", &owned, "alone makes an ActorApplication the owner of an Instance"),
+        ("instance", "status", &ready, "alone writes Placements and the status of Instances"),
+        (
+            "placement",
+            "status",
+            &json!({"status": {"conditions": []}}),
+            "alone writes Placements and the status",
+        ),
+    ];
+    let patch = |kind: &str, part: &str, text: &Value| {
+        let name = if kind == "placement" { "web" } else { "web-server-0" };
+        [
+            "patch",
+            kind,
+            name,
+            "--type=merge",
+            "--dry-run=server",
+            &format!("--subresource={part}"),
+            "-p",
+            &text.to_string(),
+        ]
+        .map(str::to_owned)
+    };
+    for (kind, part, text, words) in rows {
+        let arguments = patch(kind, part, text);
+        is_refused(&stage, arguments.each_ref().map(String::as_str), &json!({}), words).await;
+    }
+    for (part, text) in [
+        ("", json!({"metadata": {"annotations": {"example.com/note": "mine"}}})),
+        ("status", json!({"status": {"message": "it is well"}})),
+    ] {
+        stage.namespace.kubectl(patch("pod", part, &text)).await.unwrap();
+    }
+    // A binding gives its annotations to the pod.
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-server-0",
+        "annotations": {"cairn.dev/unit": "one/cpus-9"}}, "target": {"kind": "Node", "name": "one"}});
+    let url = format!("/api/v1/namespaces/{}/pods/web-server-0/binding?dryRun=All", stage.namespace.name());
+    let words = "alone sets annotations cairn.dev/* of pods";
+    is_refused(&stage, ["create", "--raw", &url, "-f-"], &binding, words).await;
+    let after = stage.settled("web", Seen::all_placed).await;
+    assert_eq!(after.pods[0].uid(), seen.pods[0].uid());
+}
+
 /// Somebody writes into a decision what cannot be: nothing of it is begun, nothing stops, and it is put right.
 #[tokio::test]
 async fn a_forged_placement_moves_nothing() {
