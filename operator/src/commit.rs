@@ -1,5 +1,7 @@
 //! Committing a plan, in the world that it was found to hold in.
 
+use std::time::Duration;
+
 use control::Due;
 use crds::{ActorApplication, Placement, Start};
 use kube::ResourceExt;
@@ -13,6 +15,10 @@ use crate::error::Error;
 use crate::ownership::owner;
 use crate::report::{Outcome, decision_events};
 use crate::searches::Considered;
+
+/// How long others wait for a write that is not answered. Who decides for the same place then is planned again, by whoever of
+/// the two comes later: a decision is begun only where it is feasible.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
 /// written: nobody waits for what is told.
@@ -39,7 +45,16 @@ pub async fn commit(
     placement.metadata.resource_version = before.and_then(|before| before.resource_version());
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
-    let written = ctx.writer.write_placement(&placement).await?;
+    let mut lock = Some(lock);
+    let mut write = std::pin::pin!(ctx.writer.write_placement(&placement));
+    let written = tokio::select! {
+        biased;
+        written = &mut write => written?,
+        () = tokio::time::sleep(OTHERS_WAIT) => {
+            lock.take();
+            write.await?
+        }
+    };
     ctx.caches.wrote(written.clone());
     drop(lock);
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);

@@ -213,6 +213,31 @@ async fn what_becomes_taken_while_it_is_planned_is_not_decided() {
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 }
 
+/// A decision that the API server does not answer holds up its own application, and no other.
+#[tokio::test]
+async fn a_decision_that_is_not_answered_holds_up_nobody_else() {
+    let cluster = cluster();
+    let stage = Stage::set("unanswered", [SimulatedNode::new("one")], [cpus()]).await;
+    let beside = cluster.namespace("answered").await.unwrap();
+    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("placements", 0)]).await.unwrap();
+    let manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
+    stage.apply(&manifest).await;
+    wait_for("the decision is held", SOON, async || {
+        ensure!(gate.held("placements") == 1, "nothing is held");
+        anyhow::Ok(())
+    })
+    .await;
+    beside.apply(&manifest.to_string()).await.unwrap();
+    wait_for("the other is decided while the first is held", SOON, async || {
+        beside.kubectl(["get", "placement", "app"]).await?;
+        ensure!(gate.held("placements") == 1, "it was let go meanwhile: {}", gate.held("placements"));
+        anyhow::Ok(())
+    })
+    .await;
+    gate.open();
+    stage.settled("app", Seen::all_placed).await;
+}
+
 /// What an agent may write reaches neither who leads nor what is decided.
 #[tokio::test]
 async fn an_agent_deposes_nobody_and_decides_nothing() {
