@@ -184,8 +184,8 @@ async fn run(args: Args) -> Result<(), StartError> {
         never = agent::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},
-        never = http::serve(listener, http::pages(agent.clone())) => match never {},
-        never = http::serve(probe_listener, http::probes(agent.clone())) => match never {},
+        never = serving::serve(listener, http::pages(agent.clone())) => match never {},
+        never = serving::serve(probe_listener, http::probes(agent.clone())) => match never {},
     }
     Ok(())
 }

@@ -1,4 +1,6 @@
-//! The operator's HTTP: metrics and probes for everybody, snapshots on loopback.
+//! Where the operator can be asked: probes at one address, metrics at another, snapshots on loopback.
+//!
+//! Apart, so that whoever holds all connections of the metrics keeps no kubelet from asking whether the operator is well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,13 +37,14 @@ pub struct Admin {
     pub mismatches: Mismatches,
 }
 
-/// Metrics and probes.
+/// What everybody may scrape.
 pub fn public(admin: Admin) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/healthz", get(healthy))
-        .route("/readyz", get(ready))
-        .with_state(admin)
+    Router::new().route("/metrics", get(metrics)).with_state(admin)
+}
+
+/// What a kubelet asks.
+pub fn probes(admin: Admin) -> Router {
+    Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(admin)
 }
 
 /// Snapshots of the whole cluster, and of plans on which clingo did not agree.
@@ -152,5 +155,75 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
         }
         Ok(Err(e)) => (StatusCode::CONFLICT, e.to_string()).into_response(),
         Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use crds::ActorApplication;
+    use futures::channel::mpsc;
+    use kube::runtime::reflector;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// An operator that has seen nothing yet.
+    fn fresh() -> Admin {
+        let (applications, _) = reflector::store::<ActorApplication>();
+        let (requests, _) = mpsc::unbounded();
+        Admin {
+            metrics: Metrics::new(prometheus::Registry::new()).unwrap(),
+            caches: Arc::new(Caches::new(applications, requests, Arc::default(), Vec::new())),
+            policies: Arc::default(),
+            default_policy: "throughput".to_owned(),
+            warm: Arc::new(AtomicBool::new(false)),
+            pulse: Pulse::new(Duration::from_mins(1)),
+            mismatches: Mismatches::default(),
+        }
+    }
+
+    async fn start(pages: Router) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serving::serve(listener, pages));
+        address
+    }
+
+    /// The status of the answer.
+    async fn ask(address: SocketAddr, page: &str) -> u16 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {page} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_holds_all_connections_of_the_metrics_keeps_no_kubelet_from_asking() {
+        let admin = fresh();
+        let (scraped, probed) = (start(public(admin.clone())).await, start(probes(admin)).await);
+        let mut held = Vec::new();
+        for _ in 0..=serving::CONNECTIONS {
+            held.push(TcpStream::connect(scraped).await.unwrap());
+        }
+        assert_eq!(ask(probed, "/healthz").await, 200);
+        assert_eq!(ask(probed, "/readyz").await, 503, "the caches are not filled");
+    }
+
+    #[tokio::test]
+    async fn each_page_is_at_one_address() {
+        let admin = fresh();
+        let addresses = [start(public(admin.clone())).await, start(probes(admin)).await];
+        for (page, statuses) in [("/metrics", [200, 404]), ("/healthz", [404, 200]), ("/readyz", [404, 503])]
+        {
+            for (address, status) in addresses.into_iter().zip(statuses) {
+                assert_eq!(ask(address, page).await, status, "{page}");
+            }
+        }
     }
 }

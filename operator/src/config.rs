@@ -110,9 +110,13 @@ impl Election {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serving {
-    /// Address of /metrics, /healthz and /readyz
+    /// Address of /metrics
     #[arg(long, env = "CAIRN_LISTEN", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
+
+    /// Address of /healthz and /readyz, which scrapes cannot occupy
+    #[arg(long, env = "CAIRN_PROBE_LISTEN", default_value = "0.0.0.0:8082")]
+    pub probe_listen: SocketAddr,
 
     /// Address of /debug/snapshot/NAMESPACE/NAME; loopback only
     #[arg(long, env = "CAIRN_DEBUG_LISTEN", default_value = "127.0.0.1:8081", value_parser = loopback)]

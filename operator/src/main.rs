@@ -57,7 +57,6 @@ mod watches;
 mod writes;
 
 use std::collections::HashMap;
-use std::future::IntoFuture;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,12 +278,14 @@ async fn look_after(context: &Arc<Context>, queues: Queues) {
     }
 }
 
-/// Answers probes, scrapes and questions from now on.
-async fn serve(admin: admin::Admin, serving: &config::Serving) -> std::io::Result<()> {
-    let listener = TcpListener::bind(serving.listen).await?;
-    let debug_listener = TcpListener::bind(serving.debug_listen).await?;
-    tokio::spawn(axum::serve(listener, admin::public(admin.clone())).into_future());
-    tokio::spawn(axum::serve(debug_listener, admin::debug(admin)).into_future());
+/// Answers probes, scrapes and questions from now on, each at an address of its own.
+async fn serve(admin: admin::Admin, addresses: &config::Serving) -> std::io::Result<()> {
+    let listener = TcpListener::bind(addresses.listen).await?;
+    let probe_listener = TcpListener::bind(addresses.probe_listen).await?;
+    let debug_listener = TcpListener::bind(addresses.debug_listen).await?;
+    tokio::spawn(serving::serve(listener, admin::public(admin.clone())));
+    tokio::spawn(serving::serve(probe_listener, admin::probes(admin.clone())));
+    tokio::spawn(serving::serve(debug_listener, admin::debug(admin)));
     Ok(())
 }
 
