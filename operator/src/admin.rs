@@ -180,7 +180,7 @@ mod tests {
             caches: Arc::new(Caches::new(applications, requests, Arc::default(), Vec::new())),
             policies: Arc::default(),
             default_policy: "throughput".to_owned(),
-            warm: Arc::new(AtomicBool::new(false)),
+            warm: watch::channel(false).1,
             pulse: Pulse::new(Duration::from_mins(1)),
             mismatches: Mismatches::default(),
         }
