@@ -1,8 +1,8 @@
 //! What the cluster knew of a machine is missed, also by an agent that starts after it was gone.
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use crds::NodeTopology;
 use e2e::{
     Cluster, SimulatedNode,
@@ -19,6 +19,8 @@ const SOON: Duration = Duration::from_mins(3);
 
 /// The second GPU of the stand-in.
 const SECOND: &str = "gpu-0000:18:00.0";
+/// A card that only the stand-in for OpenCL knows.
+const CARD: &str = "accelerator-opencl0d0";
 
 #[tokio::test]
 async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten() {
@@ -28,14 +30,21 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
     let run = cluster.plane().state.join("run");
     let kubelet = FakeKubelet::start(&run.join("left.sock"), Vec::new());
     let driver = Driver::new(run.join("left.driver"), 2).unwrap();
+    let opencl = run.join("left.opencl");
+    fs::write(&opencl, "").unwrap();
+    let library = keeper::built("libstub_opencl.so").unwrap();
     let workload = cluster.gpu_agent("left", &driver, &kubelet).await.unwrap();
+    let workload = workload
+        .env("OPENCL_DYLIB_PATH", library.display().to_string())
+        .env("CAIRN_STUB_OPENCL", format!("@{}", opencl.display()));
     let program = keeper::built(AGENT).unwrap();
     let topologies = Api::<NodeTopology>::all(cluster.client().await.unwrap());
-    // the health of the second GPU; none when the NodeTopology is there without it
-    let second = async || {
+    let device = async |id: &str| {
         let spec = topologies.get("left").await?.spec;
-        anyhow::Ok(spec.devices.into_iter().find(|gpu| gpu.id == SECOND).map(|gpu| gpu.health.to_string()))
+        anyhow::Ok(spec.devices.into_iter().find(|device| device.id == id))
     };
+    // the health of the second GPU; none when the NodeTopology is there without it
+    let second = async || anyhow::Ok(device(SECOND).await?.map(|gpu| gpu.health.to_string()));
     let becomes = async |wanted: Option<&str>| {
         wait_for("the second GPU is as it should be", SOON, async || {
             let health = second().await?;
@@ -50,13 +59,19 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
     becomes(Some("ok")).await;
+    let card = wait_for("OpenCL has said what there is", SOON, async || {
+        device(CARD).await?.context("the card is not published")
+    })
+    .await;
     agent.stop().await.unwrap();
     driver.set("gone=1").unwrap();
+    fs::write(&opencl, "refuse").unwrap();
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
     // it is in what is published before the agent is ready, so at no moment was it forgotten
     assert!(second().await.unwrap().is_some());
     becomes(Some("lost")).await;
+    assert_eq!(device(CARD).await.unwrap(), Some(card), "OpenCL fails, and has not said that it is gone");
 
     // it comes back, and goes once more
     driver.set("").unwrap();

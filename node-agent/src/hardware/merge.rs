@@ -41,11 +41,7 @@ pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
         found.into_iter().partition(|device| device.pci_bus_id.is_none() && made_by(&device.vendor));
     drop(known);
     for device in other {
-        match spec
-            .devices
-            .iter_mut()
-            .find(|it| it.id == device.id || it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
-        {
+        match spec.devices.iter_mut().find(|it| is_same_board(it, &device)) {
             // Whoever else speaks of the board knows it better: OpenCL fills what nobody has said.
             Some(board) => {
                 board.model = board.model.take().or(device.model);
@@ -59,6 +55,10 @@ pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
             None => spec.devices.push(device),
         }
     }
+}
+
+fn is_same_board(one: &Device, other: &Device) -> bool {
+    one.id == other.id || one.pci_bus_id.is_some() && one.pci_bus_id == other.pci_bus_id
 }
 
 /// Replaces the links of these kinds: whoever counts the links of a GPU knows them better than a matrix.
@@ -132,6 +132,8 @@ fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
 pub struct Memory {
     /// Devices that can be plugged, by id, as they were when they were last there.
     pluggable: BTreeMap<String, Device>,
+    /// Devices that can be plugged, as they were published when the agent last ran.
+    published: Vec<Device>,
     /// What NVIDIA's driver found last, or what was published of it when the agent last ran.
     driven: Vec<Device>,
     /// The links that it found, likewise.
@@ -186,13 +188,24 @@ impl Memory {
         self.links.clone()
     }
 
+    /// What to add of OpenCL's devices, given what it found; while it has not said what there is, what was published of boards
+    /// that are there, and devices that perhaps nobody else knows.
+    pub fn opencl(&self, spec: &NodeTopologySpec, found: Option<Vec<Device>>) -> Vec<Device> {
+        let is_there = |device: &Device| spec.devices.iter().any(|it| is_same_board(it, device));
+        found.unwrap_or_else(|| {
+            let recalled = self.published.iter().filter(|it| is_of_opencl_alone(it) || is_there(it));
+            recalled.cloned().collect()
+        })
+    }
+
     /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
-    /// NVIDIA's driver said then, memory and partitions included, holds until it has said something else.
+    /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else.
     pub fn recall(&mut self, published: &NodeTopologySpec) {
         let devices = &published.devices;
         for device in devices.iter().filter(|device| is_pluggable(device)) {
             self.pluggable.entry(device.id.clone()).or_insert_with(|| device.clone());
         }
+        self.published = devices.iter().filter(|device| is_pluggable(device)).cloned().collect();
         if !self.answered {
             self.driven = devices.iter().filter(|device| is_driven(device)).cloned().collect();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
@@ -202,6 +215,7 @@ impl Memory {
     /// Misses nothing any more of what is not there now.
     pub fn forget(&mut self) {
         self.pluggable.clear();
+        self.published.clear();
         self.driven.retain(|device| self.answered && device.health != Health::Lost);
     }
 
@@ -231,6 +245,14 @@ const NVLINK: &str = "NVLink";
 fn is_driven(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "GPU Partition")
         && device.driver.as_deref().is_some_and(|driver| driver.starts_with("nvidia"))
+}
+
+/// Whether perhaps nobody but OpenCL knew a device: it says neither where one hangs nor its driver or UUID.
+fn is_of_opencl_alone(device: &Device) -> bool {
+    matches!(device.type_.as_str(), "GPU" | "Accelerator")
+        && device.numa_node.is_none()
+        && device.driver.is_none()
+        && device.uuid.is_none()
 }
 
 /// Whether a device that is gone is missed. Partitions of a GPU are made and unmade by people, network interfaces by
@@ -410,11 +432,36 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_deleted_before_the_driver_spoke_is_not_recalled() {
-        let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0", "GPU", "") };
+    fn before_opencl_speaks_what_was_published_fills_boards_and_adds_what_only_it_can_know() {
+        let near =
+            |address: &str| Device { numa_node: Some(0), ..board(&format!("gpu-{address}"), "GPU", address) };
+        let driven = Device { driver: Some("nvidia 1".into()), ..board("gpu-1", "GPU", "") };
+        let devices = vec![
+            board("accelerator-opencl0d0", "Accelerator", ""),
+            board("fpga-0", "FPGA", ""),
+            driven,
+            near("0000:3b:00.0"),
+            near("0000:5e:00.0"),
+            board("numa-0", "NUMA Domain", ""),
+        ];
         let mut memory = Memory::default();
-        memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
+        memory.recall(&NodeTopologySpec { devices, links: Vec::new() });
+        let spec = NodeTopologySpec { devices: vec![near("0000:3b:00.0")], links: Vec::new() };
+        let ids = |found| memory.opencl(&spec, found).into_iter().map(|it| it.id).collect::<Vec<_>>();
+        assert_eq!(ids(None), ["accelerator-opencl0d0", "gpu-0000:3b:00.0"]);
+        assert_eq!(ids(Some(Vec::new())), [""; 0]);
+        assert_eq!(ids(Some(vec![board("gpu-opencl0d0", "GPU", "")])), ["gpu-opencl0d0"]);
+    }
+
+    #[test]
+    fn what_somebody_deleted_before_a_driver_spoke_is_not_recalled() {
+        let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0", "GPU", "") };
+        let card = board("accelerator-opencl0d0", "Accelerator", "");
+        let mut memory = Memory::default();
+        memory.recall(&NodeTopologySpec { devices: vec![gpu, card], links: Vec::new() });
         memory.forget();
-        assert_eq!(memory.driven(&NodeTopologySpec::default(), None, true), []);
+        let spec = NodeTopologySpec::default();
+        assert_eq!(memory.driven(&spec, None, true), []);
+        assert_eq!(memory.opencl(&spec, None), []);
     }
 }

@@ -15,7 +15,7 @@ use opencl3::{
         CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_GPU,
         Device as Handle,
     },
-    error_codes::ClError,
+    error_codes::{CL_DEVICE_NOT_FOUND, ClError},
     platform::get_platforms,
 };
 
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     metrics::CollectorState,
-    source::{Collector, Drivers},
+    source::{Collector, Drivers, machine::patience},
 };
 
 /// How long a driver may take to list its devices: some compile something first.
@@ -58,16 +58,28 @@ pub struct Background {
     again: bool,
     /// Whether nobody may be asked now.
     is_released: bool,
-    /// None before the first answer.
-    last: Option<Answer<Vec<Device>>>,
+    /// What it found last; none before it has said what there is.
+    found: Option<Vec<Device>>,
+    /// How the last look ended, and why so; none before that.
+    fares: Option<(CollectorState, String)>,
+    /// How many looks in a row have failed.
+    failures: u32,
 }
 
 impl Background {
     /// Asks nothing yet.
     pub fn new() -> Self {
-        let child = Some(Child::new(PROBE_OPENCL, LIMIT));
-        let (began, took) = (Instant::now(), None);
-        Self { child, pending: None, began, took, again: false, is_released: true, last: None }
+        Self {
+            child: Some(Child::new(PROBE_OPENCL, LIMIT)),
+            pending: None,
+            began: Instant::now(),
+            took: None,
+            again: false,
+            is_released: true,
+            found: None,
+            fares: None,
+            failures: 0,
+        }
     }
 
     /// Hears whether drivers may be asked; before that they are not.
@@ -88,41 +100,65 @@ impl Background {
         self.go_on();
     }
 
-    /// What OpenCL said last, and how it fares.
-    pub fn last(&mut self) -> (Vec<Device>, Collector) {
+    /// What OpenCL found last, none before it has said what there is, and how it fares.
+    pub fn last(&mut self) -> (Option<Vec<Device>>, Collector) {
         self.hear();
+        self.again |= self.is_overdue();
         self.go_on();
-        let not_yet = || Answer::Absent("it is being asked".to_owned());
-        let (found, state, words) = match self.last.clone().unwrap_or_else(not_yet) {
-            Answer::Found(found) => (found, CollectorState::Ok, String::new()),
-            Answer::Absent(words) => (Vec::new(), CollectorState::Absent, words),
-            Answer::Denied(words) => (Vec::new(), CollectorState::Denied, words),
-            Answer::Failed(words) => (Vec::new(), CollectorState::Error, words),
-        };
-        (found, Collector { name: "opencl", state, words, took: self.took })
+        let not_yet = || (CollectorState::Absent, "it is being asked".to_owned());
+        let (state, words) = self.fares.clone().unwrap_or_else(not_yet);
+        (self.found.clone(), Collector { name: "opencl", state, words, took: self.took })
     }
 
     fn hear(&mut self) {
         if let Some(pending) = &self.pending
             && let Ok((child, answer)) = pending.try_recv()
         {
-            self.took = Some(self.began.elapsed());
-            (self.child, self.last, self.pending) = (Some(child), Some(answer), None);
+            (self.child, self.pending) = (Some(child), None);
+            self.take_in(answer);
         }
     }
 
-    /// Waits for an answer that is under way; whether there was one to wait for.
+    /// Takes in an answer: one that does not say what there is changes nothing of what was found.
+    pub fn take_in(&mut self, answer: Answer<Vec<Device>>) {
+        let (found, state, words) = match answer {
+            Answer::Found(found) => (Some(found), CollectorState::Ok, String::new()),
+            Answer::Absent(words) => {
+                // Where something was found before, the library was taken away, and not what it found.
+                let is_answer = self.found.as_ref().is_none_or(Vec::is_empty);
+                (is_answer.then(Vec::new), CollectorState::Absent, words)
+            }
+            Answer::Denied(words) => (None, CollectorState::Denied, words),
+            Answer::Failed(words) => (None, CollectorState::Error, words),
+        };
+        self.failures = if found.is_some() { 0 } else { self.failures.saturating_add(1) };
+        self.found = found.or(self.found.take());
+        self.fares = Some((state, words));
+        self.took = Some(self.began.elapsed());
+    }
+
+    /// Whether the last look failed, and so long ago that it is time for another one.
+    fn is_overdue(&self) -> bool {
+        let is_time = |took: Duration| self.began.elapsed() >= took + patience(self.failures);
+        self.failures > 0 && self.pending.is_none() && self.took.is_none_or(is_time)
+    }
+
+    /// Waits for an answer that is under way, unless the one before was a failure; whether there was one to wait for.
     pub fn wait(&mut self) -> bool {
+        if self.failures > 0 {
+            return false;
+        }
         let Some(pending) = self.pending.take() else { return false };
         if let Ok((child, answer)) = pending.recv() {
-            (self.child, self.last) = (Some(child), Some(answer));
+            self.child = Some(child);
+            self.take_in(answer);
         }
         true
     }
 
-    /// Whether it has ever said what there is.
-    pub fn has_answered(&self) -> bool {
-        self.last.is_some()
+    /// Whether a look has come back, be it one that failed.
+    pub fn has_looked(&self) -> bool {
+        self.fares.is_some()
     }
 
     fn go_on(&mut self) {
@@ -165,7 +201,18 @@ pub fn answer() -> Answer<Vec<Device>> {
     };
     let mut devices = Vec::new();
     for (nth, platform) in platforms.iter().enumerate().take(MOST) {
-        let Ok(handles) = platform.get_devices(CL_DEVICE_TYPE_ALL) else { continue };
+        let handles = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
+            Ok(handles) => handles,
+            Err(ClError(CL_DEVICE_NOT_FOUND)) => continue,
+            // Without its devices the list would say that they are gone.
+            Err(error) => {
+                let platform = platform.name().unwrap_or_else(|_| nth.to_string());
+                return Answer::Failed(format!(
+                    "OpenCL does not list the devices of platform {platform} ({error}): see whether `clinfo` does on \
+                     the node"
+                ));
+            }
+        };
         for (index, handle) in handles.into_iter().enumerate().take(MOST) {
             let name = format!("opencl{nth}d{index}");
             devices.extend(describe(Handle::new(handle), &name, platform.vendor().ok()));
@@ -226,4 +273,33 @@ fn pci_address(handle: Handle) -> Option<String> {
     let amd = handle.get_data(TOPOLOGY_AMD).ok()?;
     let &[bus, slot, function] = amd.get(21..24)? else { return None };
     address(0, bus.into(), slot.into(), function.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_look_that_failed_is_followed_by_another_one_soon() {
+        let mut opencl = Background::new();
+        let card = Device { id: "accelerator-opencl0d0".into(), ..Device::default() };
+        let words = || "no".to_owned();
+        for (answer, failures, found) in [
+            (Answer::Failed(words()), 1, None),
+            (Answer::Failed(words()), 2, None),
+            // as on most machines
+            (Answer::Absent(words()), 0, Some(0)),
+            (Answer::Absent(words()), 0, Some(0)),
+            (Answer::Found(vec![card]), 0, Some(1)),
+            (Answer::Absent(words()), 1, Some(1)),
+            (Answer::Denied(words()), 2, Some(1)),
+            (Answer::Failed(words()), 3, Some(1)),
+            (Answer::Found(Vec::new()), 0, Some(0)),
+        ] {
+            let said = format!("{answer:?}");
+            opencl.take_in(answer);
+            assert_eq!((opencl.failures, opencl.found.as_ref().map(Vec::len)), (failures, found), "{said}");
+            assert!(!opencl.is_overdue(), "not at once");
+        }
+    }
 }

@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How often hwloc is asked though nothing seems to have changed.
 const LOOK_ANYWAY_EVERY: Duration = Duration::from_mins(5);
 
-/// How rarely hwloc is asked, at most, when it fails again and again: from 2 s on twice as long each time.
+/// How rarely hwloc or OpenCL is asked, at most, when it fails again and again: from 2 s on twice as long each time.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
 
 /// How long NVIDIA's driver may take to say something for the first time: its library is tried for up to a minute.
@@ -233,10 +233,11 @@ impl Machine {
         let outdated = self.ask_nvml(&mut spec, &mut collectors);
         if let Some(opencl) = &mut self.opencl {
             let (found, state) = opencl.last();
-            merge::add_opencl(&mut spec, found);
+            let known = self.memory.opencl(&spec, found);
+            merge::add_opencl(&mut spec, known);
             collectors.push(state);
         }
-        let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_answered());
+        let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_looked());
         let virtual_ones =
             if self.description.is_none() { functions::virtual_ones(&self.root) } else { BTreeSet::new() };
         functions::without(&mut spec, &virtual_ones);
@@ -379,15 +380,15 @@ impl Source for Machine {
     }
 }
 
-/// How long after its last failure in a row of so many hwloc is asked again.
-fn patience(failures: u32) -> Duration {
+/// How long after its last failure in a row of so many hwloc, or OpenCL, is asked again.
+pub fn patience(failures: u32) -> Duration {
     LOOK_EVERY.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LOOK_AT_LEAST_EVERY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crds::Device;
+    use crds::{ComputeResource, Device, MemorySpace};
 
     /// The machine that the agent runs on, as hwloc's answers say, without any driver.
     fn machine() -> Machine {
@@ -420,6 +421,78 @@ mod tests {
         assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", two()));
         assert_eq!(look(found(&[])), ("error", two()), "nothing where there was something is a failure");
         assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less is news");
+    }
+
+    #[test]
+    fn opencl_that_fails_takes_nothing_away() {
+        let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
+        machine.hear(found(&["numa-0"]), 1);
+        let mut look = |answer| {
+            machine.opencl.as_mut().unwrap().take_in(answer);
+            machine.assemble();
+            // the second look in a row, at which a device counts as lost
+            let reading = machine.assemble();
+            let state = <&str>::from(reading.collectors.last().unwrap().state);
+            (state, reading.topologies["node-a"].summary())
+        };
+        let card = || {
+            let id = "accelerator-opencl0d0".into();
+            Answer::Found(vec![Device { id, type_: "Accelerator".into(), ..Device::default() }])
+        };
+        let there = || "1 Accelerator, 1 NUMA Domain".to_owned();
+        let failed = || Answer::Failed("it hangs".to_owned());
+        assert_eq!(look(failed()), ("error", "1 NUMA Domain".to_owned()), "before anything was found");
+        assert_eq!(look(card()), ("ok", there()));
+        assert_eq!(look(failed()), ("error", there()));
+        assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", there()));
+        assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", there()));
+        assert_eq!(look(card()), ("ok", there()));
+        let lost = "1 Accelerator (1 lost), 1 NUMA Domain".to_owned();
+        assert_eq!(look(Answer::Found(Vec::new())), ("ok", lost), "less is news");
+    }
+
+    #[test]
+    fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
+        let bare = Device {
+            id: "gpu-0000:3b:00.0".into(),
+            type_: "GPU".into(),
+            vendor: Some("amd".into()),
+            pci_bus_id: Some("0000:3b:00.0".into()),
+            numa_node: Some(0),
+            ..Device::default()
+        };
+        let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 64 << 30 }];
+        let unit = ComputeResource { type_: "Compute Unit".into(), count: 104 };
+        let gpu =
+            Device { memory_spaces: ram.clone(), compute_resources: vec![unit.clone()], ..bare.clone() };
+        let card = Device {
+            id: "accelerator-opencl0d0".into(),
+            type_: "Accelerator".into(),
+            vendor: Some("xilinx".into()),
+            memory_spaces: ram,
+            compute_resources: vec![unit],
+            ..Device::default()
+        };
+        let lost = Device { health: Health::Lost, ..card.clone() };
+        let published = NodeTopologySpec { devices: vec![card.clone(), gpu.clone()], links: Vec::new() };
+        for (answer, then) in [
+            (Answer::Failed("it hangs".to_owned()), [&card, &gpu]),
+            (Answer::Denied("no".to_owned()), [&card, &gpu]),
+            (Answer::Found(vec![card.clone()]), [&card, &bare]),
+            (Answer::Found(vec![gpu.clone()]), [&lost, &gpu]),
+            (Answer::Absent("it is not installed".to_owned()), [&lost, &bare]),
+        ] {
+            let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
+            machine
+                .hear(Answer::Found(NodeTopologySpec { devices: vec![bare.clone()], links: Vec::new() }), 1);
+            machine.recall(Some(&published));
+            assert_eq!(*machine.assemble().topologies["node-a"], published, "it is being asked");
+            let said = format!("{answer:?}");
+            machine.opencl.as_mut().unwrap().take_in(answer);
+            machine.assemble();
+            let devices: Vec<_> = machine.assemble().topologies["node-a"].devices.clone();
+            assert_eq!(devices.iter().collect::<Vec<_>>(), then, "{said}");
+        }
     }
 
     #[test]

@@ -336,6 +336,7 @@ fn opencl_may_be_absent_crash_or_talk_nonsense() {
         (&nothing, "", "absent", "OpenCL is not installed: "),
         (&stub("opencl"), "none", "absent", "no driver for OpenCL is installed: "),
         (&stub("opencl"), "refuse", "failed", "OpenCL does not list its platforms"),
+        (&stub("opencl"), "mute", "failed", "OpenCL does not list the devices of platform Xilinx"),
     ] {
         let (well, answer) = opencl_of(library, condition);
         let said = answer[state].as_str().unwrap_or_else(|| panic!("{condition} is not {state}: {answer}"));
@@ -346,6 +347,8 @@ fn opencl_may_be_absent_crash_or_talk_nonsense() {
     assert!(!well && answer.is_null(), "the process is gone: {answer}");
     let (well, answer) = opencl("garbage");
     assert!(well && answer["found"].is_array(), "{answer}");
+    let (well, answer) = opencl("empty");
+    assert!(well && answer["found"].as_array().is_some_and(Vec::is_empty), "{answer}");
 
     // The agent says so, and everything else is there.
     for (condition, words) in [
@@ -359,6 +362,20 @@ fn opencl_may_be_absent_crash_or_talk_nonsense() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.contains("numa-0") && text.contains(words), "{text}");
     }
+}
+
+#[test]
+fn opencl_that_failed_is_asked_again_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let condition = folder.path().join("condition");
+    fs::write(&condition, "refuse").unwrap();
+    let mut command = program();
+    command.args(["topology", "--watch", "--node-name", "h100s"]).env("OPENCL_DYLIB_PATH", stub("opencl"));
+    command.env("CAIRN_STUB_OPENCL", format!("@{}", condition.display()));
+    let lines = Lines::of(command);
+    lines.wait("it fails", |text| text.contains("(opencl error: OpenCL does not list its platforms"));
+    fs::write(&condition, "").unwrap();
+    lines.wait("it is mended", |text| text.contains("accelerator-opencl0d0"));
 }
 
 /// A copy of a machine's `/sys` with an FPGA that the kernel manages.

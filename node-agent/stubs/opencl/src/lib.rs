@@ -1,8 +1,9 @@
 //! A stand-in for `libOpenCL.so.1`: the four functions by which devices are listed, and what can be wrong with them.
 //!
-//! `CAIRN_STUB_OPENCL` has words: `none` (no platform), `hang` (listing platforms never returns), `crash` (it ends the
-//! process), `refuse` (no platform is listed, for want of memory), `garbage` (every text and number is nonsense), `board=ADDRESS` (the card says where it is). Without words there
-//! is one platform with a card of type accelerator, and a processor.
+//! `CAIRN_STUB_OPENCL` has words, or `@FILE` with words: `none` (no platform), `hang` (listing platforms never returns),
+//! `crash` (it ends the process), `refuse` (no platform is listed, for want of memory), `mute` (its devices are not listed, for
+//! want of memory), `empty` (it has no devices), `garbage` (every text and number is nonsense), `board=ADDRESS` (the card says
+//! where it is). Without words there is one platform with a card of type accelerator, and a processor.
 
 #![allow(non_snake_case, reason = "the names are OpenCL's")]
 #![allow(
@@ -10,12 +11,13 @@
     reason = "they are called as OpenCL says, with pointers that are valid or null"
 )]
 
-use std::{ffi::c_void, process, thread};
+use std::{ffi::c_void, fs, process, thread};
 
 type Code = i32;
 type Handle = usize;
 
 const SUCCESS: Code = 0;
+const DEVICE_NOT_FOUND: Code = -1;
 const OUT_OF_HOST_MEMORY: Code = -6;
 const INVALID_VALUE: Code = -30;
 const PLATFORM_NOT_FOUND: Code = -1001;
@@ -25,6 +27,10 @@ const TYPE_ACCELERATOR: u64 = 8;
 
 fn word(name: &str) -> Option<String> {
     let words = std::env::var("CAIRN_STUB_OPENCL").unwrap_or_default();
+    let words = match words.strip_prefix('@') {
+        Some(file) => fs::read_to_string(file).unwrap_or_default(),
+        None => words,
+    };
     words.split_whitespace().find_map(|word| {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         (key == name).then(|| value.to_owned())
@@ -102,6 +108,12 @@ pub unsafe extern "C" fn clGetDeviceIDs(
     to: *mut Handle,
     count: *mut u32,
 ) -> Code {
+    if word("mute").is_some() {
+        return OUT_OF_HOST_MEMORY;
+    }
+    if word("empty").is_some() {
+        return DEVICE_NOT_FOUND;
+    }
     unsafe { list(&[1, 2], room, to, count) }
 }
 
