@@ -166,5 +166,5 @@ async fn kubectl_completes_what_is_asked_of_cairn() {
     says(&["explain", "actorapp", &format!("{namespace}/")], &whole).await;
     says(&["status", "-n", namespace], &format!("{namespace}\n:4\n")).await;
     says(&["plan", "--default-policy", "thr"], "throughput\n:4\n").await;
-    says(&["topology", ""], "one\n:4\n").await;
+    says(&["topology", "on"], "one\n:4\n").await;
 }

@@ -21,7 +21,8 @@ async fn unaffected(stage: &Stage, (before, history): &(Seen, crate::stage::PodH
     let now = stage.look("bystander").await.unwrap();
     assert_eq!(now.pods[0].uid(), before.pods[0].uid());
     assert_eq!(history.caught_up().await.lives()["b-0"], 1);
-    now.message("Ready", "True").unwrap();
+    // Its node may have been late with its heartbeat, on a machine with other things to do.
+    stage.seen("bystander", |now| now.message("Ready", "True").map(drop)).await;
 }
 
 #[tokio::test]

@@ -165,7 +165,10 @@ async fn the_agents_see_the_machine_as_it_sees_itself() {
             let device = devices.iter().find(|it| it.id == format!("numa-{number}")).unwrap();
             assert_eq!(device.health, Health::Ok);
             let bytes: i64 = device.memory_spaces.iter().map(|it| it.size_bytes).sum();
-            assert_eq!(bytes, domain.bytes, "memory of numa-{number} of {node}");
+            // A virtual machine may be given memory meanwhile.
+            let differs = bytes.abs_diff(domain.bytes);
+            let few = domain.bytes.unsigned_abs() / 8;
+            assert!(differs <= few, "memory of numa-{number} of {node}: {bytes}, not {}", domain.bytes);
             assert_eq!(count(device, "Processing Unit"), domain.processors.len(), "{device:?}");
             let of_domain =
                 |(_, processors): &(&u32, &BTreeSet<u32>)| processors.is_subset(&domain.processors);
