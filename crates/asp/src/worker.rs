@@ -81,16 +81,13 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     for atom in atoms.ok_or("clingo finds no model where there is exactly one")? {
         let name = atom.name().map_err(|e| e.to_string())?;
         let terms = atom.arguments().map_err(|e| e.to_string())?;
-        let Some(statement) = terms.first().and_then(|symbol| usize::try_from(symbol.number().ok()?).ok())
-        else {
-            continue;
-        };
         match (name, terms.as_slice()) {
-            ("violated", [_, values]) => {
-                verdict.violated.push((statement, names.all(values.arguments().unwrap_or_default())));
+            ("violated", [statement, values]) => {
+                let values = names.all(values.arguments().unwrap_or_default());
+                verdict.violated.push((number(*statement)?, values));
             }
-            ("penalty", [_, weight, _]) => verdict.penalties.push((statement, names.argument(*weight))),
-            ("broken", [_, what]) => verdict.broken.push((statement, what.to_string())),
+            ("penalty", [weight, _]) => verdict.penalties.push(names.argument(*weight)),
+            ("broken", [statement, what]) => verdict.broken.push((number(*statement)?, what.to_string())),
             _ => {}
         }
     }
@@ -98,4 +95,10 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     verdict.violated.sort_unstable();
     verdict.penalties.sort_unstable();
     Ok(verdict)
+}
+
+/// The number of a statement.
+fn number(statement: Symbol) -> Result<usize, String> {
+    let number = statement.number().map_err(|e| e.to_string())?;
+    usize::try_from(number).map_err(|e| e.to_string())
 }

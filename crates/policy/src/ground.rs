@@ -114,7 +114,7 @@ impl Work<'_> {
             }
             Head::Constraint => {
                 for (tuple, body) in pending {
-                    let (atom, is_new) = self.sink.instance(statement, &tuple);
+                    let (atom, is_new) = self.sink.instance(Some(statement), &tuple);
                     self.sink.rule(atom, body);
                     if is_new {
                         self.sink.out.violated.push((statement, tuple, atom));
@@ -124,7 +124,7 @@ impl Work<'_> {
             }
             Head::Weak(..) => {
                 for (tuple, body) in pending {
-                    let (atom, is_new) = self.sink.instance(statement, &tuple);
+                    let (atom, is_new) = self.sink.instance(None, &tuple);
                     self.sink.rule(atom, body);
                     if is_new {
                         self.sink.out.penalties.push((statement, tuple[0], atom));

@@ -47,7 +47,7 @@ pub(crate) struct Grounding {
     pub inputs: Vec<(ActorIx, UnitIx, u32)>,
     /// Statement, values of its variables, atom.
     pub violated: Vec<(usize, Vec<Value>, u32)>,
-    /// Statement, weight, atom.
+    /// The first statement that says it, weight, atom.
     pub penalties: Vec<(usize, Value, u32)>,
     /// What was spent.
     pub steps: u64,
@@ -64,8 +64,9 @@ pub(crate) struct Sink {
     /// The statement that is being written.
     at: usize,
     pub out: Grounding,
-    /// Atoms of ground instances of constraints and weak constraints; only looked up in, never walked.
-    instances: HashMap<(usize, Vec<Value>), u32>,
+    /// Atoms of ground instances, of constraints by statement, of weak constraints by weight and terms, whichever says them;
+    /// only looked up in, never walked.
+    instances: HashMap<(Option<usize>, Vec<Value>), u32>,
 }
 
 impl Sink {
@@ -124,8 +125,8 @@ impl Sink {
         self.out.rules.push((head, lower, body.into_iter().map(|literal| (literal, 1)).collect()));
     }
 
-    /// The atom of a ground instance, and whether it is new.
-    pub fn instance(&mut self, statement: usize, tuple: &[Value]) -> (u32, bool) {
+    /// The atom of a ground instance, and whether it is new; of no statement where all weak constraints share it.
+    pub fn instance(&mut self, statement: Option<usize>, tuple: &[Value]) -> (u32, bool) {
         let next = self.next;
         let atom = *self.instances.entry((statement, tuple.to_vec())).or_insert(next);
         self.next += u32::from(atom == next);

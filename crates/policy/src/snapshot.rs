@@ -25,7 +25,7 @@ pub struct Size {
     pub rules: usize,
     /// Ground instances of constraints.
     pub constraints: usize,
-    /// Ground instances of weak constraints.
+    /// Different tuples of weak constraints.
     pub penalties: usize,
     /// Tuples that were looked at.
     pub steps: u64,
@@ -157,7 +157,7 @@ impl<'a> Policy<'a> {
 
     /// The sum of a verdict's penalties.
     pub fn penalty(verdict: &Verdict) -> i64 {
-        let weight = |(_, weight): &(usize, Argument)| match weight {
+        let weight = |weight: &Argument| match weight {
             Argument::Number(weight) => i64::from(*weight),
             _ => 0,
         };

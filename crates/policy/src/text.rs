@@ -11,7 +11,7 @@ use crate::vocabulary::{Source, published};
 pub(crate) const PREFIX: &str = "p_";
 
 /// Which atoms are shown.
-const SHOWN: &str = "#show violated/2.\n#show penalty/3.\n#show broken/2.\n";
+const SHOWN: &str = "#show violated/2.\n#show penalty/2.\n#show broken/2.\n";
 
 /// What an assignment breaks of what follows from facts alone; `place(L,U,P)`: unit U is in place P of level L.
 const DERIVED: &str = "\
@@ -83,7 +83,7 @@ fn line(position: usize, statement: &Statement, text: &mut String) {
         Head::Weak(weight, terms) => {
             let terms: Vec<String> = terms.iter().map(Term::to_string).collect();
             let tuple = if terms.is_empty() { String::new() } else { format!("({})", terms.join(",")) };
-            format!("penalty({position},{weight},t{tuple})")
+            format!("penalty({weight},t{tuple})")
         }
     };
     if body.is_empty() {

@@ -31,8 +31,8 @@ pub type Instance = (usize, Vec<Argument>);
 pub struct Verdict {
     /// Instances of constraints that are broken.
     pub violated: Vec<Instance>,
-    /// Statements whose penalty is to be paid, and how much.
-    pub penalties: Vec<(usize, Argument)>,
+    /// What is to be paid, for each tuple of weak constraints once.
+    pub penalties: Vec<Argument>,
     /// What follows from facts alone and is broken, with the statement that says so, as clingo writes it.
     #[serde(default)]
     pub broken: Vec<(usize, String)>,

@@ -65,6 +65,31 @@ fn a_policy_reads_the_candidates_that_there_were_before_it() {
     }
 }
 
+/// A tuple that several weak constraints say is paid for once.
+#[test]
+fn weak_constraints_share_their_tuples() {
+    // On the GPU of n0 both speak of it, on its CPU the second alone.
+    for (first, second, by_both, by_one) in [
+        ("[10,A]", "[10,A]", 10, 10),
+        ("[10]", "[10]", 10, 10),
+        ("[10,A]", "[11,A]", 21, 11),
+        ("[10,A]", "[10,A,here]", 20, 10),
+        ("[10,A]", "[10,U]", 20, 10),
+    ] {
+        let program = format!(
+            ":~ run_on(A,U), cu_kind(U,\"gpu\"). {first}\n:~ run_on(A,U), cu_node(U,\"n0\"). {second}"
+        );
+        let snapshot = world(&program);
+        let snapshot = snapshot.with_derived(judge().derive(&snapshot).unwrap()).unwrap();
+        for (unit, penalty) in [(1, by_both), (0, by_one)] {
+            let one_there: Assignment =
+                (0..6).map(|actor| (actor == 0).then_some(UnitIx::new(unit))).collect();
+            let judged = judge().judge(&snapshot, &one_there).unwrap().penalty;
+            assert_eq!([judged, snapshot.penalty(&one_there)], [penalty; 2], "{program}");
+        }
+    }
+}
+
 #[test]
 fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
     let program = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\

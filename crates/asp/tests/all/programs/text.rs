@@ -278,15 +278,18 @@ impl Text {
             let line = text.say("a constraint", format!(":- {body}."));
             text.lines.push(line);
         }
-        for number in 0..text.rng.u8(..3) {
-            let (body, weight) = (text.body(), text.rng.u8(1..9));
-            let line = if text.chance(40) {
-                text.say(
-                    "a weight that is a variable",
-                    format!(":~ {body}; work(A,\"cpu\",P). [P,w{number},A]"),
-                )
+        for number in 0..text.rng.u8(..4) {
+            let body = text.body();
+            // A tuple that several of them say counts once.
+            let (own, weight) = if text.chance(50) {
+                (text.say("a tuple that others may say", ""), text.rng.u8(1..3))
             } else {
-                text.say("a weak constraint", format!(":~ {body}. [{weight},w{number},A]"))
+                (format!("w{number},"), text.rng.u8(1..9))
+            };
+            let line = if text.chance(40) {
+                text.say("a weight that is a variable", format!(":~ {body}; work(A,\"cpu\",P). [P,{own}A]"))
+            } else {
+                text.say("a weak constraint", format!(":~ {body}. [{weight},{own}A]"))
             };
             text.lines.push(line);
         }
