@@ -5,9 +5,10 @@ use placement::ix::{ActorIx, UnitIx};
 
 /// Where actors can be.
 pub(crate) struct Choices {
-    /// Fixed actors where they are, the others on each of their candidates.
+    /// Fixed actors where they are, the others on each of their candidates and where they run now: what runs breaks rules
+    /// also from where it may not be. Each place once.
     pub places: Vec<(ActorIx, UnitIx)>,
-    /// Whether what the program forbids is left out.
+    /// Whether what the program forbids is left out, but for where actors run now.
     pub forbids: bool,
 }
 
@@ -15,7 +16,8 @@ pub(crate) struct Choices {
 pub(crate) fn open_choices(problem: &Problem, anywhere: &[ActorIx]) -> Choices {
     let mut open = Choices { forbids: false, ..choices(problem) };
     for &actor in &problem.movable {
-        let closed = |unit: &UnitIx| problem.candidates(actor).binary_search(unit).is_err();
+        let closed =
+            |unit: &UnitIx| !is_candidate(problem, actor, *unit) && problem.current[actor] != Some(*unit);
         let of_kind =
             |unit: &UnitIx| anywhere.contains(&actor) || problem.implementation(actor, *unit).is_some();
         let more = problem.capacity.positions().filter(closed).filter(of_kind);
@@ -30,8 +32,16 @@ pub(crate) fn choices(problem: &Problem) -> Choices {
     for actor in problem.current.positions() {
         match problem.fixed_at(actor) {
             Some(home) => choices.places.push((actor, home)),
-            None => choices.places.extend(problem.candidates(actor).iter().map(|unit| (actor, *unit))),
+            None => {
+                let here = problem.current[actor].filter(|unit| !is_candidate(problem, actor, *unit));
+                let units = problem.candidates(actor).iter().copied().chain(here);
+                choices.places.extend(units.map(|unit| (actor, unit)));
+            }
         }
     }
     choices
+}
+
+fn is_candidate(problem: &Problem, actor: ActorIx, unit: UnitIx) -> bool {
+    problem.candidates(actor).binary_search(&unit).is_ok()
 }

@@ -252,11 +252,14 @@ impl<'a> Facts<'a> {
         let open = self.before.as_ref().map_or(problem, Snapshot::problem);
         let mut places = if problem.fixed[actor] { Vec::new() } else { open.candidates(actor).to_vec() };
         places.extend(problem.fixed_at(actor));
+        for unit in &places {
+            self.fact("runnable_on", &[of.clone(), Fact::Unit(*unit)]);
+        }
+        // What it does where it is, is done also where it may not be any more.
+        places.extend(problem.current[actor]);
         for unit in places {
-            let place = Fact::Unit(unit);
-            self.fact("runnable_on", &[of.clone(), place.clone()]);
             if let Some(needs) = problem.implementation(actor, unit) {
-                self.number("workload", &[of.clone(), place.clone()], shares(needs.work, divisor));
+                self.number("workload", &[of.clone(), Fact::Unit(unit)], shares(needs.work, divisor));
             }
         }
         // Of many places one counts.

@@ -135,7 +135,7 @@ impl Work<'_> {
         }
     }
 
-    /// Atoms for every place where an actor can be, and for having none.
+    /// Atoms for every place where an actor can be or is, and for having none.
     fn place(
         &mut self,
         choices: &Choices,
@@ -150,7 +150,8 @@ impl Work<'_> {
         let mut of_actor: IxVec<ActorIx, Vec<(i32, i64)>> = IxVec::of(Vec::new(), actors.len());
         let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
         for &(actor, unit) in &choices.places {
-            if choices.forbids && !problem.fixed[actor] && forbidden.contains(&(actors[actor], units[unit])) {
+            let is_here = problem.current[actor] == Some(unit);
+            if choices.forbids && !is_here && forbidden.contains(&(actors[actor], units[unit])) {
                 continue;
             }
             self.sink.keep(3)?;

@@ -54,6 +54,13 @@ pub fn world(rng: &mut Rng, program: &str) -> (Snapshot, BTreeSet<String>) {
     };
     let messages = pairs(["from", "to", "count"]);
     let (annoyance, interference) = (pairs(["a", "b", "drag"]), pairs(["a", "b", "drag"]));
+    // Some of those that run may not stay where they are.
+    let mut constraints = Vec::new();
+    for actor in actors.iter().filter(|actor| actor["fixed"] == json!(false)) {
+        if rng.u8(..3) == 0 {
+            constraints.push(json!({"type": "never", "actors": [actor["id"]], "units": [actor["current"]]}));
+        }
+    }
     let nodes: Vec<Value> = (0..shape.nodes).map(|number| node(rng, number, &shape)).collect();
     let objectives = [
         json!(["policy"]),
@@ -63,7 +70,7 @@ pub fn world(rng: &mut Rng, program: &str) -> (Snapshot, BTreeSet<String>) {
         json!(["overload", ["communication", "migration"], "policy", "interference"]),
     ];
     let file = json!({"version": 1, "nodes": nodes, "units": units, "actors": actors, "messages": messages,
-        "annoyance": annoyance, "interference": interference, "objectives": rng.choice(&objectives).unwrap(),
+        "annoyance": annoyance, "interference": interference, "constraints": constraints, "objectives": rng.choice(&objectives).unwrap(),
         "exchangeCost": {"otherKind": rng.u8(1..4), "otherNode": rng.u8(..4), "otherZone": rng.u8(..3)},
         "policy": {"name": "random", "program": program}});
     (Snapshot::read(&file.to_string()).unwrap(), like(&file))
@@ -165,5 +172,6 @@ fn like(file: &Value) -> BTreeSet<String> {
     note(some(&nodes, "provides"), "cores of nodes");
     note(units.iter().any(|unit| unit["zone"].is_null()), "a node in no zone");
     note(actors.iter().any(|actor| actor["fixed"] == json!(false)), "something runs that may move");
+    note(!list("constraints").is_empty(), "something runs that may not stay");
     like
 }
