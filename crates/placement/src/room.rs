@@ -49,6 +49,15 @@ pub struct Rooms {
 impl Rooms {
     /// Takes what fixed actors need off all limits.
     pub fn new(problem: &Problem) -> Self {
+        Self::counting(problem, problem.current.positions())
+    }
+
+    /// The same without what others could ask: quick also where many may be in many places.
+    pub fn beside_fixed(problem: &Problem) -> Self {
+        Self::counting(problem, problem.residents().map(|(actor, _)| actor))
+    }
+
+    fn counting(problem: &Problem, actors: impl Iterator<Item = ActorIx>) -> Self {
         let room = |left: &i64| Room { left: *left, wanted: 0 };
         let resources = |left: &IxVec<ResourceIx, i64>| left.iter().map(room).collect();
         let mut rooms = Self {
@@ -59,7 +68,7 @@ impl Rooms {
             hosts_fixed: IxVec::of(false, problem.capacity.len()),
             most_work: 0,
         };
-        problem.current.positions().for_each(|actor| rooms.count(problem, actor));
+        actors.for_each(|actor| rooms.count(problem, actor));
         let limits = rooms.units.iter_mut().flatten().chain(rooms.nodes.iter_mut().flatten());
         for limit in limits.chain(rooms.slots.iter_mut().flatten()) {
             limit.left = limit.left.max(0);

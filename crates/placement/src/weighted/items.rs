@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Snapshot;
 use crate::file::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, RelationIx, ResourceIx, SetIx, UnitIx};
+use crate::room::Rooms;
 
 /// The free actors by item, and where each item may be.
 pub(super) struct Items {
@@ -17,7 +18,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Joins what must share a unit, where there is a unit that could take it all.
+    /// Joins what must share a unit, where there is a unit that could take it all beside the fixed actors.
     pub fn new(snapshot: &Snapshot) -> Self {
         let free: Vec<ActorIx> =
             ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)).collect();
@@ -72,6 +73,8 @@ fn find(head: &mut IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
 /// Sets of units, each kept once.
 struct Sets<'a> {
     snapshot: &'a Snapshot,
+    /// What fixed actors leave of units and nodes.
+    rooms: Rooms,
     list: IxVec<SetIx, Vec<UnitIx>>,
     /// Those that are not an actor's plain candidates.
     known: BTreeMap<Vec<UnitIx>, SetIx>,
@@ -81,7 +84,13 @@ struct Sets<'a> {
 
 impl<'a> Sets<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        Self { snapshot, list: IxVec::new(), known: BTreeMap::new(), plain: BTreeMap::new() }
+        Self {
+            snapshot,
+            rooms: Rooms::beside_fixed(snapshot.problem()),
+            list: IxVec::new(),
+            known: BTreeMap::new(),
+            plain: BTreeMap::new(),
+        }
     }
 
     /// The units that an actor may be on beside the fixed actors.
@@ -153,11 +162,10 @@ impl<'a> Sets<'a> {
         })
     }
 
-    /// Whether the empty unit would take all of these.
+    /// Whether the unit would take all of these beside the fixed actors.
     fn has_room(&self, bundle: &[ActorIx], unit: UnitIx) -> bool {
-        let snapshot = self.snapshot;
-        let problem = snapshot.problem();
-        let slots = problem.slots[unit].unwrap_or(i64::MAX);
+        let problem = self.snapshot.problem();
+        let slots = self.rooms.slots[unit].map_or(i64::MAX, |slots| slots.left);
         let mut of_unit: BTreeMap<ResourceIx, i64> = BTreeMap::new();
         let mut of_node: BTreeMap<ResourceIx, i64> = BTreeMap::new();
         for &actor in bundle {
@@ -165,9 +173,9 @@ impl<'a> Sets<'a> {
             needs.requires.iter().for_each(|(r, quantity)| *of_unit.entry(*r).or_default() += quantity);
             needs.node_requires.iter().for_each(|(r, quantity)| *of_node.entry(*r).or_default() += quantity);
         }
-        let node = &problem.node_provides[problem.unit_node[unit]];
+        let node = &self.rooms.nodes[problem.unit_node[unit]];
         i64::try_from(bundle.len()).is_ok_and(|many| many <= slots)
-            && of_unit.iter().all(|(r, needed)| *needed <= problem.unit_provides[unit][*r])
-            && of_node.iter().all(|(r, needed)| *needed <= node[*r])
+            && of_unit.iter().all(|(r, needed)| *needed <= self.rooms.units[unit][*r].left)
+            && of_node.iter().all(|(r, needed)| *needed <= node[*r].left)
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use placement::file::{Actor, Levels, Message, Node, RunsOn, SnapshotFile, Unit};
-use placement::{Budget, NoPolicy, Plan, ProvenBy, Snapshot, StoppedBy, Strategy, plan};
+use placement::{Answer, Budget, FoundBy, NoPolicy, Plan, ProvenBy, Snapshot, StoppedBy, Strategy, plan};
 use search::Greedy;
 
+use worlds::line::world;
 use worlds::published;
 
 use crate::asp;
@@ -46,6 +47,30 @@ fn an_effort_is_replayed() {
         assert!(!cut.optimal && cut.effort <= effort.max(16), "{effort}: {}", cut.effort);
         assert_eq!(cut.assignment, solve(&snapshot, Some(cut.effort)).assignment, "{effort}");
     }
+}
+
+/// Two must share a unit, and beside who stays there each unit has room for one: the search goes on with that one, and finds better
+/// places for the others.
+#[test]
+fn who_must_be_together_and_cannot_be_does_not_keep_the_others_where_greedy_put_them() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let units: Vec<String> = (0..8).map(|at| format!("u{at}:cpu:8:mem=4")).collect();
+    let fixed = (0..8).map(|at| format!("f{at}:cpu=1:mem=1,at=u{at},fixed"));
+    let others = (0..50).map(|at| format!("c{at}:cpu=1"));
+    let bundle = ["a:cpu=1:mem=2", "b:cpu=1:mem=2"].map(str::to_owned);
+    let actors: Vec<String> = fixed.chain(others).chain(bundle).collect();
+    let sent = (0..150).map(|_| {
+        let (from, to) = (rng.usize(..50), rng.usize(..50));
+        format!("c{from} to c{to} {}", rng.u32(1..100))
+    });
+    let rules = format!("together unit a b; {}", sent.collect::<Vec<_>>().join("; "));
+    let snapshot = world(&units.join(" "), &actors.join(" "), &rules);
+    let vector = |answer: &Answer| snapshot.cost(&answer.assignment).vector(&snapshot);
+    let greedy = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap();
+    let found = asp().solve(&snapshot, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(snapshot.violations(&found.assignment), []);
+    assert_eq!((found.found_by, vector(&found)[0]), (FoundBy::Search, 1));
+    assert!(vector(&found) < vector(&greedy), "{:?} for {:?}", vector(&found), vector(&greedy));
 }
 
 /// 32-core nodes with 30 s windows and a target of 0.9: microseconds that pass 2^30 as soon as two are added.

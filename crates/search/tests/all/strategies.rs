@@ -74,6 +74,32 @@ fn a_bundle_that_fits_nowhere_is_placed_as_far_as_it_fits() {
     assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "u u -");
 }
 
+/// Empty, each unit would take both; beside who stays there, one.
+#[test]
+fn beside_fixed_actors_a_bundle_is_placed_as_far_as_it_fits() {
+    for (limit, of_unit, of_fixed, of_actor) in [
+        ("memory", "mem=4", ":mem=1", ":mem=2"),
+        ("slots", "slots=2", ":", ":"),
+        ("memory of the node", "node=n$", ":node.mem=1", ":node.mem=2"),
+    ] {
+        let numbered = |text: &str, at: usize| text.replace('$', &at.to_string());
+        let units: Vec<String> = (0..8).map(|at| numbered(&format!("u$:cpu:9:{of_unit}"), at)).collect();
+        let there = |at| numbered(&format!("f$:cpu=1{of_fixed},at=u$,fixed"), at);
+        let actors: Vec<String> = (0..8).map(there).collect();
+        let nodes: Vec<String> = (0..8).map(|at| numbered("node n$ mem=4", at)).collect();
+        let snapshot = world(
+            &units.join(" "),
+            &format!("{} a:cpu=1{of_actor} b:cpu=1{of_actor}", actors.join(" ")),
+            &format!("together unit a b; {}", nodes.join("; ")),
+        );
+        for strategy in [&Greedy as &dyn Strategy, &Local] {
+            let found = solve(strategy, &snapshot, Some(20), 1).assignment;
+            assert_eq!(snapshot.violations(&found), [], "{limit}: {}", strategy.name());
+            assert_eq!(snapshot.cost(&found).unplaced, 1, "{limit}: {}", strategy.name());
+        }
+    }
+}
+
 #[test]
 fn a_search_that_is_told_to_stop_answers_all_the_same() {
     let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
