@@ -396,7 +396,10 @@ impl<'m> Chain<'m> {
             return None;
         }
         let bearable = temperature * self.draws[self.rng.usize(..DRAWS)];
-        if delta as f64 + price - self.most_relief() >= bearable || !admits(&self.solution) {
+        // What figures and breaches come to is what a step could save of them at most.
+        let relief =
+            self.solution.value_of_figures() as f64 + self.solution.broken() as f64 * self.price_of_breach;
+        if delta as f64 + price - relief >= bearable || !admits(&self.solution) {
             return None;
         }
         let (figures, broken) = self.solution.try_figures(changes);
@@ -407,13 +410,6 @@ impl<'m> Chain<'m> {
         }
         self.solution.undo_figures(changes);
         None
-    }
-
-    /// What a step could save in figures at most, breaches priced.
-    #[inline]
-    fn most_relief(&self) -> f64 {
-        let saved = self.solution.value_at_stake().map_or(f64::INFINITY, |value| value as f64);
-        saved + self.solution.broken() as f64 * self.price_of_breach
     }
 
     #[inline]

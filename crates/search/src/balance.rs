@@ -86,6 +86,11 @@ pub(crate) fn even_out(
     rng: &mut fastrand::Rng,
     stop: &dyn Fn() -> bool,
 ) -> Option<()> {
+    solution.in_bulk(|solution| halve(solution, rng, stop))
+}
+
+/// Halves what lies between too little overload and enough.
+fn halve(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
     if balance(solution, rng, stop)? {
         return Some(());
     }

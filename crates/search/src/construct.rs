@@ -18,6 +18,10 @@ const PATIENCE: usize = 1 << 15;
 /// Gives a place to every item that has none, as far as hard limits let it. Stays within capacities where it can. False where `stop`
 /// ended it: whoever was left then has gone wherever there was room.
 pub(crate) fn place_the_rest(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
+    solution.in_bulk(|solution| place_each(solution, stop))
+}
+
+fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     let mut order = Order::new(solution);
     let (mut turn, mut next_look) = (0usize, PATIENCE);
     while let Some(item) = order.next(solution) {

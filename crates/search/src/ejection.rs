@@ -20,6 +20,10 @@ const PATIENCE: usize = 8;
 ///
 /// Who has often found no place is seldom ejected: so the choosy come to rest, and the easy ones fill the gaps.
 pub(crate) fn eject(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
+    solution.in_bulk(|solution| eject_some(solution, rng, stop))
+}
+
+fn eject_some(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
     let model = solution.model;
     let mut pool: Vec<ItemIx> = ItemIx::first(model.free)
         .filter(|item| solution.place[*item] == NOWHERE && !model.candidates(*item).is_empty())

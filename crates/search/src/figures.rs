@@ -24,7 +24,7 @@ pub(crate) struct Figures<'m> {
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u32>,
     /// By criterion that is no sum over items and pairs: its weight, and its value.
-    terms: Vec<(i64, Box<dyn Figure>)>,
+    pub terms: Vec<(i64, Box<dyn Figure>)>,
     /// By how much constraints are broken that are followed step by step.
     limits: Vec<Box<dyn Excess>>,
     /// The weight of who is excused and that of a penalty, and the policy's rules.
@@ -32,8 +32,8 @@ pub(crate) struct Figures<'m> {
     /// What they come to, and came to before the last changes.
     now: Sums,
     before: Sums,
-    /// Whether saying the value takes as long as looking at every actor.
-    is_slow: bool,
+    /// Whether what the value comes to is left open while changes follow.
+    is_open: bool,
     /// By item: whether anything here depends on where it is.
     concerns: IxVec<ItemIx, bool>,
 }
@@ -58,7 +58,7 @@ impl<'m> Figures<'m> {
             }),
             now: Sums::default(),
             before: Sums::default(),
-            is_slow: false,
+            is_open: false,
             concerns: IxVec::new(),
         };
         let asked = !figures.terms.is_empty() || figures.has_limits();
@@ -66,10 +66,9 @@ impl<'m> Figures<'m> {
             return None;
         }
         for (members, unit) in model.members.raw()[model.free..].iter().zip(&model.fixed_places) {
-            figures.change(members, NOWHERE, *unit);
+            figures.change(members, NOWHERE, *unit, Self::count);
         }
         figures.now = figures.sums();
-        figures.is_slow = figures.terms.iter().any(|(_, figure)| figure.is_slow());
         figures.concerns =
             model.members.iter().map(|members| members.iter().any(|actor| figures.counts(*actor))).collect();
         Some(figures)
@@ -89,16 +88,10 @@ impl<'m> Figures<'m> {
         self.concerns[item]
     }
 
-    /// What they come to, in the objective's weights.
+    /// What they come to, in the objective's weights; nothing here is below 0.
     #[inline]
     pub fn value(&self) -> i64 {
         self.now.value
-    }
-
-    /// What could be saved at most: all of it, as nothing here is below 0. `None` where the value is read off all actors.
-    #[inline]
-    pub fn value_at_stake(&self) -> Option<i64> {
-        (!self.is_slow).then_some(self.now.value)
     }
 
     /// Whether there are such constraints or rules.
@@ -115,13 +108,27 @@ impl<'m> Figures<'m> {
     /// Has everything follow changes of place: item, from, to. Says how value and breach change.
     pub fn take(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
         self.before = self.now;
-        for (item, from, to) in changes {
-            if self.concerns[*item] {
-                self.change(&model.members[*item], *from, *to);
-            }
-        }
-        self.now = self.sums();
+        self.follow(model, changes.iter().copied(), Self::count);
+        self.now = if self.is_open { Sums { broken: self.breach(), ..self.now } } else { self.sums() };
         (self.now.value - self.before.value, self.now.broken - self.before.broken)
+    }
+
+    /// Takes the last changes back.
+    pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
+        self.follow(model, changes.iter().map(back), Self::count);
+        self.now = self.before;
+    }
+
+    /// Leaves open what the value comes to from now on; false where it was open already.
+    pub fn leave_open(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_open, true)
+    }
+
+    /// Says how the value has changed since that was left open.
+    pub fn settle(&mut self) -> i64 {
+        let before = self.now.value;
+        (self.is_open, self.now) = (false, self.sums());
+        self.now.value - before
     }
 
     /// How many are in a breach that is excused.
@@ -129,55 +136,108 @@ impl<'m> Figures<'m> {
         self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.excused())
     }
 
-    /// Takes the last changes back.
-    pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
-        for (item, from, to) in changes {
-            if self.concerns[*item] {
-                self.change(&model.members[*item], *to, *from);
-            }
-        }
-        self.now = self.before;
+    /// How many would be after changes of place.
+    pub fn excused_after(&mut self, model: &Model<'m>, changes: &[Change]) -> i64 {
+        self.limits_after(model, changes, Self::excused)
+    }
+
+    /// Whether no more would be broken after changes of place.
+    pub fn keeps_rules(&mut self, model: &Model<'m>, changes: &[Change]) -> bool {
+        !self.has_limits() || self.limits_after(model, changes, Self::breach) <= self.now.broken
+    }
+
+    /// What is read of limits and rules after changes of place, which are taken back. Terms may take long to say, and are not asked.
+    fn limits_after(&mut self, model: &Model<'m>, changes: &[Change], read: fn(&Self) -> i64) -> i64 {
+        self.follow(model, changes.iter().copied(), Self::count_limits);
+        let found = read(self);
+        self.follow(model, changes.iter().map(back), Self::count_limits);
+        found
     }
 
     fn sums(&self) -> Sums {
         let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
+        let penalty = self
+            .ruling
+            .as_ref()
+            .map_or(0, |(excused, penalty, ruling)| excused * ruling.excused() + penalty * ruling.penalty());
+        Sums { value: terms + penalty, broken: self.breach() }
+    }
+
+    fn breach(&self) -> i64 {
         let limits: i64 = self.limits.iter().map(|excess| excess.value()).sum();
-        let (penalty, degree) = self.ruling.as_ref().map_or((0, 0), |(excused, penalty, ruling)| {
-            (excused * ruling.excused() + penalty * ruling.penalty(), ruling.degree())
-        });
-        Sums { value: terms + penalty, broken: limits + degree }
+        limits + self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.degree())
+    }
+
+    /// Has `count` follow those changes that anything here depends on.
+    fn follow(
+        &mut self,
+        model: &Model<'m>,
+        changes: impl Iterator<Item = Change>,
+        count: impl Fn(&mut Self, ActorIx, UnitIx, i64) + Copy,
+    ) {
+        for (item, from, to) in changes {
+            if self.concerns[item] {
+                self.change(&model.members[item], from, to, count);
+            }
+        }
     }
 
     /// Actors go from one place to another; either may be nowhere.
-    fn change(&mut self, actors: &[ActorIx], from: UnitIx, to: UnitIx) {
+    fn change(
+        &mut self,
+        actors: &[ActorIx],
+        from: UnitIx,
+        to: UnitIx,
+        count: impl Fn(&mut Self, ActorIx, UnitIx, i64),
+    ) {
         for &actor in actors {
             if from != NOWHERE {
-                self.count(actor, from, -1);
+                count(self, actor, from, -1);
             }
             if to != NOWHERE {
-                self.count(actor, to, 1);
+                count(self, actor, to, 1);
             }
         }
     }
 
     fn count(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
+        let (snapshot, step) = (self.snapshot, self.step(actor, unit, sign));
+        self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
+        self.note(&step);
+    }
+
+    /// The same without the terms.
+    fn count_limits(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
+        let step = self.step(actor, unit, sign);
+        self.note(&step);
+    }
+
+    /// Has limits and rules follow a step.
+    fn note(&mut self, step: &Step) {
         let snapshot = self.snapshot;
-        let problem = snapshot.problem();
-        let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
+        self.limits.iter_mut().for_each(|excess| excess.count(snapshot, step));
+        if let Some((_, _, ruling)) = &mut self.ruling {
+            if step.comes { ruling.put(step.actor, step.unit) } else { ruling.take(step.actor, step.unit) }
+        }
+    }
+
+    /// What a unit becomes, which is noted, when an actor comes to it or leaves it.
+    fn step(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) -> Step {
+        let work = self.snapshot.problem().work(actor, unit);
         let (load, hosted) = (self.load[unit], self.hosted[unit]);
         self.load[unit] += sign * work;
         self.hosted[unit] = if sign > 0 { hosted + 1 } else { hosted - 1 };
-        let step = Step {
+        Step {
             actor,
             unit,
             comes: sign > 0,
             load: (load, self.load[unit]),
             hosted: (u64::from(hosted), u64::from(self.hosted[unit])),
-        };
-        self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
-        self.limits.iter_mut().for_each(|excess| excess.count(snapshot, &step));
-        if let Some((_, _, ruling)) = &mut self.ruling {
-            if sign > 0 { ruling.put(actor, unit) } else { ruling.take(actor, unit) }
         }
     }
+}
+
+/// A change the other way round.
+fn back((item, from, to): &Change) -> Change {
+    (*item, *to, *from)
 }

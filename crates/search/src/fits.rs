@@ -36,23 +36,24 @@ fn everybody_fits(model: &Model<'_>, stop: &dyn Fn() -> bool) -> Option<bool> {
         asked.set(asked.get() + 1);
         asked.get().is_multiple_of(PATIENCE) && stop()
     };
-    let mut solution = Solution::new(model);
-    solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
-    for item in ItemIx::first(model.free) {
-        if solution.place[item] != NOWHERE && solution.is_excused(item) {
-            solution.take_out(item);
-            if rarely() {
-                return None;
+    Solution::new(model).in_bulk(|solution| {
+        solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
+        for item in ItemIx::first(model.free) {
+            if solution.place[item] != NOWHERE && solution.is_excused(item) {
+                solution.take_out(item);
+                if rarely() {
+                    return None;
+                }
+                put_right(solution, item);
             }
-            put_right(&mut solution, item);
         }
-    }
-    if !place_the_rest(&mut solution, stop) {
-        return None;
-    }
-    // The same for every seed: what is right does not depend on one.
-    even_out(&mut solution, &mut fastrand::Rng::with_seed(0), &rarely)?;
-    Some(solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0)
+        if !place_the_rest(solution, stop) {
+            return None;
+        }
+        // The same for every seed: what is right does not depend on one.
+        even_out(solution, &mut fastrand::Rng::with_seed(0), &rarely)?;
+        Some(solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0)
+    })
 }
 
 /// Puts an item where it costs least of those places that take it and for which it needs no excuse, if there is one.

@@ -83,10 +83,10 @@ impl<'m> Solution<'m> {
         self.figures.as_ref().map_or(0, |figures| figures.broken())
     }
 
-    /// What figures could save at most; `None` where that takes as long to say as to try.
+    /// What figures come to.
     #[inline]
-    pub fn value_at_stake(&self) -> Option<i64> {
-        self.figures.as_ref().map_or(Some(0), |figures| figures.value_at_stake())
+    pub fn value_of_figures(&self) -> i64 {
+        self.figures.as_ref().map_or(0, |figures| figures.value())
     }
 
     /// Has the figures follow changes of place: item, from, to. Says how the objective and what is broken change.
@@ -111,19 +111,25 @@ impl<'m> Solution<'m> {
 
     /// Whether fewer would be excused without an item.
     pub fn is_excused(&mut self, item: ItemIx) -> bool {
-        let before = self.excused();
+        let (model, before) = (self.model, self.excused());
         let changes = [(item, self.place[item], NOWHERE)];
-        self.try_figures(&changes);
-        let without = self.excused();
-        self.undo_figures(&changes);
-        without < before
+        self.figures.as_mut().is_some_and(|figures| figures.excused_after(model, &changes) < before)
     }
 
     /// Whether no more rules and caps would be broken after a change.
     pub fn keeps_rules(&mut self, changes: &[Change]) -> bool {
-        let (_, broken) = self.try_figures(changes);
-        self.undo_figures(changes);
-        broken <= 0
+        let model = self.model;
+        self.figures.as_mut().is_none_or(|figures| figures.keeps_rules(model, changes))
+    }
+
+    /// Does what has many items go somewhere and reads no objective meanwhile: what figures come to is said once, at the end.
+    pub fn in_bulk<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let is_outermost = self.figures.as_mut().is_some_and(|figures| figures.leave_open());
+        let done = act(self);
+        if is_outermost {
+            self.objective += self.figures.as_mut().map_or(0, |figures| figures.settle());
+        }
+        done
     }
 
     /// Moves an item whatever that costs.
@@ -150,17 +156,17 @@ impl<'m> Solution<'m> {
     }
 
     fn take_over(&mut self, places: &IxVec<ItemIx, UnitIx>, with_care: bool) {
-        for item in ItemIx::first(self.model.free) {
-            let unit = places[item];
-            if unit != NOWHERE
-                && self.model.allows(item, unit)
-                && self.has_room(item, unit, 1)
-                && self.relates(item, unit)
-                && (!with_care || self.keeps_rules(&[(item, NOWHERE, unit)]))
-            {
-                self.put(item, unit);
+        self.in_bulk(|solution| {
+            for item in ItemIx::first(solution.model.free) {
+                let unit = places[item];
+                if unit != NOWHERE
+                    && solution.admits_overloaded(item, unit)
+                    && (!with_care || solution.keeps_rules(&[(item, NOWHERE, unit)]))
+                {
+                    solution.put(item, unit);
+                }
             }
-        }
+        });
     }
 
     /// Sets how much overload each unit may have.
@@ -479,3 +485,6 @@ impl<'m> Solution<'m> {
         self.here[item] = self.cost_at(item, to, ItemIx::NONE).0;
     }
 }
+
+#[cfg(test)]
+mod tests;
