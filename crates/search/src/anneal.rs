@@ -21,8 +21,9 @@ const DRAWS: usize = 1 << 12;
 static LOSSES: LazyLock<[f64; DRAWS]> =
     LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / DRAWS as f64).ln()));
 
-/// Random steps that the scale of losses is taken from.
-const SAMPLES: usize = 2000;
+/// Random steps that the scale of losses is taken from: two pieces, and at least so many.
+const SAMPLED: u64 = 2;
+const FEWEST_SAMPLES: u64 = 32;
 
 /// Steps after which it is time for compound moves.
 const CHUNK: u64 = 128;
@@ -151,17 +152,20 @@ impl<'m> Chain<'m> {
         if self.movable.is_empty() {
             return true;
         }
-        let chunks = steps.div_ceil(CHUNK);
+        // Where steps take long, chunks are no longer than pieces.
+        let each = CHUNK.min(self.solution.model.steps());
+        let chunks = steps.div_ceil(each);
         let factor = (to / from).powf(1.0 / chunks as f64);
         let mut temperature = from;
         for chunk in 0..chunks {
             if chunk.is_multiple_of(PATIENCE) && stop() {
                 return false;
             }
-            for _ in 0..CHUNK {
+            for _ in 0..each {
                 self.step(temperature);
             }
-            if temperature < HOTTEST_COMPOUND * self.scale {
+            let is_time = each == CHUNK || self.rng.u64(..CHUNK) < each;
+            if is_time && temperature < HOTTEST_COMPOUND * self.scale {
                 self.try_compound_moves(temperature);
             }
             temperature *= factor;
@@ -172,7 +176,8 @@ impl<'m> Chain<'m> {
     /// The mean and the median loss of random steps that lose something.
     fn losses(&mut self) -> (f64, f64) {
         let mut losses = Vec::new();
-        for _ in 0..if self.movable.is_empty() { 0 } else { SAMPLES } {
+        let samples = (SAMPLED * self.solution.model.steps()).max(FEWEST_SAMPLES);
+        for _ in 0..if self.movable.is_empty() { 0 } else { samples } {
             let item = self.movable[self.rng.usize(..self.movable.len())];
             let (from, unit) = (self.solution.place[item], self.target(item));
             if unit != from && from != NOWHERE && self.solution.model.allows(item, unit) {

@@ -2,12 +2,14 @@
 
 use std::ops::Deref;
 
-use placement::Snapshot;
 use placement::ix::{ItemIx, UnitIx};
 use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
+use placement::{Criterion, Snapshot};
+use strum::IntoEnumIterator as _;
 
 use crate::part::Part;
 use crate::regions::Regions;
+use crate::schedule::{ROUND, STEPS};
 
 /// An item, where it is, and where it goes.
 pub(crate) type Change = (ItemIx, UnitIx, UnitIx);
@@ -26,6 +28,8 @@ const FOLLOWED: usize = 1 << 10;
 pub(crate) struct Model<'a> {
     problem: Weighted<'a>,
     pub regions: Regions,
+    /// How many numbers are looked at to say what figures come to.
+    looked_at: usize,
     /// A part of the search that is left out.
     pub without: Option<Part>,
 }
@@ -50,10 +54,31 @@ impl<'a> Model<'a> {
     }
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
-        Self { regions: Regions::new(snapshot, &problem.units_of_node), problem, without: None }
+        let aimed_at = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
+        Self {
+            looked_at: aimed_at.map(|criterion| criterion.measure().looks_at(snapshot)).sum(),
+            regions: Regions::new(snapshot, &problem.units_of_node),
+            problem,
+            without: None,
+        }
     }
 
-    /// How many times as long a step takes as on a sparse world: it looks at every tie of an item.
+    /// Steps of a piece of effort: fewer where figures take so long to say that it would last longer than a round in a sparse world.
+    pub fn steps(&self) -> u64 {
+        (STEPS * ROUND / self.of_figures().max(1) as u64).clamp(1, STEPS)
+    }
+
+    /// How many times as long a piece of effort takes as on a sparse world.
+    pub fn length_of_piece(&self) -> u64 {
+        (self.density() * self.steps() / STEPS).max(1)
+    }
+
+    /// How many times as long as a step on a sparse world it takes to say what figures come to.
+    fn of_figures(&self) -> usize {
+        self.looked_at / SPARSE
+    }
+
+    /// How many times as long a step takes as on a sparse world: it looks at every tie of an item, and has figures say what they come to.
     pub fn density(&self) -> u64 {
         let ties: usize = ItemIx::first(self.free).map(|item| self.ties(item).len()).sum();
         let of_ties = ties / (SPARSE * self.free.max(1));
@@ -62,7 +87,7 @@ impl<'a> Model<'a> {
             let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
             channels * self.units / FOLLOWED
         });
-        (of_ties + of_groups).max(1) as u64
+        (of_ties + of_groups + self.of_figures()).max(1) as u64
     }
 
     /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.

@@ -6,7 +6,7 @@ use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::anneal::Chain;
 use crate::model::Model;
-use crate::schedule::{Annealing, STEPS, Schedule};
+use crate::schedule::{Annealing, Schedule};
 
 /// Steps that a chain takes to come to rest when the search is stopped in the middle of its course: per item, and at
 /// most, on a sparse world.
@@ -77,15 +77,16 @@ impl Replica<'_> {
     /// Runs so many pieces of its course.
     pub fn run(&mut self, pieces: u64) {
         let chain = &mut self.chain;
+        let steps = chain.solution.model.steps();
         match &mut self.course {
-            Course::Steady(temperature) => chain.run(pieces * STEPS, *temperature, *temperature),
+            Course::Steady(temperature) => chain.run(pieces * steps, *temperature, *temperature),
             Course::Annealing(descent) => {
                 for _ in 0..pieces {
                     let annealing = &descent.annealing;
                     let (from, to) = (annealing.part(descent.done), annealing.part(descent.done + 1));
                     chain.set_prices(annealing.price(from), annealing.price_of_breach(from));
                     let scales = chain.scales();
-                    chain.run(STEPS, annealing.temperature(from, scales), annealing.temperature(to, scales));
+                    chain.run(steps, annealing.temperature(from, scales), annealing.temperature(to, scales));
                     descent.done += 1;
                 }
             }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
-/// Steps of one piece of effort.
+/// Steps of one piece of effort, where a step takes no longer than elsewhere.
 pub(crate) const STEPS: u64 = 1_000;
 
 /// Pieces that chains do between two looks at the clock; all lengths are multiples of it.
@@ -110,6 +110,8 @@ impl Annealing {
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     items: u64,
+    /// Steps of a piece of effort.
+    steps: u64,
     style: Style,
     /// By how many doublings its runs are longer than those of the first chain.
     longer: u32,
@@ -123,8 +125,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// For the chain of this number; `is_warm` when it starts from a placement that is worth keeping.
-    pub fn new(items: usize, chain: u32, is_warm: bool) -> Self {
+    /// For the chain of this number, whose pieces have so many steps; `is_warm` when it starts from a placement that is worth keeping.
+    pub fn new(items: usize, steps: u64, chain: u32, is_warm: bool) -> Self {
         let thorough = if items > LARGE { HOTTER } else { THOROUGH };
         let style = if is_warm || chain.is_multiple_of(2) { thorough } else { GENTLE };
         let items = (items as u64).max(1);
@@ -133,7 +135,7 @@ impl Schedule {
         } else {
             (SHORTEST, style.hot)
         };
-        Self { items, style, longer: chain, long, from, is_warm, runs: 0 }
+        Self { items, steps, style, longer: chain, long, from, is_warm, runs: 0 }
     }
 
     /// How its runs go about their way.
@@ -175,6 +177,6 @@ impl Schedule {
     }
 
     fn pieces(&self, steps_per_item: u64) -> u64 {
-        (steps_per_item * self.items).div_ceil(STEPS).next_multiple_of(ROUND)
+        (steps_per_item * self.items).div_ceil(self.steps).next_multiple_of(ROUND)
     }
 }

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::pace::Pace;
 use crate::part::Part;
 use crate::replica::{Course, Descent, Replica, steps_of_descent};
-use crate::schedule::{ROUND, STEPS, Schedule};
+use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
 use crate::tempering::Tempering;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
@@ -144,7 +144,7 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
-            let descent = Descent::new(Schedule::new(model.free, chain, is_warm));
+            let descent = Descent::new(Schedule::new(model.free, model.steps(), chain, is_warm));
             Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
         });
         self.replicas = replicas.collect();
@@ -203,7 +203,8 @@ impl<'t> Search<'t> {
 
     /// What so many pieces and a look at the best after them take.
     fn look_after(&self, pieces: u64) -> Duration {
-        self.pace.of_look(pieces, steps_of_descent(self.model) / STEPS, FOLLOWED as u64 + 2)
+        let followed = steps_of_descent(self.model) / self.model.steps();
+        self.pace.of_look(pieces, followed, FOLLOWED as u64 + 2)
     }
 
     /// Pieces of the next round, of so many that are left.
@@ -211,8 +212,8 @@ impl<'t> Search<'t> {
         let turn = self.tempering.as_ref().map(|tempering| tempering.next_turn(self.replicas.len()));
         let round = turn.unwrap_or_else(|| {
             let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
-            // Where steps take long, a round has fewer, so that the clock is looked at as often.
-            let most = (ROUND / self.model.density()).max(1);
+            // Where pieces take long, a round has fewer, so that the clock is looked at as often.
+            let most = (ROUND / self.model.length_of_piece()).max(1);
             left.unwrap_or(most).min(most)
         });
         round.min(pieces)

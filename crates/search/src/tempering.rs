@@ -5,7 +5,7 @@
 
 use crate::anneal::Chain;
 use crate::replica::{Course, Replica};
-use crate::schedule::{LONGEST, ROUND, STEPS};
+use crate::schedule::{LONGEST, ROUND};
 use crate::worker::{Worker, run_all};
 
 /// How many replicas there are, for the square root of the items and each factor e of temperature; the fewest, and the most.
@@ -77,7 +77,7 @@ impl Tempering {
     /// Sets replicas up that all begin where the chain has its best, to be run on so many threads.
     pub fn new<'t>(chain: &mut Chain<'t>, threads: u64) -> (Self, Vec<Replica<'t>>) {
         let (mean, _) = chain.scales();
-        let items = chain.solution.model.free;
+        let (items, steps) = (chain.solution.model.free, chain.solution.model.steps());
         let replicas = replicas(items);
         let part = |replica: u32| f64::from(replica) / f64::from(replicas - 1);
         let temperatures: Vec<f64> =
@@ -90,7 +90,7 @@ impl Tempering {
             Replica { chain, course: Course::Steady(*temperature) }
         };
         let replicas: Vec<Replica> = temperatures.iter().map(replica).collect();
-        let sweeps = (SWEEPS * items as u64).div_ceil(STEPS);
+        let sweeps = (SWEEPS * items as u64).div_ceil(steps);
         let tempering = Self {
             price: PRICE,
             turn: sweeps.max((ROUND * threads).div_ceil(replicas.len() as u64)),

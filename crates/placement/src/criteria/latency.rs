@@ -37,6 +37,11 @@ impl Measure for Latency {
         Some(Box::new(Whereabouts(IxVec::of(None, snapshot.actors()))))
     }
 
+    fn looks_at(&self, snapshot: &Snapshot) -> usize {
+        let sent = ActorIx::first(snapshot.actors()).map(|actor| snapshot.sends_to(actor).len());
+        snapshot.actors() + sent.sum::<usize>()
+    }
+
     // Ties to what is fixed, and links, are looked at anyway.
     fn tells_apart(&self, _: &Snapshot, _: &Rooms, _: UnitIx) -> Vec<Option<i64>> {
         Vec::new()
@@ -87,10 +92,6 @@ impl Figure for Whereabouts {
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
         let after = step.comes.then_some(step.unit);
         longest(snapshot, |actor| if actor == step.actor { after } else { self.0[actor] })
-    }
-
-    fn is_slow(&self) -> bool {
-        true
     }
 
     fn boxed(&self) -> Box<dyn Figure> {

@@ -95,6 +95,12 @@ pub trait Measure: Sync {
         None
     }
 
+    /// How many numbers its figure looks at to say its value; 0 where that is kept up to date with every step.
+    fn looks_at(&self, snapshot: &Snapshot) -> usize {
+        let _ = snapshot;
+        0
+    }
+
     /// Whether its being 0 means that no unit is loaded beyond its capacity, or all are equally far.
     fn is_limit_of_load(&self) -> bool {
         false
@@ -191,11 +197,6 @@ pub trait Figure: Send + Sync {
     fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
         let _ = (snapshot, actor);
         true
-    }
-
-    /// Whether saying its value takes as long as looking at every actor.
-    fn is_slow(&self) -> bool {
-        false
     }
 
     /// The same again.

@@ -7,9 +7,11 @@ use placement::Snapshot;
 use placement::criteria::{Figure, Step};
 
 use super::*;
+use crate::anneal::Chain;
 use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::ejection::eject;
+use crate::schedule::{ROUND, STEPS};
 use crate::tests::world;
 
 /// A figure that is 0, and how often it said so.
@@ -81,4 +83,33 @@ fn where_many_go_somewhere_figures_are_asked_once() {
         }
         assert_eq!(asked.times(), 0, "seed {seed}: nothing of rules is read off terms");
     }
+}
+
+/// Numbers that figures look at between two looks at the clock, where each time is as long as looking at all messages.
+#[test]
+fn where_figures_take_long_a_piece_has_fewer_steps() {
+    /// Figures that a step asks at most: of a move, of an exchange in its place, and of a compound one.
+    const BY_STEP: u64 = 3;
+    let mut steps = Vec::new();
+    for stages in [[8, 12, 8], [40, 60, 40], [80, 120, 80]] {
+        let mut file = worlds::all_to_all(&stages, 32, 1).file().clone();
+        file.objectives = "overload,latency".parse().unwrap();
+        let snapshot = Snapshot::new(file).unwrap();
+        let (model, asked) = (Model::new(&snapshot), Asked::default());
+        let mut solution = asked.beside(&model);
+        place_the_rest(&mut solution, &|| false);
+        assert!(asked.times() <= 1);
+        let mut chain = Chain::new(solution, 1);
+        let looked_at = (stages[0] * stages[1] + stages[1] * stages[2]) as u64;
+        let most = BY_STEP * (2 * STEPS * ROUND * 8).max(32 * looked_at);
+        let of_samples = asked.times() as u64 * looked_at;
+        assert!(of_samples <= most, "{stages:?}: {of_samples} of {most} numbers for the scale of losses");
+        let (mean, _) = chain.scales();
+        chain.set_prices(1.0, 1.0);
+        chain.run(model.steps(), mean, mean / 2.0);
+        let of_piece = asked.times() as u64 * looked_at;
+        assert!(of_piece <= most, "{stages:?}: {of_piece} of {most} numbers in a piece");
+        steps.push(model.steps());
+    }
+    assert!(steps.is_sorted_by(|more, fewer| more > fewer) && steps[0] == STEPS, "{steps:?}");
 }

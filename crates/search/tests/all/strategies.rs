@@ -132,14 +132,36 @@ fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
     assert!(sent(&solve(&Local, &snapshot, Some(0), 1)) < sent(&cut), "it was cut short");
 }
 
+/// All to all, and the longest path counts: what a step makes of it is read off all messages.
+fn with_paths(stages: [usize; 3], units: usize) -> Snapshot {
+    let file = worlds::all_to_all(&stages, units, 1).file().clone();
+    Snapshot::new(SnapshotFile { objectives: "overload,latency".parse().unwrap(), ..file }).unwrap()
+}
+
+/// However long steps take, the clock is asked between any two pieces.
+#[test]
+fn where_steps_take_long_the_clock_is_asked_as_often() {
+    let asked = AtomicU64::new(0);
+    let stop = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
+    let budget = Budget { effort: Some(100), seed: 1, stop: &stop, left: None };
+    let answer = Local.solve(&with_paths([20, 30, 20], 16), &budget).unwrap();
+    assert_eq!(answer.effort, 100);
+    let asked = asked.into_inner();
+    assert!(asked >= 99, "{asked} looks at the clock in 100 pieces");
+}
+
 /// A search that knows its clock ends in time for a last look, and what that finds is what its effort finds again.
 #[test]
 fn a_search_that_a_known_clock_ends_is_replayed() {
     /// How late a search may be at most that has not given up its last look.
     const LATE: Duration = Duration::from_millis(40);
     let mut in_time = 0;
-    for snapshot in [worlds::grid(5, 60, 1), worlds::tight_memory(80, 10, 2), worlds::heavy_tails(60, 12, 1)]
-    {
+    for snapshot in [
+        worlds::grid(5, 60, 1),
+        worlds::tight_memory(80, 10, 2),
+        worlds::heavy_tails(60, 12, 1),
+        with_paths([20, 30, 20], 16),
+    ] {
         for wall in [0, 20, 60, 150].map(Duration::from_millis) {
             let begun = Instant::now();
             let left = || wall.saturating_sub(begun.elapsed());
@@ -168,6 +190,7 @@ fn a_stop_in_the_middle_of_construction_ends_it() {
         worlds::tight_memory(80, 10, 2),
         worlds::heavy_tails(60, 12, 1),
         worlds::all_to_all(&[8, 12, 8], 16, 1),
+        with_paths([4, 6, 4], 8),
     ] {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
             let solve_until = |looks: u64| {
