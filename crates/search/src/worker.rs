@@ -5,7 +5,7 @@ use std::thread::Scope;
 
 use crate::replica::Replica;
 
-/// Pieces below which starting a thread takes longer than they do.
+/// Pieces below which starting a thread takes longer than they do, where steps take no longer than on a sparse world.
 pub(crate) const WORTH_A_THREAD: u64 = 10;
 
 /// A replica and the pieces that it is to run.
@@ -40,7 +40,8 @@ impl<'t> Worker<'t> {
 /// Has every replica run its pieces, in turn here and on the workers where there are any.
 pub(crate) fn run_all<'t>(replicas: &mut Vec<Replica<'t>>, pieces: &[u64], workers: &[Worker<'t>]) {
     const PANICKED: &str = "a worker ends early only if its chain panicked";
-    let is_worth_it = pieces.iter().sum::<u64>() >= 2 * WORTH_A_THREAD;
+    let each = replicas.first().map_or(1, |replica| replica.chain.solution.model.length_of_piece());
+    let is_worth_it = pieces.iter().sum::<u64>() * each >= 2 * WORTH_A_THREAD;
     let workers = if is_worth_it { workers } else { &[] };
     let count = replicas.len();
     let mut dealt: Vec<Vec<Share>> = (0..=workers.len()).map(|_| Vec::new()).collect();
