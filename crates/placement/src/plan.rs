@@ -336,8 +336,9 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
             ruling.excused() - before
         });
         let pays =
-            more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
-        if pays || !state.admits(actor, from) {
+            || more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
+        // Prices may take long to say, and are not asked of who cannot go back.
+        if !state.admits(actor, from) || pays() {
             if let Some(ruling) = &mut excused {
                 ruling.take(actor, from);
                 ruling.put(actor, to);
