@@ -1,6 +1,7 @@
 //! `greedy`: keep what runs, place the rest where it costs least, then take every step that pays.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::bundle::{Bundles, Settlement};
 use crate::repair::obeying;
@@ -49,7 +50,7 @@ impl Greedy {
                 _ => place(&mut state, snapshot, actor),
             }
             work.spend();
-            is_cut = !order.waiting.is_empty() && (budget.stop)();
+            is_cut = order.left > 0 && (budget.stop)();
         }
         if is_cut {
             // What a clock cut short counts for nothing. Everybody is placed all the same: an answer would leave out actors that have room.
@@ -109,14 +110,18 @@ fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
 
 /// Who is placed next: the choosy before the easy, then whoever is tied most to what has a place already.
 struct Order {
-    waiting: Vec<ActorIx>,
+    /// Entries that were overtaken by a stronger pull are skipped.
+    turns: BinaryHeap<Turn>,
+    is_waiting: IxVec<ActorIx, bool>,
+    /// How many are waiting.
+    left: usize,
     pull: IxVec<ActorIx, i64>,
     /// Most work that the actor is on any kind.
     heaviest: IxVec<ActorIx, i64>,
 }
 
 /// Who is sooner is greater.
-type Turn = (bool, bool, i64, i64, std::cmp::Reverse<ActorIx>);
+type Turn = (bool, bool, i64, i64, Reverse<ActorIx>);
 
 impl Order {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
@@ -133,35 +138,52 @@ impl Order {
             let implementations = snapshot.problem().implementations[actor].iter().flatten();
             implementations.map(|needs| needs.work).max().unwrap_or(0)
         };
-        Self {
-            waiting: actors.clone().filter(|&actor| state.place(actor).is_none()).collect(),
+        let mut order = Self {
+            turns: BinaryHeap::new(),
+            is_waiting: actors.clone().map(|actor| state.place(actor).is_none()).collect(),
+            left: 0,
             pull: actors.clone().map(pull).collect(),
             heaviest: actors.map(heaviest).collect(),
-        }
+        };
+        order.turns = order.waiting().map(|actor| order.turn(snapshot, actor)).collect();
+        order.left = order.turns.len();
+        order
     }
 
     fn next(&mut self, snapshot: &Snapshot) -> Option<ActorIx> {
-        let position =
-            (0..self.waiting.len()).max_by_key(|&position| self.turn(snapshot, self.waiting[position]))?;
-        let actor = self.waiting.swap_remove(position);
-        for edge in &snapshot.problem().edges[actor] {
-            self.pull[edge.peer] += edge.rate;
+        loop {
+            let (.., pull, _, Reverse(actor)) = self.turns.pop()?;
+            if !self.is_waiting[actor] || pull != self.pull[actor] {
+                continue;
+            }
+            self.is_waiting[actor] = false;
+            self.left -= 1;
+            for edge in &snapshot.problem().edges[actor] {
+                self.pull[edge.peer] += edge.rate;
+                if edge.rate > 0 && self.is_waiting[edge.peer] {
+                    self.turns.push(self.turn(snapshot, edge.peer));
+                }
+            }
+            return Some(actor);
         }
-        Some(actor)
     }
 
     /// All who are left, in the order of now.
-    fn rest(mut self, snapshot: &Snapshot) -> Vec<ActorIx> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.sort_by_cached_key(|actor| std::cmp::Reverse(self.turn(snapshot, *actor)));
+    fn rest(self, snapshot: &Snapshot) -> Vec<ActorIx> {
+        let mut waiting: Vec<ActorIx> = self.waiting().collect();
+        waiting.sort_by_cached_key(|actor| Reverse(self.turn(snapshot, *actor)));
         waiting
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = ActorIx> {
+        self.is_waiting.enumerate().filter(|(_, is_waiting)| **is_waiting).map(|(actor, _)| actor)
     }
 
     fn turn(&self, snapshot: &Snapshot, actor: ActorIx) -> Turn {
         let problem = snapshot.problem();
         let choosy = problem.candidates(actor).len() <= 1;
         let bound = !problem.relations_of[actor].is_empty();
-        (choosy, bound, self.pull[actor], self.heaviest[actor], std::cmp::Reverse(actor))
+        (choosy, bound, self.pull[actor], self.heaviest[actor], Reverse(actor))
     }
 }
 
@@ -255,4 +277,29 @@ fn improve_bundle(state: &mut State, bundles: &Bundles, bundle: usize) -> bool {
         state.put(actor, unit);
     }
     improved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who comes next is whom a look at all who wait finds.
+    #[test]
+    fn the_next_is_whoever_is_sooner_than_all_others() {
+        for seed in 0..4 {
+            for snapshot in [
+                worlds::heavy_tails(120, 12, seed),
+                worlds::neighbours(6, 8, 12, seed),
+                crate::tests::world(&mut fastrand::Rng::with_seed(seed), r#""communication""#),
+            ] {
+                let mut order = Order::new(&snapshot, &State::new(&snapshot));
+                for left in (0..=order.left).rev() {
+                    let waiting = order.waiting();
+                    let sooner = waiting.max_by_key(|actor| order.turn(&snapshot, *actor));
+                    assert_eq!((order.left, sooner.is_some()), (left, left > 0), "seed {seed}");
+                    assert_eq!(order.next(&snapshot), sooner, "seed {seed}, {left} left");
+                }
+            }
+        }
+    }
 }
