@@ -17,6 +17,8 @@ pub(crate) struct Reading {
     pub named: BTreeMap<usize, BTreeSet<UnitIx>>,
     /// By `apart` and `together`: its actors, ascending.
     pub related: BTreeMap<usize, BTreeSet<ActorIx>>,
+    /// By `quota`: its actors, ascending.
+    pub counted: BTreeMap<usize, BTreeSet<ActorIx>>,
     /// By unit: the resources that are reserved.
     pub reserved: BTreeMap<UnitIx, BTreeMap<String, i64>>,
     /// Positions in the list of nodes.
@@ -34,6 +36,7 @@ impl Reading {
             about: IxVec::of(Vec::new(), file.actors.len()),
             named: BTreeMap::new(),
             related: BTreeMap::new(),
+            counted: BTreeMap::new(),
             reserved: BTreeMap::new(),
             listed: file
                 .nodes
@@ -42,11 +45,15 @@ impl Reading {
                 .map(|(position, node)| (node.id.clone(), position))
                 .collect(),
         };
+        let all = |of: &[String]| of.iter().map(|actor| actors[actor.as_str()]).collect();
         for (position, constraint) in file.constraints.iter().enumerate() {
             let (about, named) = match constraint {
                 Constraint::Apart { actors: of, .. } | Constraint::Together { actors: of, .. } => {
-                    let of = of.iter().map(|actor| actors[actor.as_str()]).collect();
-                    reading.related.insert(position, of);
+                    reading.related.insert(position, all(of));
+                    continue;
+                }
+                Constraint::Quota { actors: of, .. } => {
+                    reading.counted.insert(position, all(of));
                     continue;
                 }
                 Constraint::Pin { actor, unit, .. } => {

@@ -183,13 +183,12 @@ impl Limit for Quota {
 
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (position, given) in checked.file.constraints.iter().enumerate() {
-            let Constraint::Quota { actors, resource, max, .. } = given else { continue };
+            let Constraint::Quota { resource, max, .. } = given else { continue };
             let used = |places: &Assignment| {
                 let mut used = Used::default();
-                for (actor, unit) in Checked::at(places) {
-                    let said = checked.actor(actor);
-                    let amount =
-                        if actors.contains(&said.id) { amount(given, said, checked.unit(unit)) } else { 0 };
+                for &actor in &checked.reading.counted[&position] {
+                    let Some(unit) = places[actor] else { continue };
+                    let amount = amount(given, checked.actor(actor), checked.unit(unit));
                     if amount > 0 {
                         used.add(checked, actor, amount);
                     }
