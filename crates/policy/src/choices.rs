@@ -30,13 +30,12 @@ pub(crate) fn open_choices(problem: &Problem, anywhere: &[ActorIx]) -> Choices {
 pub(crate) fn choices(problem: &Problem) -> Choices {
     let mut choices = Choices { places: Vec::new(), forbids: true };
     for actor in problem.current.positions() {
-        match problem.fixed_at(actor) {
-            Some(home) => choices.places.push((actor, home)),
-            None => {
-                let here = problem.current[actor].filter(|unit| !is_candidate(problem, actor, *unit));
-                let units = problem.candidates(actor).iter().copied().chain(here);
-                choices.places.extend(units.map(|unit| (actor, unit)));
-            }
+        if let Some(home) = problem.fixed_at(actor) {
+            choices.places.push((actor, home));
+        } else {
+            let here = problem.current[actor].filter(|unit| !is_candidate(problem, actor, *unit));
+            let units = problem.candidates(actor).iter().copied().chain(here);
+            choices.places.extend(units.map(|unit| (actor, unit)));
         }
     }
     choices
