@@ -46,7 +46,7 @@ pub async fn commit(
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
     let mut lock = Some(lock);
-    let mut write = std::pin::pin!(ctx.writer.write_placement(&placement));
+    let mut write = Box::pin(ctx.writer.write_placement(&placement));
     let written = tokio::select! {
         biased;
         written = &mut write => written?,

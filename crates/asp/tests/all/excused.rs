@@ -69,8 +69,8 @@ impl Meant {
 
     /// Its cases that are broken.
     fn broken(self, world: &World, places: &Places) -> BTreeMap<Vec<usize>, usize> {
-        let placed = || places.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?)));
-        let on_node = |node: usize| placed().filter(move |(_, unit)| world.nodes[*unit] == node);
+        let present = || places.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?)));
+        let on_node = |node: usize| present().filter(move |(_, unit)| world.nodes[*unit] == node);
         let units = 0..world.nodes.len();
         let mut found = BTreeMap::new();
         match self {
@@ -82,19 +82,19 @@ impl Meant {
             }
             Self::Work(most) => {
                 for unit in units {
-                    let there = placed().filter(|(_, at)| *at == unit);
+                    let there = present().filter(|(_, at)| *at == unit);
                     let work: usize = there.map(|(actor, _)| world.work(actor, unit)).sum();
                     found.insert(vec![unit], work.saturating_sub(most));
                 }
             }
             Self::Apart => {
-                for (a, u) in placed() {
+                for (a, u) in present() {
                     let others = on_node(world.nodes[u]).filter(|(b, _)| *b > a);
                     found.extend(others.map(|(b, v)| (vec![a, u, b, v], 1)));
                 }
             }
             Self::With => {
-                let without = placed().filter(|(actor, unit)| *actor != 0 && places[0] != Some(*unit));
+                let without = present().filter(|(actor, unit)| *actor != 0 && places[0] != Some(*unit));
                 found.extend(without.map(|(actor, unit)| (vec![actor, unit], 1)));
             }
             Self::Once(least) => {
