@@ -125,8 +125,14 @@ impl<'a> Policy<'a> {
         self.program.limits_places()
     }
 
-    /// Where units are, on every level.
+    /// Where units are, on every level, and who runs where now.
     fn places(&self, facts: &mut String) {
+        for at in ActorIx::first(self.snapshot.actors()) {
+            if let Some(unit) = self.snapshot.current(at) {
+                let (name, unit) = (actor(self.snapshot.actor_id(at)), string(self.snapshot.unit_id(unit)));
+                writeln!(facts, "now({name},{unit}).").expect("a string takes any text");
+            }
+        }
         for unit in UnitIx::first(self.snapshot.units()) {
             for scope in [Scope::Unit, Scope::Numa, Scope::Node, Scope::Zone] {
                 let (name, place) = (string(self.snapshot.unit_id(unit)), self.snapshot.place(scope, unit));

@@ -13,7 +13,8 @@ pub(crate) const PREFIX: &str = "p_";
 /// Which atoms are shown.
 const SHOWN: &str = "#show violated/2.\n#show penalty/2.\n#show broken/2.\n";
 
-/// What an assignment breaks of what follows from facts alone; `place(L,U,P)`: unit U is in place P of level L.
+/// What an assignment breaks of what follows from facts alone; `place(L,U,P)`: unit U is in place P of level L, `now(A,U)`: A runs
+/// on U. Two that what runs breaks an `apart` or `together` with may go on breaking it, as where a file says it.
 const DERIVED: &str = "\
 broken(S,forbid(A,U)) :- said(S,forbid(A,U)), movable(A), p_run_on(A,U).
 broken(S,pin(A,U)) :- said(S,pin(A,U)), movable(A), p_run_on(A,V), U != V.
@@ -22,8 +23,11 @@ pair(S,together(A,B,L),A,B,L) :- said(S,together(A,B,L)).
 open(A,B) :- pair(_,_,A,B,_), movable(A), A != B.
 open(A,B) :- pair(_,_,A,B,_), movable(B), A != B.
 share(A,B,L) :- pair(_,_,A,B,L), open(A,B), p_run_on(A,U), p_run_on(B,V), place(L,U,P), place(L,V,P).
-broken(S,apart(A,B,L)) :- pair(S,apart(A,B,L),A,B,L), share(A,B,L).
-broken(S,together(A,B,L)) :- pair(S,together(A,B,L),A,B,L), open(A,B), p_run_on(A,_), p_run_on(B,_), not share(A,B,L).
+shared(A,B,L) :- pair(_,_,A,B,L), open(A,B), now(A,U), now(B,V), place(L,U,P), place(L,V,P).
+torn(A,B,L) :- pair(_,together(A,B,L),A,B,L), open(A,B), now(A,_), now(B,_), not shared(A,B,L).
+broken(S,apart(A,B,L)) :- pair(S,apart(A,B,L),A,B,L), share(A,B,L), not shared(A,B,L).
+broken(S,together(A,B,L)) :- pair(S,together(A,B,L),A,B,L), open(A,B), p_run_on(A,_), p_run_on(B,_),
+    not share(A,B,L), not torn(A,B,L).
 ";
 
 /// Who has no place; others always have one.

@@ -1,13 +1,16 @@
 //! Rules that are broken already: nobody is kept in by them, nobody comes, and as many as can be are moved away.
 
 use exact::Exhaustive;
+use placement::file::Policy;
 use placement::ix::UnitIx;
 use placement::{Budget, Criterion, Plan, Snapshot, Strategy, plan};
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::Local;
 use serde_json::{Value, json};
+use worlds::line;
 
 use crate::asp;
+use crate::over_full::told;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_portfolio-child");
 
@@ -159,4 +162,133 @@ fn every_way_of_placing_agrees() {
         excused += usize::from(!truth.excused.is_empty());
     }
     assert!(excused > 5, "{excused}");
+}
+
+/// What follows from facts alone, `apart` for one, is excused as well.
+#[test]
+fn noisy_neighbours_who_cannot_get_away_from_each_other_are_excused() {
+    let program = include_str!("../../../../policies/examples/noisy-neighbour.lp");
+    let one = (Some(0), false);
+    let by_asp = |nodes: usize, actors: &[(Option<usize>, bool)]| by(&asp(), &world(nodes, actors, program));
+    let counts = |plan: &Plan| (plan.cost.unplaced, plan.moves.len(), plan.excused.len());
+    let stuck = by_asp(1, &[one, one]);
+    assert_eq!(counts(&stuck), (0, 0, 2));
+    assert_eq!(stuck.excused[0].reasons, ["shop/app/a-0, shop/app/a-1: policy quiet line 12"]);
+    assert_eq!(counts(&by_asp(2, &[one, one])), (0, 1, 0));
+    assert_eq!(counts(&by_asp(1, &[one, (Some(0), true)])), (0, 0, 1));
+    assert_eq!(counts(&by_asp(1, &[one, one, (None, false)])), (1, 0, 2));
+    assert_eq!(counts(&by_asp(2, &[one, one, one, (Some(1), false)])), (0, 0, 3));
+}
+
+/// Units, actors, and how the group is placed, as a policy derives it; then what becomes of it, by every way of placing.
+const DERIVED: [[&str; 4]; 13] = [
+    [
+        "u:cpu:9",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g",
+        "apart(A,B,unit)",
+        "a on u excused, b on u excused",
+    ],
+    [
+        "u:cpu:9 v:cpu:9",
+        "a:cpu=1:at=u,group=g,move=2 b:cpu=1:at=u,group=g,move=1",
+        "apart(A,B,unit)",
+        "a on u, b on v",
+    ],
+    // Who comes is kept away from who stays there.
+    [
+        "u:cpu:9 v:cpu:9",
+        "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=u,group=g b:cpu=1:group=g",
+        "apart(A,B,node)",
+        "a on u excused, b nowhere",
+    ],
+    [
+        "u:cpu:9 v:cpu:9:node=m",
+        "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=u,group=g",
+        "apart(A,B,node)",
+        "a on v",
+    ],
+    // There is room, and somebody with whom nothing is broken yet.
+    [
+        "u:cpu:9 v:cpu:9:node=m",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g c:cpu=1:at=v,group=g",
+        "apart(A,B,node)",
+        "a on u excused, b on u excused, c on v",
+    ],
+    [
+        "u:cpu:9:zone=z v:cpu:9:node=m,zone=z",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=v,group=g",
+        "apart(A,B,zone)",
+        "a on u excused, b on v excused",
+    ],
+    [
+        "u:cpu:9:zone=z v:cpu:9:node=m,zone=z w:cpu:9:node=o,zone=y",
+        "a:cpu=1:at=u,group=g,move=2 b:cpu=1:at=v,group=g,move=1",
+        "apart(A,B,zone)",
+        "a on u, b on w",
+    ],
+    [
+        "u:cpu:9:slots=1 v:cpu:9:slots=1",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=v,group=g",
+        "together(A,B,unit)",
+        "a on u excused, b on v excused",
+    ],
+    [
+        "u:cpu:9 v:cpu:9:slots=1",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=v,group=g",
+        "together(A,B,unit)",
+        "a on u, b on u",
+    ],
+    [
+        "u:cpu:9:slots=1 v:cpu:9:node=m",
+        "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=v,group=g",
+        "together(A,B,node)",
+        "a on v excused",
+    ],
+    // Who comes must be with all of them.
+    [
+        "u:cpu:9:slots=1 v:cpu:9:node=m",
+        "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=v,group=g b:cpu=1:group=g",
+        "together(A,B,node)",
+        "a on v excused, b nowhere",
+    ],
+    // Two who are together now stay so, wherever the third one is.
+    [
+        "u:cpu:9:slots=2 v:cpu:9:node=m,slots=1 w:cpu:9:node=o,slots=1",
+        "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g c:cpu=1:at=v,group=g",
+        "together(A,B,node)",
+        "a on u excused, b on u excused, c on v excused",
+    ],
+    [
+        "u:cpu:9:zone=z,slots=1 v:cpu:9:node=m,zone=z w:cpu:9:node=o,zone=y",
+        "a:cpu=1:at=u,group=g,move=2 b:cpu=1:at=w,group=g,move=1",
+        "together(A,B,zone)",
+        "a on u, b on v",
+    ],
+];
+
+/// Such a world under a policy.
+fn derived(units: &str, actors: &str, relation: &str, more: &str) -> Snapshot {
+    let program = format!("{relation} :- group(A,\"g\"), group(B,\"g\"), A < B.\n{more}");
+    let mut file = line::file(units, actors, "");
+    file.policy = Some(Policy { name: "quiet".into(), program: Some(program) });
+    Snapshot::new(file).unwrap()
+}
+
+#[test]
+fn what_a_policy_derives_is_mended_or_excused_pair_by_pair() {
+    for [units, actors, relation, expected] in DERIVED {
+        let found = told(&derived(units, actors, relation, ""));
+        assert!(found.iter().all(|told| told == expected), "{found:?} of {units} {actors} {relation}");
+    }
+}
+
+/// Two who break it together may go on with that elsewhere, where they have to leave.
+#[test]
+fn who_has_to_leave_takes_the_excuse_along() {
+    let actors = "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g";
+    let leave = "forbid(A,\"u\") :- group(A,\"g\").\n";
+    let snapshot = derived("u:cpu:9 v:cpu:9:node=m", actors, "apart(A,B,node)", leave);
+    let expected = "a on v excused, b on v excused";
+    let found = told(&snapshot);
+    assert!(found.iter().all(|told| told == expected), "{found:?}");
 }

@@ -231,7 +231,7 @@ fn what_is_broken_already_is_mended_or_excused_and_nobody_comes_to_it() {
 }
 
 /// Where everybody who can move is, by every way of placing.
-fn told(snapshot: &Snapshot) -> Vec<String> {
+pub fn told(snapshot: &Snapshot) -> Vec<String> {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let by = |strategy: &dyn Strategy| {
         let plan = plan(snapshot, strategy, &judge(), &Budget::effort(Some(2_000), 1)).unwrap();
