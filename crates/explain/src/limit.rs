@@ -121,7 +121,9 @@ pub(crate) fn of_case(snapshot: &Snapshot, demand: usize) -> Vec<Limit> {
         None => vec![Limit::Case { demand }],
         Some(LiftedLimit::Slots(unit)) => vec![Limit::Slots { unit }],
         Some(LiftedLimit::OfNode(node, resource)) => vec![Limit::OfNode { node, resource }],
-        Some(LiftedLimit::Constraint(position)) => vec![Limit::Constraint { position }],
+        Some(LiftedLimit::Constraint(position) | LiftedLimit::Breach(position, _)) => {
+            vec![Limit::Constraint { position }]
+        }
         Some(LiftedLimit::OfUnit(unit, resource)) => {
             let reserves = reserves(snapshot, unit, resource).into_iter();
             let reserves = reserves.map(|(position, _)| Limit::Constraint { position });

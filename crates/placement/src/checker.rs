@@ -13,7 +13,7 @@ impl Snapshot {
         self.violations_after(&self.reading().home, assignment)
     }
 
-    /// The same where limits of the file are excused by what ran `before`, and not by what the file says that runs.
+    /// The same where limits of the file are excused by what ran `before`, which is a part of what the file says that runs.
     pub fn violations_after(&self, before: &Assignment, assignment: &Assignment) -> Vec<Violation> {
         if let Some(problem) = self.malformed(assignment) {
             return vec![Violation { rule: Rule::Malformed, says: problem }];

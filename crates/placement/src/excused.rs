@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Assignment;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::rules::{Excuse, GroundConstraint, GroundRule, Rules};
 use crate::ruling::Ruling;
+use crate::{Assignment, LiftedLimit};
 
 /// Where actors may be, as the rules know it: actor and atom.
 type Members = BTreeMap<ActorIx, Vec<(UnitIx, u32)>>;
@@ -111,7 +111,13 @@ impl<'a> Written<'a> {
     /// What a demand that is broken already becomes.
     fn write(&mut self, demand: usize, now: &Ruling, grows: bool, current: &Assignment) {
         self.gone.insert(demand);
-        let broken = self.rules.demands[demand].atom;
+        let rules = self.rules;
+        let GroundConstraint { atom, says, limit, .. } = &rules.demands[demand];
+        let broken = *atom;
+        if let Some(LiftedLimit::Breach(_, actor)) = limit {
+            self.cases.entry(*actor).or_default().push((broken, says.clone()));
+            return;
+        }
         let members = self.members(broken);
         if members.is_empty() {
             return;
@@ -139,7 +145,7 @@ impl<'a> Written<'a> {
         }
         for (actor, places) in here {
             let atom = self.both(broken, &places.iter().map(|(_, atom)| *atom).collect::<Vec<_>>());
-            self.cases.entry(actor).or_default().push((atom, self.rules.demands[demand].says.clone()));
+            self.cases.entry(actor).or_default().push((atom, says.clone()));
         }
     }
 

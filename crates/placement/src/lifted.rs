@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ix::{NodeIx, ResourceIx, UnitIx};
+use crate::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 
 /// A limit that was taken off, by positions in the world that it was taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,11 @@ pub enum LiftedLimit {
     OfUnit(UnitIx, ResourceIx),
     /// How much a node has of a resource.
     OfNode(NodeIx, ResourceIx),
-    /// One of the file's constraints, in one of its places or for one of its pairs.
+    /// One of the file's constraints, in one of its places or as far as some of its actors keep to it now.
     Constraint(usize),
+    /// One of the file's constraints as far as an actor breaks it now, with those with whom it does: nobody else is in that, and it
+    /// cannot become more.
+    Breach(usize, ActorIx),
 }
 
 /// Limits at places, by name: which constraint of the list, where, and of what.
@@ -32,6 +35,15 @@ impl Lifted {
 
     pub(crate) fn has(&self, what: &'static str, place: &str, of: &str) -> bool {
         !self.0.is_empty() && self.0.contains(&(what, place.to_owned(), of.to_owned()))
+    }
+
+    /// Whether any of one kind is lifted at a place.
+    pub(crate) fn has_any(&self, what: &'static str, place: &str) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let from = (what, place.to_owned(), String::new());
+        self.0.range(from..).next().is_some_and(|(of, at, _)| *of == what && at == place)
     }
 
     /// Those of one kind: where, and of what.

@@ -11,7 +11,7 @@ use crate::{Lifted, LiftedLimit, Rules};
 /// What is left of a limit that was taken off: more than any sum of a sound world, and far from where adding wraps.
 pub(crate) const UNLIMITED: i64 = 1 << 60;
 
-/// Literals above which a limit is not written out: then it binds, and nobody is excused of it.
+/// Literals above which a limit is not written out: then it binds, and the checker excuses nobody of it either.
 pub(crate) const MOST_LITERALS: usize = 1_000_000;
 
 /// Who is where now, by unit and by node, ascending.
@@ -111,9 +111,14 @@ impl<'a> Writer<'a> {
         literal(head)
     }
 
+    /// The literal that holds where so many of these do.
+    pub fn at_least(&mut self, count: i64, of: &[i32]) -> i32 {
+        self.if_sum(count, of.iter().map(|literal| (*literal, 1)).collect())
+    }
+
     /// The literal that holds where one of these does.
     pub fn any(&mut self, of: &[i32]) -> i32 {
-        if let [one] = *of { one } else { self.if_sum(1, of.iter().map(|literal| (*literal, 1)).collect()) }
+        if let [one] = *of { one } else { self.at_least(1, of) }
     }
 
     /// What must not be.
@@ -173,6 +178,7 @@ fn literal(atom: u32) -> i32 {
     i32::try_from(atom).expect("limits of too many literals are not written out")
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
+/// Euclid's greatest common divisor.
+pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

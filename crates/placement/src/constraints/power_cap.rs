@@ -12,7 +12,7 @@ use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
 use crate::room::Rooms;
-use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer, gcd};
 use crate::{Assignment, Snapshot};
 
 /// At most so many watts in every place of a scope. What fixed actors draw by themselves, beyond a cap or not, may be drawn.
@@ -59,12 +59,11 @@ impl Limit for PowerCap {
             return;
         }
         let draws = problem.unit_draws(&problem.current);
-        let work = |actor: &Actor| actor.runs_on.values().map(|way| i128::from(way.work)).max().unwrap_or(0);
-        let most_work: i128 = file.actors.iter().map(work).sum();
+        let loads = most_loads(file);
         for cap in &problem.caps {
             let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             // What fixed actors draw by themselves may be drawn: who draws no more than that breaks nothing.
-            for (place, drawn) in
+            for (place, _) in
                 cap.drawn(&draws).enumerate().filter(|(place, drawn)| **drawn > cap.limit[*place])
             {
                 let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
@@ -75,13 +74,7 @@ impl Limit for PowerCap {
                     };
                     now.on_unit[unit].iter().any(draws)
                 };
-                let steps =
-                    |unit: UnitIx| thresholds(&file.units[unit.at()], most_work).take(MOST_LITERALS).count();
-                let literals = units().map(|unit| (steps(unit) + 1).saturating_mul(file.actors.len()));
-                if *drawn > 0
-                    && units().any(is_ours)
-                    && literals.fold(0, usize::saturating_add) <= MOST_LITERALS
-                {
+                if units().any(is_ours) && is_small(file, units(), &loads) {
                     found.insert(CAP, &cap_name(*on, *max), &cap.name[place]);
                 }
             }
@@ -159,8 +152,9 @@ impl Limit for PowerCap {
                     None => drawn.push((name, is_named, all[unit], fixed[unit])),
                 }
             }
+            let name = cap_name(on, max.unsigned_abs());
             for (place, is_named, drawn, fixed) in drawn.into_iter().filter(|(.., drawn, _)| *drawn > max) {
-                if checked.is_lifted(CAP, &cap_name(on, max.unsigned_abs()), place) {
+                if checked.is_lifted(CAP, &name, place) {
                     continue;
                 }
                 let is_here = |unit: &Unit| {
@@ -171,14 +165,17 @@ impl Limit for PowerCap {
                 let before: i64 = here.map(|(_, watts)| watts).sum();
                 let [ours, ours_now] =
                     [checked.assignment, checked.now].map(|places| who_draws(checked, places, &is_here));
-                // What runs passes it already, or it is what fixed actors draw by themselves where that is more.
+                // What runs passes it already, which excuses where it is written out; or it is what fixed actors draw by
+                // themselves where that is more.
                 let may_draw = max.max(fixed);
-                let limit = if before > may_draw && !ours_now.is_empty() { max } else { may_draw };
-                let is_excused = drawn <= before && ours.is_subset(&ours_now);
+                let excuses =
+                    before > may_draw && !ours_now.is_empty() && checked.ruled.has(CAP, &name, place);
+                let limit = if excuses { max } else { may_draw };
+                let is_excused = excuses && drawn <= before && ours.is_subset(&ours_now);
                 if drawn > limit && !ours.is_empty() && !is_excused {
                     let demands = super::says(checked.file, position);
                     let says = format!("{place}: {drawn} W drawn, {limit} W allowed: {demands}");
-                    let rule = checked.kind((CAP, &cap_name(on, max.unsigned_abs()), place), Rule::Power);
+                    let rule = checked.kind((CAP, &name, place), Rule::Power);
                     found.push(Violation { rule, says });
                 }
             }
@@ -246,10 +243,71 @@ fn write_watts(writer: &mut Writer, unit: UnitIx, watts: &mut Vec<(i32, i64)>) {
         watts.push((writer.any(&all), idle));
     }
     let work: Vec<(i32, i64)> = here.into_iter().filter(|(_, work)| *work > 0).collect();
-    let most = work.iter().map(|(_, work)| i128::from(*work)).sum();
-    for lower in thresholds(given, most) {
-        watts.push((writer.if_sum(lower, work.clone()), 1));
+    let meter = Meter::new(given, work.iter().map(|(_, work)| i128::from(*work)).sum());
+    // The bits above that are not set, as if they were load.
+    let mut above: Vec<(i32, i64)> = Vec::new();
+    for bit in (0..meter.bits).rev() {
+        let load = work.iter().map(|(literal, work)| (*literal, fits(i128::from(*work) * meter.per_load)));
+        let reaches = writer.if_sum(fits(meter.reached(bit)), load.chain(above.iter().copied()).collect());
+        watts.push((reaches, 1 << bit));
+        above.push((-reaches, fits(meter.per_watt << bit)));
     }
+}
+
+fn fits(number: i128) -> i64 {
+    i64::try_from(number).expect("a cap of such numbers is not written out")
+}
+
+/// How watts follow from load: load · `per_load` / `per_watt`, in lowest terms and rounded up. They are told bit by bit from the
+/// highest on: a bit is set where they reach it together with those above that are.
+struct Meter {
+    per_load: i128,
+    per_watt: i128,
+    /// Bits that the watts have at most.
+    bits: u32,
+}
+
+impl Meter {
+    fn new(unit: &Unit, most_load: i128) -> Self {
+        let (full, capacity) = (number(unit.power_watts.unwrap_or(0)), number(unit.capacity));
+        let common = gcd(full, capacity);
+        let (per_load, per_watt) = (i128::from(full / common), i128::from(capacity / common));
+        let most = (most_load * per_load + per_watt - 1) / per_watt;
+        Self { per_load, per_watt, bits: i128::BITS - most.leading_zeros() }
+    }
+
+    /// From what sum on a bit is set, of the load times `per_load` and of those bits above that are not set times `per_watt`: watts
+    /// reach W where load · `per_load` > (W - 1) · `per_watt`.
+    fn reached(&self, bit: u32) -> i128 {
+        ((1_i128 << self.bits) - (1_i128 << bit) - 1) * self.per_watt + 1
+    }
+
+    /// The largest such sum.
+    fn most(&self, most_load: i128) -> i128 {
+        most_load * self.per_load + (self.per_watt << self.bits)
+    }
+}
+
+/// By kind: the load of a unit that hosts everybody.
+fn most_loads(file: &SnapshotFile) -> BTreeMap<&str, i128> {
+    let mut loads: BTreeMap<&str, i128> = BTreeMap::new();
+    for (kind, way) in file.actors.iter().flat_map(|actor| &actor.runs_on) {
+        *loads.entry(kind).or_default() += i128::from(way.work);
+    }
+    loads
+}
+
+/// Whether what some units draw takes no more literals, and no larger numbers, than are written out.
+fn is_small(file: &SnapshotFile, units: impl Iterator<Item = UnitIx>, loads: &BTreeMap<&str, i128>) -> bool {
+    let (mut literals, mut most) = (0, 0);
+    for unit in units.map(|unit| &file.units[unit.at()]) {
+        let load = loads.get(unit.kind.as_str()).copied().unwrap_or(0);
+        let meter = Meter::new(unit, load);
+        let bits = meter.bits as usize;
+        literals += (bits + 1) * (file.actors.len() + bits);
+        most = meter.most(load).max(most);
+    }
+    literals <= MOST_LITERALS && most <= i128::from(i64::MAX / 2)
 }
 
 /// What is drawn in a place, if it is in no zone by the name of its unit.
@@ -281,14 +339,6 @@ fn who_draws(checked: &Checked, places: &Assignment, is_here: &dyn Fn(&Unit) -> 
         !checked.is_fixed(actor) && is_here(unit) && changes_watts(unit, work)
     };
     Checked::at(places).filter(draws).map(|(actor, _)| actor).collect()
-}
-
-/// Watts by unit and by step of one watt, as thresholds of work: what is above each is one watt more.
-fn thresholds(unit: &Unit, most_work: i128) -> impl Iterator<Item = i64> {
-    let (full, capacity) = (i128::from(unit.power_watts.unwrap_or(0)), i128::from(unit.capacity));
-    let most = if full == 0 { 0 } else { (most_work * full + capacity - 1) / capacity };
-    let lower = move |watt: i128| i64::try_from(watt * capacity / full + 1).unwrap_or(i64::MAX);
-    (0..most).map(lower)
 }
 
 /// By unit: watts, with all who are placed, or with the fixed ones alone.

@@ -71,11 +71,14 @@ fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
     places.into_iter().filter(stands).map(|(actor, _)| actor).collect()
 }
 
-/// Writes out what ties those who are lifted to all the others of their relation, pair by pair.
+/// Who of a relation is at one place now, ascending: among themselves they keep together, or break that they are apart.
+type Crowds = BTreeMap<PlaceIx, Vec<ActorIx>>;
+
+/// Writes out what those of a relation demand of each other who keep to it now, and who breaks it with whom: place by place, and not
+/// pair by pair.
 fn write_out(writer: &mut Writer, relation: &problem::Relation) {
     let (file, problem) = (writer.file, writer.problem);
-    let name = listed(relation.constraint);
-    if writer.lifted.of(RELATED).all(|(of, _)| of != name) {
+    if !writer.lifted.has_any(RELATED, &listed(relation.constraint)) {
         return;
     }
     let (Constraint::Apart { actors, .. } | Constraint::Together { actors, .. }) =
@@ -84,96 +87,159 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
         return;
     };
     let actors: BTreeSet<ActorIx> = actors.iter().map(|id| problem.actor_by_id[id]).collect();
-    let mut literals = Literals::new(writer, relation, &actors);
-    let id = |actor: ActorIx| &file.actors[actor.at()].id;
-    let demands = super::says(file, relation.constraint);
-    let now = |actor: ActorIx| problem.current[actor].map(|unit| problem.place(relation.scope, unit));
-    for &one in actors.iter().filter(|actor| writer.lifted.has(RELATED, &name, id(**actor))) {
-        let is_counted = |other: ActorIx| other < one && writer.lifted.has(RELATED, &name, id(other));
-        let others = actors.iter().copied().filter(|other| *other != one && !is_counted(*other));
-        let others = others.filter(|other| !(problem.fixed[one] && problem.fixed[*other]));
-        let is_broken =
-            |other: &ActorIx| now(one).zip(now(*other)).is_some_and(|(u, v)| (u == v) == relation.apart);
-        let (broken, kept): (Vec<ActorIx>, Vec<ActorIx>) = others.partition(is_broken);
-        let places: Vec<PlaceIx> = literals.places[&one].keys().copied().collect();
-        let many = i64::try_from(kept.len()).expect("actors are few enough to be numbered");
-        for &place in places.iter().filter(|_| !kept.is_empty()) {
-            let mut body = vec![(literals.in_place(writer, one, place), many)];
-            for &other in &kept {
-                let against = literals.against(writer, other, place);
-                body.extend(against.map(|literal| (literal, 1)));
-            }
-            if body.len() == 1 {
-                // Nobody can be against it there.
-                continue;
-            }
-            let clash = writer.if_sum(many + 1, body);
-            writer.never(
-                clash,
-                LiftedLimit::Constraint(relation.constraint),
-                format!("{}: {demands}", id(one)),
-            );
+    let (mut crowds, mut others) = (Crowds::new(), Vec::new());
+    for actor in actors {
+        match problem.current[actor] {
+            Some(unit) => crowds.entry(problem.place(relation.scope, unit)).or_default().push(actor),
+            None => others.push(actor),
         }
-        for other in broken {
-            let mut clashes = Vec::new();
-            for &place in &places {
-                let here = literals.in_place(writer, one, place);
-                if let Some(against) = literals.against(writer, other, place) {
-                    clashes.push(writer.if_sum(2, vec![(here, 1), (against, 1)]));
+    }
+    if relation.apart {
+        write_apart(writer, relation, crowds, &others);
+    } else {
+        write_together(writer, relation, &crowds, &others);
+    }
+}
+
+/// Only those of one crowd may be at a place; who is nowhere now is one by itself. Whoever has another one of its crowd there is
+/// excused.
+fn write_apart(writer: &mut Writer, relation: &problem::Relation, crowds: Crowds, others: &[ActorIx]) {
+    let problem = writer.problem;
+    // By place: of each crowd that it is there, and who.
+    let mut at: BTreeMap<PlaceIx, Vec<(i32, Vec<i32>)>> = BTreeMap::new();
+    for crowd in crowds.into_values().chain(others.iter().map(|actor| vec![*actor])) {
+        // By actor: that it is at a place, and another one with it.
+        let mut beside: BTreeMap<ActorIx, Vec<i32>> = BTreeMap::new();
+        for (place, there) in could_be(writer, relation.scope, &crowd) {
+            let literals: Vec<i32> = there.iter().map(|(_, literal)| *literal).collect();
+            if literals.len() > 1 {
+                let two = writer.at_least(2, &literals);
+                for (actor, literal) in there.into_iter().filter(|(actor, _)| !problem.fixed[*actor]) {
+                    beside.entry(actor).or_default().push(writer.at_least(2, &[literal, two]));
                 }
             }
-            let clash = writer.if_sum(1, clashes.into_iter().map(|literal| (literal, 1)).collect());
-            writer.never(
-                clash,
-                LiftedLimit::Constraint(relation.constraint),
-                format!("{}, {}: {demands}", id(one), id(other)),
-            );
+            at.entry(place).or_default().push((writer.any(&literals), literals));
+        }
+        for (actor, literals) in beside {
+            let breaks = writer.any(&literals);
+            let other = crowd.iter().copied().find(|other| *other != actor);
+            write_breach(writer, relation, breaks, actor, (other, crowd.len() - 1));
+        }
+    }
+    for crowds in at.into_values().filter(|crowds| crowds.len() > 1) {
+        let (one_of, members): (Vec<i32>, Vec<Vec<i32>>) = crowds.into_iter().unzip();
+        let most = members.iter().map(Vec::len).max().unwrap_or(0);
+        write_clash(writer, relation, &one_of, &members.concat(), most);
+    }
+}
+
+/// Each crowd is at one place, with everybody who is nowhere now. As long as crowds are at several, whoever is in one is excused.
+fn write_together(writer: &mut Writer, relation: &problem::Relation, crowds: &Crowds, others: &[ActorIx]) {
+    let problem = writer.problem;
+    let coming = could_be(writer, relation.scope, others);
+    let coming = somebody(writer, &coming);
+    let others: Vec<i32> = others.iter().map(|actor| anywhere(writer, *actor)).collect();
+    // By place: of each crowd that it is there.
+    let mut taken: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
+    for crowd in crowds.values() {
+        let there = could_be(writer, relation.scope, crowd);
+        let present = somebody(writer, &there);
+        if crowd.len() + others.len() > 1 {
+            let mut all: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
+            for (place, literal) in coming.iter().chain(&present) {
+                all.entry(*place).or_default().push(*literal);
+            }
+            let places: Vec<i32> = all.values().map(|literals| writer.any(literals)).collect();
+            let own = there.values().flatten().map(|(_, literal)| *literal);
+            let members: Vec<i32> = own.chain(others.iter().copied()).collect();
+            write_clash(writer, relation, &places, &members, crowd.len() + others.len());
+        }
+        for (place, literal) in present {
+            taken.entry(place).or_default().push(literal);
+        }
+    }
+    let taken: Vec<i32> = taken.values().map(|literals| writer.any(literals)).collect();
+    let torn = writer.at_least(2, &taken);
+    let count: usize = crowds.values().map(Vec::len).sum();
+    for (place, crowd) in crowds {
+        let elsewhere = crowds.iter().find(|(at, _)| *at != place).map(|(_, crowd)| crowd[0]);
+        for &actor in crowd.iter().filter(|actor| !problem.fixed[**actor]) {
+            let placed = anywhere(writer, actor);
+            let breaks = writer.at_least(2, &[torn, placed]);
+            write_breach(writer, relation, breaks, actor, (elsewhere, count - crowd.len()));
         }
     }
 }
 
-/// The literals of a relation's places, each written once.
-struct Literals<'a> {
-    relation: &'a problem::Relation,
-    /// By actor: where it could be, by place.
-    places: BTreeMap<ActorIx, BTreeMap<PlaceIx, Vec<UnitIx>>>,
-    here: BTreeMap<(ActorIx, PlaceIx), i32>,
-    against: BTreeMap<(ActorIx, PlaceIx), Option<i32>>,
+/// At most one of these may be, each with at most so many of the members. The fewer are left beside a second one, the less it is
+/// broken.
+fn write_clash(
+    writer: &mut Writer,
+    relation: &problem::Relation,
+    one_of: &[i32],
+    members: &[i32],
+    most: usize,
+) {
+    let most = i64::try_from(most).expect("actors are few enough to be numbered");
+    let mut body: BTreeMap<i32, i64> = BTreeMap::new();
+    let weights = one_of.iter().map(|literal| (*literal, most + 1));
+    for (literal, weight) in weights.chain(members.iter().map(|literal| (*literal, 1))) {
+        *body.entry(literal).or_default() += weight;
+    }
+    // One with all its members is one less.
+    let clash = writer.if_sum(2 * most + 2, body.into_iter().collect());
+    let demands = super::says(writer.file, relation.constraint);
+    writer.never(clash, LiftedLimit::Constraint(relation.constraint), demands);
 }
 
-impl<'a> Literals<'a> {
-    fn new(writer: &Writer, relation: &'a problem::Relation, actors: &BTreeSet<ActorIx>) -> Self {
-        let of_actor = |actor: &ActorIx| {
-            let mut places: BTreeMap<PlaceIx, Vec<UnitIx>> = BTreeMap::new();
-            for unit in writer.places(*actor) {
-                places.entry(writer.problem.place(relation.scope, unit)).or_default().push(unit);
-            }
-            (*actor, places)
-        };
-        let places = actors.iter().map(of_actor).collect();
-        Self { relation, places, here: BTreeMap::new(), against: BTreeMap::new() }
-    }
-
-    /// Says that an actor is in a place where it could be.
-    fn in_place(&mut self, writer: &mut Writer, actor: ActorIx, place: PlaceIx) -> i32 {
-        let units = &self.places[&actor][&place];
-        *self.here.entry((actor, place)).or_insert_with(|| any_of(writer, actor, units))
-    }
-
-    /// Says that an actor is where it may not be if another one is in a place; none where it cannot be there.
-    fn against(&mut self, writer: &mut Writer, actor: ActorIx, place: PlaceIx) -> Option<i32> {
-        let is_there = |at: PlaceIx| (at == place) == self.relation.apart;
-        *self.against.entry((actor, place)).or_insert_with(|| {
-            let there = self.places[&actor].iter().filter(|(at, _)| is_there(**at));
-            let units: Vec<UnitIx> = there.flat_map(|(_, units)| units.iter().copied()).collect();
-            (!units.is_empty()).then(|| any_of(writer, actor, &units))
-        })
-    }
+/// What an actor breaks of a relation, told one of those with whom it does now, and how many they are.
+fn write_breach(
+    writer: &mut Writer,
+    relation: &problem::Relation,
+    breaks: i32,
+    actor: ActorIx,
+    (other, count): (Option<ActorIx>, usize),
+) {
+    let file = writer.file;
+    let id = |actor: ActorIx| &file.actors[actor.at()].id;
+    let whom = match other {
+        Some(other) if count == 1 => format!("{}, {}", id(actor.min(other)), id(actor.max(other))),
+        _ => format!("{} and {count} others", id(actor)),
+    };
+    let says = format!("{whom}: {}", super::says(file, relation.constraint));
+    writer.never(breaks, LiftedLimit::Breach(relation.constraint, actor), says);
 }
 
-fn any_of(writer: &mut Writer, actor: ActorIx, units: &[UnitIx]) -> i32 {
-    let there: Vec<i32> = units.iter().map(|unit| writer.at(actor, *unit)).collect();
-    writer.any(&there)
+/// By place: who could be there, each with the literal that says that it is.
+type There = BTreeMap<PlaceIx, Vec<(ActorIx, i32)>>;
+
+/// Where some actors could be.
+fn could_be(writer: &mut Writer, scope: Scope, actors: &[ActorIx]) -> There {
+    let mut found = There::new();
+    for &actor in actors {
+        let mut places: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
+        for unit in writer.places(actor) {
+            let literal = writer.at(actor, unit);
+            places.entry(writer.problem.place(scope, unit)).or_default().push(literal);
+        }
+        for (place, literals) in places {
+            found.entry(place).or_default().push((actor, writer.any(&literals)));
+        }
+    }
+    found
+}
+
+/// By place: the literal that says that one of those who could be there is.
+fn somebody(writer: &mut Writer, there: &There) -> BTreeMap<PlaceIx, i32> {
+    let literals = |there: &[(ActorIx, i32)]| there.iter().map(|(_, literal)| *literal).collect::<Vec<_>>();
+    there.iter().map(|(place, there)| (*place, writer.any(&literals(there)))).collect()
+}
+
+/// The literal that says that an actor is somewhere.
+fn anywhere(writer: &mut Writer, actor: ActorIx) -> i32 {
+    let units = writer.places(actor);
+    let literals: Vec<i32> = units.into_iter().map(|unit| writer.at(actor, unit)).collect();
+    writer.any(&literals)
 }
 
 /// A scope in plain words.
@@ -215,11 +281,10 @@ impl<T: Relation> Limit for T {
     fn broken(&self, now: &Now, found: &mut Lifted) {
         for relation in now.problem.relations.iter().filter(|relation| relation.apart == T::APART) {
             let in_breach = in_breach(now.problem, relation);
-            // Of who must be together, everywhere else is against each place.
-            let units = now.problem.capacity.len();
-            let places = if relation.apart { units } else { units.saturating_mul(units) };
-            let others = in_breach.len().saturating_mul(relation.actors.len());
-            if others.saturating_mul(places) > MOST_LITERALS {
+            // Literals that an actor takes at a unit at most, and those that one in breach takes beyond them.
+            let of_each = if T::APART { 2 } else { 3 };
+            let at_a_unit = of_each * relation.actors.len() + 5 * in_breach.len();
+            if at_a_unit.saturating_mul(now.problem.capacity.len()) > MOST_LITERALS {
                 continue;
             }
             for actor in in_breach {
@@ -263,13 +328,18 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
             actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
         let name = listed(position);
         let is_lifted = |actor: ActorIx| checked.is_lifted(RELATED, &name, &checked.actor(actor).id);
-        let before = |a: ActorIx, b: ActorIx| checked.now[a].zip(checked.now[b]);
+        // What is not written out binds, whatever runs.
+        let is_written = checked.ruled.has_any(RELATED, &name);
+        let is_excused = |a: ActorIx, b: ActorIx| {
+            let before = checked.now[a].zip(checked.now[b]);
+            is_written && before.is_some_and(|(u, v)| is_same_place(checked, scope, u, v) == T::APART)
+        };
         let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
             let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
                 is_same_place(checked, scope, at_a, at_b) == T::APART
                     && !(checked.is_fixed(a) && checked.is_fixed(b))
                     && !(is_lifted(a) || is_lifted(b))
-                    && before(a, b).is_none_or(|(u, v)| is_same_place(checked, scope, u, v) != T::APART)
+                    && !is_excused(a, b)
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))
         });

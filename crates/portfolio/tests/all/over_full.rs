@@ -278,3 +278,77 @@ fn who_breaks_a_limit_together_mends_it() {
     assert_eq!(planned(&shop(2, &of(1, 0), &apart)), (0, 0, 0));
     assert_eq!(planned(&shop(1, &of(0, 0), &apart)), (0, 0, 1));
 }
+
+/// Some of a kind, one after the other.
+fn each(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// Limits that many are in at many places, and how many have no place, are moved and are excused.
+#[test]
+fn limits_of_many_are_mended_or_excused_as_those_of_few() {
+    let unit = |i: usize| format!("u{i}:cpu:9:node=n{i}");
+    let of_two = |i: usize| format!("a{i}:cpu=1:at=u{}", i / 2);
+    let staying = |i: usize| format!("f{i}:cpu=1:at=u{},fixed", 40 + i);
+    let [ours, theirs] = [("a", 80), ("f", 120)].map(|(name, count)| each(count, |i| format!("{name}{i}")));
+    let powered = each(8, |i| format!("u{i}:cpu:2000:node=n,power=300"));
+    let spread = each(100, |i| format!("a{i}:cpu=100:at=u{}", i % 8));
+    let cases: [(String, String, String, (i64, usize, usize)); 5] = [
+        // Five on one unit, which takes no more, and one who strayed.
+        (
+            each(200, |i| format!("u{i}:cpu:9:slots={}", if i == 0 { 5 } else { 1 })),
+            each(6, |i| format!("a{i}:cpu=1:at=u{}", i / 5)),
+            "together unit a0 a1 a2 a3 a4 a5".to_owned(),
+            (0, 0, 6),
+        ),
+        // Two on each of some nodes, with others to go to, and without.
+        (each(160, unit), each(80, of_two), format!("apart node {ours}"), (0, 40, 0)),
+        (
+            each(160, unit),
+            format!("{} {} new:cpu=1", each(80, of_two), each(120, staying)),
+            format!("apart node {ours} {theirs} new"),
+            (1, 0, 80),
+        ),
+        // Each draws 15 W on the node that has a cap.
+        (powered.clone(), spread.clone(), "powerCap node 1000".to_owned(), (0, 0, 100)),
+        (
+            format!("{powered} {}", each(8, |i| format!("v{i}:cpu:2000:node=m"))),
+            spread,
+            "powerCap node 1000".to_owned(),
+            (0, 34, 0),
+        ),
+    ];
+    for (units, actors, rules, expected) in cases {
+        let snapshot = line::world(&units, &actors, &rules);
+        for strategy in [&asp() as &dyn Strategy, &Local] {
+            let plan = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(1_000), 1)).unwrap();
+            let found = (plan.cost.unplaced, plan.moves.len(), plan.excused.len());
+            assert_eq!((found, plan.judged), (expected, Judged::All), "{} of {rules}", strategy.name());
+        }
+    }
+}
+
+/// What takes too many literals to be written out, or too large numbers, is held against who breaks it already.
+#[test]
+fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
+    let all = each(1_000, |i| format!("a{i}"));
+    let snapshot = line::world(
+        &each(200, |i| format!("u{i}:cpu:9:node=n{i}")),
+        &each(1_000, |i| format!("a{i}:cpu=1:at=u{}", i / 5)),
+        &format!("apart node {all}"),
+    );
+    assert!(snapshot.problem().lifted.is_empty());
+    assert_eq!(snapshot.violations(&snapshot.incumbent())[0].says, "a0, a1: each on a node of its own");
+    // Watts of one draw half of what both do; work · watts passes 64 bits.
+    let snapshot = line::world(
+        "u:cpu:1000000007:power=1000000000 v:cpu:1000000007:node=m",
+        "a:cpu=5000000000:at=u,move=9 b:cpu=5000000000:at=u,move=5",
+        "powerCap node 7000000000; objectives migration",
+    );
+    assert!(snapshot.problem().lifted.is_empty());
+    for strategy in [&asp() as &dyn Strategy, &Exhaustive] {
+        let plan = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap();
+        assert_eq!(plan.assignment, line::assignment(&snapshot, "a=u b=v"), "{}", strategy.name());
+        assert!(plan.excused.is_empty(), "{}", strategy.name());
+    }
+}
