@@ -338,7 +338,8 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
             let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
                 is_same_place(checked, scope, at_a, at_b) == T::APART
                     && !(checked.is_fixed(a) && checked.is_fixed(b))
-                    && !(is_lifted(a) || is_lifted(b))
+                    && !is_lifted(a)
+                    && !is_lifted(b)
                     && !is_excused(a, b)
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))
