@@ -336,11 +336,9 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
         };
         let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
             let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
-                is_same_place(checked, scope, at_a, at_b) == T::APART
-                    && !(checked.is_fixed(a) && checked.is_fixed(b))
-                    && !is_lifted(a)
-                    && !is_lifted(b)
-                    && !is_excused(a, b)
+                let clashes = is_same_place(checked, scope, at_a, at_b) == T::APART;
+                let stay = checked.is_fixed(a) && checked.is_fixed(b);
+                clashes && !(stay || is_lifted(a) || is_lifted(b) || is_excused(a, b))
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))
         });
