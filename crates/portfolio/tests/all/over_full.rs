@@ -284,7 +284,10 @@ fn each(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Limits that many are in at many places, and how many have no place, are moved and are excused.
+/// Units, actors and rules, and how many have no place, are moved and are excused.
+type Case = (String, String, String, (i64, usize, usize));
+
+/// Limits that many are in at many places.
 #[test]
 fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     let unit = |i: usize| format!("u{i}:cpu:9:node=n{i}");
@@ -293,7 +296,7 @@ fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     let [ours, theirs] = [("a", 80), ("f", 120)].map(|(name, count)| each(count, |i| format!("{name}{i}")));
     let powered = each(8, |i| format!("u{i}:cpu:2000:node=n,power=300"));
     let spread = each(100, |i| format!("a{i}:cpu=100:at=u{}", i % 8));
-    let cases: [(String, String, String, (i64, usize, usize)); 5] = [
+    let cases: [Case; 5] = [
         // Five on one unit, which takes no more, and one who strayed.
         (
             each(200, |i| format!("u{i}:cpu:9:slots={}", if i == 0 { 5 } else { 1 })),
