@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fault::Fault;
 use crate::safety;
-use crate::syntax::{Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
+use crate::syntax::{Atom, Head, Literal, Part, Sign, Statement, Term, TermIs, variables};
 use crate::vocabulary::{CONCLUSIONS, LEVELS, Sort, Source, nearest, published};
 
 /// The most terms of a predicate.
@@ -354,9 +354,7 @@ fn check_sets(statement: &Statement, placed: &BTreeSet<Predicate>, faults: &mut 
         let equal = aggregate.left.iter().map(|(term, operator)| (operator, term));
         let equal = equal.chain(aggregate.right.iter().map(|(operator, term)| (operator, term)));
         for (_, term) in equal.filter(|(operator, _)| **operator == "=") {
-            if let TermIs::Variable(name) = &term.is
-                && !known.contains(name.as_str())
-            {
+            if let Some(name) = variables([term]).into_iter().find(|name| !known.contains(name)) {
                 let problem = format!(
                     "{name} would be every number that the set can come to, which depends on where actors are; compare the \
                      set with a bound, as in `#{} {{ … }} > 3`",

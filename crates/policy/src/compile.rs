@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::syntax::{Aggregate, Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
-use crate::term::{Overflow, Shape, Terms, Value, compute};
+use crate::term::{Refused, Shape, Terms, Value, compute};
 
 /// Values of a statement's variables, by slot.
 pub(crate) type Bindings = Vec<Option<Value>>;
@@ -208,6 +208,15 @@ impl Pattern {
         }
     }
 
+    /// The slots that get values where it is matched with one.
+    fn gives(&self, found: &mut Vec<usize>) {
+        match self {
+            Self::Function(_, patterns) => patterns.iter().for_each(|pattern| pattern.gives(found)),
+            other if other.is_hard() => {}
+            other => other.slots(found),
+        }
+    }
+
     /// Whether all its slots are among those with values.
     pub fn is_known(&self, known: &[bool]) -> bool {
         let mut slots = Vec::new();
@@ -216,7 +225,7 @@ impl Pattern {
     }
 
     /// Its value; `None` where a slot has none, or an operation is not defined.
-    pub fn value(&self, bindings: &Bindings, terms: &mut Terms) -> Result<Option<Value>, Overflow> {
+    pub fn value(&self, bindings: &Bindings, terms: &mut Terms) -> Result<Option<Value>, Refused> {
         Ok(match self {
             Self::Variable(slot) => bindings[*slot],
             Self::Fixed(value) => Some(*value),
@@ -229,11 +238,13 @@ impl Pattern {
                 Some(terms.keep(Shape::Function(name.clone(), values)))
             }
             Self::Negative(pattern) => match pattern.value(bindings, terms)? {
-                Some(value) => compute("-", Value::Number(0), value)?,
+                Some(value) => opposite(value, terms)?,
                 None => None,
             },
             Self::Absolute(pattern) => match pattern.value(bindings, terms)? {
-                Some(Value::Number(number)) => Some(Value::Number(number.checked_abs().ok_or(Overflow)?)),
+                Some(Value::Number(number)) => {
+                    Some(Value::Number(number.checked_abs().ok_or(Refused::Overflow)?))
+                }
                 _ => None,
             },
             Self::Binary(operator, a, b) => match (a.value(bindings, terms)?, b.value(bindings, terms)?) {
@@ -244,6 +255,29 @@ impl Pattern {
         })
     }
 
+    /// Whether a slot in it has no value yet.
+    pub fn is_open(&self, bindings: &Bindings) -> bool {
+        let mut slots = Vec::new();
+        self.slots(&mut slots);
+        slots.into_iter().any(|slot| bindings[slot].is_none())
+    }
+
+    /// Whether an operation in it is not defined, whatever `_` in it stands for; all its slots have values.
+    pub fn is_undefined(&self, bindings: &Bindings, terms: &mut Terms) -> Result<bool, Refused> {
+        match self {
+            Self::Anything => Ok(false),
+            Self::Function(_, patterns) => {
+                for pattern in patterns {
+                    if pattern.is_undefined(bindings, terms)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            _ => Ok(self.value(bindings, terms)?.is_none()),
+        }
+    }
+
     /// Whether it can be this value; slots without values get them, and are noted in `given`.
     pub fn matches(
         &self,
@@ -251,7 +285,28 @@ impl Pattern {
         bindings: &mut Bindings,
         given: &mut Vec<usize>,
         terms: &mut Terms,
-    ) -> Result<bool, Overflow> {
+    ) -> Result<bool, Refused> {
+        for hard in [false, true] {
+            if !self.agrees(value, hard, bindings, given, terms)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same for the parts that are hard, or for all others, which come first: they may give what hard ones need.
+    pub fn agrees(
+        &self,
+        value: Value,
+        hard: bool,
+        bindings: &mut Bindings,
+        given: &mut Vec<usize>,
+        terms: &mut Terms,
+    ) -> Result<bool, Refused> {
+        let is_hard = self.is_hard();
+        if is_hard != hard && !(is_hard && matches!(self, Self::Function(..))) {
+            return Ok(true);
+        }
         match self {
             Self::Anything => Ok(true),
             Self::Fixed(fixed) => Ok(*fixed == value),
@@ -270,7 +325,7 @@ impl Pattern {
                     _ => return Ok(false),
                 };
                 for (pattern, part) in patterns.iter().zip(parts) {
-                    if !pattern.matches(part, bindings, given, terms)? {
+                    if !pattern.agrees(part, hard, bindings, given, terms)? {
                         return Ok(false);
                     }
                 }
@@ -295,9 +350,12 @@ impl Pattern {
         bindings: &mut Bindings,
         given: &mut Vec<usize>,
         terms: &mut Terms,
-    ) -> Result<bool, Overflow> {
+    ) -> Result<bool, Refused> {
         let (operator, unknown, known, value) = match self {
-            Self::Negative(pattern) => ("-", pattern, value, Value::Number(0)),
+            Self::Negative(pattern) => match opposite(value, terms)? {
+                Some(value) => return pattern.matches(value, bindings, given, terms),
+                None => return Ok(false),
+            },
             Self::Binary("+", a, b) => match (a.value(bindings, terms)?, b.value(bindings, terms)?) {
                 (Some(known), None) => ("-", b, known, value),
                 (None, Some(known)) => ("-", a, known, value),
@@ -314,6 +372,24 @@ impl Pattern {
             Some(value) => unknown.matches(value, bindings, given, terms),
             None => Ok(false),
         }
+    }
+}
+
+/// The slots of patterns that none of them gives a value where each is matched with one.
+fn missing(patterns: &[Pattern], found: &mut Vec<usize>) {
+    let (mut all, mut given) = (Vec::new(), Vec::new());
+    for pattern in patterns {
+        pattern.slots(&mut all);
+        pattern.gives(&mut given);
+    }
+    found.extend(all.into_iter().filter(|slot| !given.contains(slot)));
+}
+
+/// The opposite of a number; of a constant or a function clingo makes a term that policies do not have.
+fn opposite(value: Value, terms: &Terms) -> Result<Option<Value>, Refused> {
+    match terms.shape(value) {
+        Some(Shape::Constant(_) | Shape::Function(..)) => Err(Refused::Negation),
+        _ => compute("-", Value::Number(0), value),
     }
 }
 
@@ -349,29 +425,23 @@ impl Goal {
     pub fn needs(&self, globals: &[usize]) -> Vec<usize> {
         let mut slots = Vec::new();
         match self {
-            Self::Atom(Sign::Plain, _, patterns) => {
-                let mut given = Vec::new();
-                patterns
-                    .iter()
-                    .filter(|pattern| !pattern.is_hard())
-                    .for_each(|pattern| pattern.slots(&mut given));
-                patterns
-                    .iter()
-                    .filter(|pattern| pattern.is_hard())
-                    .for_each(|pattern| pattern.slots(&mut slots));
-                slots.retain(|slot| !given.contains(slot));
-            }
+            Self::Atom(Sign::Plain, _, patterns) => missing(patterns, &mut slots),
             Self::Comparison(Sign::Plain, a, "=", b) => {
-                [a, b].into_iter().filter(|side| side.is_hard()).for_each(|side| side.slots(&mut slots));
+                for side in [a, b] {
+                    missing(std::slice::from_ref(side), &mut slots);
+                }
             }
             other => other.slots(&mut slots),
         }
         if let Self::Set(set) = self {
-            // An equation gives its variable the value of the set.
-            let given = |(operator, pattern): &&(&str, Pattern)| {
-                *operator != "=" || !matches!(pattern, Pattern::Variable(_))
-            };
-            set.guards.iter().filter(given).for_each(|(_, pattern)| pattern.slots(&mut slots));
+            for (operator, pattern) in &set.guards {
+                // An equation that is not denied gives its variables the value of the set.
+                if *operator == "=" && set.sign == Sign::Plain {
+                    missing(std::slice::from_ref(pattern), &mut slots);
+                } else {
+                    pattern.slots(&mut slots);
+                }
+            }
         }
         slots.retain(|slot| globals.contains(slot));
         slots.sort_unstable();

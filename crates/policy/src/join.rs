@@ -214,8 +214,8 @@ impl<'w> Join<'w> {
         let mut key = Vec::with_capacity(patterns.len());
         for (position, pattern) in patterns.iter().enumerate() {
             if mask & (1 << position) != 0 {
-                let overflow = self.sink.overflow();
-                match pattern.value(bindings, &mut self.sink.terms).map_err(overflow)? {
+                let refused = self.sink.refused();
+                match pattern.value(bindings, &mut self.sink.terms).map_err(refused)? {
                     Some(value) => key.push(value),
                     // An operation that is not defined: the atom matches nothing.
                     None => return Ok(()),
@@ -246,13 +246,12 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         given: &mut Vec<usize>,
     ) -> Result<bool, Stop> {
-        let overflow = self.sink.overflow();
+        let refused = self.sink.refused();
         for hard in [false, true] {
             let open = patterns.iter().zip(tuple).enumerate();
-            for (_, (pattern, value)) in open
-                .filter(|(position, (pattern, _))| mask & (1 << position) == 0 && pattern.is_hard() == hard)
-            {
-                if !pattern.matches(*value, bindings, given, &mut self.sink.terms).map_err(&overflow)? {
+            for (_, (pattern, value)) in open.filter(|(position, _)| mask & (1 << position) == 0) {
+                let agrees = pattern.agrees(*value, hard, bindings, given, &mut self.sink.terms);
+                if !agrees.map_err(&refused)? {
                     return Ok(false);
                 }
             }
@@ -268,27 +267,25 @@ impl<'w> Join<'w> {
         patterns: &[Pattern],
         bindings: &mut Bindings,
     ) -> Result<Holds, Stop> {
-        let relations = self.relations;
-        let Some(relation) = relations.get(&(name.to_owned(), patterns.len())) else {
-            return Ok(if sign == Sign::Not { Holds::Always } else { Holds::Never });
-        };
-        let holds = if patterns.iter().any(Pattern::has_anything) {
-            self.any_of(relation, patterns, bindings)?
-        } else {
-            let overflow = self.sink.overflow();
-            let mut tuple = Vec::with_capacity(patterns.len());
-            for pattern in patterns {
-                match pattern.value(bindings, &mut self.sink.terms).map_err(&overflow)? {
-                    Some(value) => tuple.push(value),
-                    // Not defined: clingo drops the whole instance, whatever the sign.
-                    None => return Ok(Holds::Never),
-                }
+        let (relations, refused) = (self.relations, self.sink.refused());
+        let mut tuple = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let terms = &mut self.sink.terms;
+            if let Some(value) = pattern.value(bindings, terms).map_err(&refused)? {
+                tuple.push(value);
+            } else if pattern.is_undefined(bindings, terms).map_err(&refused)? {
+                // clingo drops the whole instance, whatever the sign.
+                return Ok(Holds::Never);
             }
-            match relation.find(&tuple).map(|place| relation.truth(place)) {
+        }
+        let holds = match relations.get(&(name.to_owned(), patterns.len())) {
+            None => Holds::Never,
+            Some(relation) if tuple.len() < patterns.len() => self.any_of(relation, patterns, bindings)?,
+            Some(relation) => match relation.find(&tuple).map(|place| relation.truth(place)) {
                 None => Holds::Never,
                 Some(Truth::Certain) => Holds::Always,
                 Some(Truth::Possible(atom)) => Holds::When(literal(atom)),
-            }
+            },
         };
         Ok(if sign == Sign::Not { holds.not() } else { holds })
     }
@@ -355,42 +352,46 @@ impl<'w> Join<'w> {
                 if let Pattern::Interval(from, to) = one {
                     for number in *from..=*to {
                         self.sink.step()?;
-                        self.equal(other, Value::Number(number), rest, bindings, body, &mut *found)?;
+                        self.equal(&[other], Value::Number(number), rest, bindings, body, &mut *found)?;
                     }
                     return Ok(());
                 }
             }
         }
-        let overflow = self.sink.overflow();
-        let x = a.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
-        let y = b.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+        let refused = self.sink.refused();
+        let x = a.value(bindings, &mut self.sink.terms).map_err(&refused)?;
+        let y = b.value(bindings, &mut self.sink.terms).map_err(&refused)?;
         match (x, y) {
             (Some(x), Some(y)) => {
                 let holds = compares(self.sink.terms.compare(x, y), operator) != (sign == Sign::Not);
                 if holds { self.each(rest, bindings, body, &mut *found) } else { Ok(()) }
             }
             (Some(value), None) if operator == "=" && sign == Sign::Plain => {
-                self.equal(b, value, rest, bindings, body, &mut *found)
+                self.equal(&[b], value, rest, bindings, body, &mut *found)
             }
             (None, Some(value)) if operator == "=" && sign == Sign::Plain => {
-                self.equal(a, value, rest, bindings, body, &mut *found)
+                self.equal(&[a], value, rest, bindings, body, &mut *found)
             }
             _ => Ok(()),
         }
     }
 
-    /// Goes on where a pattern has a value.
+    /// Goes on where patterns have a value.
     pub fn equal(
         &mut self,
-        pattern: &Pattern,
+        patterns: &[&Pattern],
         value: Value,
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
     ) -> Result<(), Stop> {
-        let (overflow, mut given) = (self.sink.overflow(), Vec::new());
-        if pattern.matches(value, bindings, &mut given, &mut self.sink.terms).map_err(overflow)? {
+        let (refused, mut given, mut equal) = (self.sink.refused(), Vec::new(), true);
+        for pattern in patterns {
+            let terms = &mut self.sink.terms;
+            equal = equal && pattern.matches(value, bindings, &mut given, terms).map_err(&refused)?;
+        }
+        if equal {
             self.each(rest, bindings, body, &mut *found)?;
         }
         for slot in given {
@@ -440,9 +441,9 @@ impl<'w> Join<'w> {
         match goal {
             Goal::Atom(sign, name, patterns) => self.literal(*sign, name, patterns, bindings),
             Goal::Comparison(sign, a, operator, b) => {
-                let overflow = self.sink.overflow();
-                let x = a.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
-                let y = b.value(bindings, &mut self.sink.terms).map_err(&overflow)?;
+                let refused = self.sink.refused();
+                let x = a.value(bindings, &mut self.sink.terms).map_err(&refused)?;
+                let y = b.value(bindings, &mut self.sink.terms).map_err(&refused)?;
                 let (Some(x), Some(y)) = (x, y) else { return Ok(Holds::Never) };
                 let holds = compares(self.sink.terms.compare(x, y), operator) != (*sign == Sign::Not);
                 Ok(if holds { Holds::Always } else { Holds::Never })
@@ -453,7 +454,7 @@ impl<'w> Join<'w> {
 
     /// The tuples of a head: one, or as many as intervals in it stand for.
     pub fn tuples(&mut self, patterns: &[Pattern], bindings: &Bindings) -> Result<Vec<Vec<Value>>, Stop> {
-        let overflow = self.sink.overflow();
+        let refused = self.sink.refused();
         let mut tuples = vec![Vec::with_capacity(patterns.len())];
         for pattern in patterns {
             if let Pattern::Interval(from, to) = pattern {
@@ -468,7 +469,7 @@ impl<'w> Join<'w> {
                 self.sink.keep(tuples.len())?;
                 continue;
             }
-            match pattern.value(bindings, &mut self.sink.terms).map_err(&overflow)? {
+            match pattern.value(bindings, &mut self.sink.terms).map_err(&refused)? {
                 Some(value) => tuples.iter_mut().for_each(|tuple| tuple.push(value)),
                 // An operation that is not defined: there is no such instance.
                 None => return Ok(Vec::new()),

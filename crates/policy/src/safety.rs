@@ -148,12 +148,25 @@ fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
     }
 }
 
+/// Operations in a term: what is computed needs values.
+fn computed<'a>(term: &'a Term, found: &mut Vec<&'a Term>) {
+    match &term.is {
+        TermIs::Function(_, terms) => terms.iter().for_each(|term| computed(term, found)),
+        TermIs::Negative(_) | TermIs::Absolute(_) | TermIs::Binary(..) => found.push(term),
+        _ => {}
+    }
+}
+
 /// `_` stands for any term of an atom; elsewhere nothing says which.
 fn needs_values(statement: &Statement, head: &[&Term], faults: &mut Vec<Fault>) {
     let mut places = head.to_vec();
     for part in &statement.body {
-        let compared = part.literals().into_iter().filter(|literal| literal.atom().is_none());
-        places.extend(compared.flat_map(Literal::terms));
+        for literal in part.literals() {
+            match literal {
+                Literal::Atom(_, atom) => atom.terms.iter().for_each(|term| computed(term, &mut places)),
+                Literal::Comparison(..) => places.extend(literal.terms()),
+            }
+        }
         if let Part::Aggregate(aggregate) = part {
             places.extend(aggregate.guards());
             places.extend(aggregate.elements.iter().flat_map(|(terms, _)| terms));

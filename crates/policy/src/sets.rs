@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::compile::{Bindings, Pattern, Set};
+use crate::compile::{Bindings, Set};
 use crate::join::{Found, Holds, Join, Step, compares};
 use crate::sink::{Stop, literal};
 use crate::syntax::Sign;
-use crate::term::Value;
+use crate::term::{Refused, Value};
 
 /// A tuple of a set, and when it is in it.
 type Member = (Vec<Value>, Holds);
@@ -23,45 +23,30 @@ impl<'w> Join<'w> {
         found: Found<'_, 'w>,
     ) -> Result<(), Stop> {
         let members = self.members(set, inner, bindings)?;
-        let mut literals = Vec::new();
-        let mut equal: Option<&Pattern> = None;
+        let (mut literals, mut open, mut never) = (Vec::new(), Vec::new(), false);
         for (operator, pattern) in &set.guards {
-            let overflow = self.sink.overflow();
-            let Some(bound) = pattern.value(bindings, &mut self.sink.terms).map_err(overflow)? else {
-                if *operator == "=" && matches!(pattern, Pattern::Variable(_)) {
-                    equal = Some(pattern);
-                    continue;
-                }
-                return Ok(());
-            };
-            match self.compared(set.function, &members, operator, bound)? {
-                Holds::Always => {}
-                Holds::When(literal) => literals.push(literal),
-                Holds::Never if set.sign == Sign::Not => return self.each(rest, bindings, body, found),
-                Holds::Never => return Ok(()),
+            let refused = self.sink.refused();
+            match pattern.value(bindings, &mut self.sink.terms).map_err(refused)? {
+                Some(bound) => match self.compared(set.function, &members, operator, bound)? {
+                    Holds::Always => {}
+                    Holds::When(literal) => literals.push(literal),
+                    Holds::Never => never = true,
+                },
+                None if *operator == "=" && pattern.is_open(bindings) => open.push(pattern),
+                // An operation that is not defined: there is no such instance.
+                None => return Ok(()),
             }
         }
-        let mut holds = self.all_of(&literals)?;
+        let mut holds = if never { Holds::Never } else { self.all_of(&literals)? };
         if set.sign == Sign::Not {
             holds = holds.not();
         }
-        let Some(pattern) = equal else { return self.go_on(holds, rest, bindings, body, &mut *found) };
-        let value = self.value(set.function, &members)?;
-        match value {
-            Some(value) if holds == Holds::Always => {
-                self.equal(pattern, value, rest, bindings, body, &mut *found)
-            }
-            Some(value) => {
-                let depth = body.len();
-                if let Holds::When(literal) = holds {
-                    body.push(literal);
-                    self.equal(pattern, value, rest, bindings, body, &mut *found)?;
-                }
-                body.truncate(depth);
-                Ok(())
-            }
-            None => Ok(()),
+        if open.is_empty() || holds == Holds::Never {
+            return self.go_on(holds, rest, bindings, body, &mut *found);
         }
+        // The value of a set is certain, or it is an error, so how it compares is certain too.
+        let value = self.value(set.function, &members)?;
+        self.equal(&open, value, rest, bindings, body, found)
     }
 
     /// The tuples that can be in the set, each once.
@@ -113,15 +98,14 @@ impl<'w> Join<'w> {
         operator: &str,
         bound: Value,
     ) -> Result<Holds, Stop> {
-        let least = match function {
-            "min" | "max" => return self.extreme(function == "max", members, operator, bound),
-            _ => bound,
+        let certain = |holds: bool| if holds { Holds::Always } else { Holds::Never };
+        let number = match (function, bound) {
+            ("min" | "max", _) => return self.extreme(function == "max", members, operator, bound),
+            (_, Value::Number(number)) => i64::from(number),
+            // Every number comes after `#inf`, and before every other term.
+            (_, Value::Least) => return Ok(certain(matches!(operator, ">" | ">=" | "!="))),
+            _ => return Ok(certain(matches!(operator, "<" | "<=" | "!="))),
         };
-        let Value::Number(number) = least else {
-            // Every number comes before every other term.
-            return Ok(if matches!(operator, "<" | "<=" | "!=") { Holds::Always } else { Holds::Never });
-        };
-        let number = i64::from(number);
         Ok(match operator {
             ">=" => self.at_least(function, members, number)?,
             ">" => self.at_least(function, members, number + 1)?,
@@ -200,7 +184,8 @@ impl<'w> Join<'w> {
             (_, other) => (other, false),
         };
         let mut literals = Vec::new();
-        let mut always = false;
+        let nothing = if largest { Value::Least } else { Value::Largest };
+        let mut always = compares(self.sink.terms.compare(nothing, bound), operator);
         for (tuple, holds) in members {
             let Some(first) = tuple.first() else { continue };
             if compares(self.sink.terms.compare(*first, bound), operator) {
@@ -215,8 +200,8 @@ impl<'w> Join<'w> {
         Ok(if is_denied { holds.not() } else { holds })
     }
 
-    /// The value of a set that does not depend on placements; none for the extreme of nothing.
-    fn value(&mut self, function: &str, members: &[Member]) -> Result<Option<Value>, Stop> {
+    /// The value of a set that does not depend on placements.
+    fn value(&mut self, function: &str, members: &[Member]) -> Result<Value, Stop> {
         if members.iter().any(|(_, holds)| *holds != Holds::Always) {
             let problem = format!(
                 "`= #{function}` over where actors are would stand for every number that can come out; compare it with a bound"
@@ -226,12 +211,12 @@ impl<'w> Join<'w> {
         let firsts = members.iter().filter_map(|(tuple, _)| tuple.first().copied());
         let terms = &self.sink.terms;
         match function {
-            "min" => Ok(firsts.min_by(|a, b| terms.compare(*a, *b))),
-            "max" => Ok(firsts.max_by(|a, b| terms.compare(*a, *b))),
+            "min" => Ok(firsts.min_by(|a, b| terms.compare(*a, *b)).unwrap_or(Value::Largest)),
+            "max" => Ok(firsts.max_by(|a, b| terms.compare(*a, *b)).unwrap_or(Value::Least)),
             _ => {
                 let sum: i64 = members.iter().map(|(tuple, _)| weight(function, tuple)).sum();
-                let number = i32::try_from(sum).map_err(|_| self.sink.overflow()(crate::term::Overflow))?;
-                Ok(Some(Value::Number(number)))
+                let number = i32::try_from(sum).map_err(|_| self.sink.refused()(Refused::Overflow))?;
+                Ok(Value::Number(number))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use placement::ix::{ActorIx, UnitIx};
 
 use crate::relation::{Relation, Truth};
-use crate::term::{Overflow, Terms, Value};
+use crate::term::{Refused, Terms, Value};
 
 /// What writing out may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,10 +159,10 @@ impl Sink {
         }
     }
 
-    /// What a number out of range means here.
-    pub fn overflow(&self) -> impl Fn(Overflow) -> Stop + use<> {
+    /// What it means here that a term is not computed.
+    pub fn refused(&self) -> impl Fn(Refused) -> Stop + use<> {
         let at = self.at;
-        move |_| Stop::Fault(at, "computes a number that 32 bits do not hold; use a coarser unit".to_owned())
+        move |refused| Stop::Fault(at, refused.says().to_owned())
     }
 }
 

@@ -6,8 +6,12 @@ use std::collections::HashMap;
 /// A term: a number by itself, everything else by its place in [`Terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Value {
+    /// `#inf`, which comes before every other term: the largest of nothing.
+    Least,
     Number(i32),
     Kept(u32),
+    /// `#sup`, which comes after every other term: the least of nothing.
+    Largest,
 }
 
 /// A term that is no number. The order of the variants is clingo's order of terms.
@@ -72,21 +76,23 @@ impl Terms {
     /// What is kept of a value; a number is not.
     pub fn shape(&self, value: Value) -> Option<&Shape> {
         match value {
-            Value::Number(_) => None,
             Value::Kept(place) => self.shapes.get(place as usize),
+            Value::Least | Value::Number(_) | Value::Largest => None,
         }
     }
 
-    /// clingo's order: numbers, constants, strings, functions by number of terms, name, and terms.
+    /// clingo's order: `#inf`, numbers, constants, strings, functions by number of terms, name, and terms, `#sup`.
     pub fn compare(&self, a: Value, b: Value) -> Ordering {
-        let rank = |shape: Option<&Shape>| match shape {
-            None => 0,
-            Some(Shape::Constant(_)) => 1,
-            Some(Shape::Text(_)) => 2,
-            Some(Shape::Function(..)) => 3,
+        let rank = |value: Value, shape: Option<&Shape>| match (value, shape) {
+            (Value::Least, _) => 0,
+            (Value::Number(_), _) => 1,
+            (_, Some(Shape::Constant(_))) => 2,
+            (_, Some(Shape::Text(_))) => 3,
+            (_, Some(Shape::Function(..))) => 4,
+            (Value::Kept(_) | Value::Largest, None) => 5,
         };
         let (first, second) = (self.shape(a), self.shape(b));
-        rank(first).cmp(&rank(second)).then_with(|| match (first, second) {
+        rank(a, first).cmp(&rank(b, second)).then_with(|| match (first, second) {
             (Some(Shape::Constant(one)), Some(Shape::Constant(other)))
             | (Some(Shape::Text(one)), Some(Shape::Text(other))) => one.cmp(other),
             (Some(Shape::Function(name, terms)), Some(Shape::Function(other, others))) => {
@@ -104,7 +110,9 @@ impl Terms {
     pub fn show(&self, value: Value) -> String {
         let list = |terms: &[Value]| terms.iter().map(|term| self.show(*term)).collect::<Vec<_>>().join(",");
         match (value, self.shape(value)) {
+            (Value::Least, _) => "#inf".to_owned(),
             (Value::Number(number), _) => number.to_string(),
+            (Value::Largest, _) => "#sup".to_owned(),
             (_, Some(Shape::Constant(name))) => name.clone(),
             (_, Some(Shape::Text(text))) => crate::symbols::string(text),
             (_, Some(Shape::Function(name, terms))) => format!("{name}({})", list(terms)),
@@ -113,12 +121,27 @@ impl Terms {
     }
 }
 
-/// A number that 32 bits do not hold: clingo would wrap, here it is an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Overflow;
+/// What clingo computes and policies do not: an error here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A number that 32 bits do not hold: clingo would wrap.
+    Overflow,
+    /// `-` before a constant, a function or a tuple, which are terms of their own in clingo.
+    Negation,
+}
+
+impl Refused {
+    /// In words, of the statement that computes it.
+    pub fn says(self) -> &'static str {
+        match self {
+            Self::Overflow => "computes a number that 32 bits do not hold; use a coarser unit",
+            Self::Negation => "puts `-` before a term that is no number here; only numbers have an opposite",
+        }
+    }
+}
 
 /// Computes as clingo does; `None` where the operation is not defined, which drops the instance.
-pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value>, Overflow> {
+pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value>, Refused> {
     let (Value::Number(a), Value::Number(b)) = (a, b) else { return Ok(None) };
     let (a, b) = (i64::from(a), i64::from(b));
     let result = match operator {
@@ -129,7 +152,7 @@ pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value
         "\\" if b != 0 => a % b,
         _ => return Ok(None),
     };
-    i32::try_from(result).map(|number| Some(Value::Number(number))).map_err(|_| Overflow)
+    i32::try_from(result).map(|number| Some(Value::Number(number))).map_err(|_| Refused::Overflow)
 }
 
 #[cfg(test)]
@@ -146,10 +169,12 @@ mod tests {
         assert_eq!(computed(7, "\\", -2), number(1));
         assert_eq!(computed(7, "/", 0), Ok(None));
         assert_eq!(computed(7, "\\", 0), Ok(None));
-        assert_eq!(computed(1 << 20, "*", 1 << 20), Err(Overflow));
+        assert_eq!(computed(1 << 20, "*", 1 << 20), Err(Refused::Overflow));
         let mut terms = Terms::default();
         let text = terms.text("b");
-        assert_eq!(compute("+", text, Value::Number(1)), Ok(None));
+        for other in [text, Value::Least, Value::Largest] {
+            assert_eq!(compute("+", other, Value::Number(1)), Ok(None));
+        }
     }
 
     #[test]
@@ -160,5 +185,6 @@ mod tests {
         let pair = vec![Value::Number(-1), terms.keep(Shape::Constant("c".to_owned()))];
         let pair = terms.keep(Shape::Function(String::new(), pair));
         assert_eq!(terms.show(pair), "(-1,c)");
+        assert_eq!([Value::Least, Value::Largest].map(|end| terms.show(end)), ["#inf", "#sup"]);
     }
 }

@@ -70,6 +70,9 @@ fn what_a_policy_may_say_is_accepted() {
         "pair((A,B)) :- msg_exch_rate(A,B,R), R >= 10. one((A,)) :- actor(A). :- pair((A,B)), run_on(A,U), run_on(B,U).",
         ":- 3 < #count { A : run_on(A,_) } <= 5.",
         "shop(A) :- actor(A), A = a(\"shop\",App,Name), Name != App.",
+        "m(X) :- X+1 = #count { A : actor(A) }. l(X) :- X = #min { C : cu_slots(_,C) }.",
+        ":- not N = #count { A : run_on(A,_) }, N = #count { U : cu(U) }.",
+        "n(-3). m(X) :- n(-X). p(f(2,1)). q(X) :- p(f(X*2,X)), not p(f(_,-X)).",
     ] {
         if let Err(faults) = Program::parse(text) {
             panic!("{text}\n{faults:?}");

@@ -161,3 +161,66 @@ fn arithmetic_and_order_are_clingos() {
     // Division by 0 has no value; of 13 terms each pair is in one order.
     assert_eq!(of_clingo.len(), 3 * 64 + 2 * 56 + 13 * 12 / 2);
 }
+
+/// Values of sets, and operations that are not defined: how often each constraint is broken where one actor is on one unit.
+#[test]
+fn values_of_sets_and_what_is_not_defined_are_clingos() {
+    let mut assignment = Assignment::of(None, 6);
+    assignment[ActorIx::new(0)] = Some(UnitIx::new(0));
+    let premises = "t(f(4,2)). t(g(f(4,1),2)). zero(0). here :- run_on(_,\"n0/cpu\").\n\
+        least(X) :- X = #min { N : cu_slots(_,N) }.\n\
+        largest(X) :- X = #max { N : cu_slots(_,N) }.\n";
+    for (body, broken) in [
+        // No unit has slots: the largest of nothing comes before every term, the least of nothing after it.
+        ("largest(X), run_on(A,_), work(A,\"gpu\",W), W > X", 1),
+        ("least(X), X > 5, X > \"z\", X > f(1)", 1),
+        ("least(X), X < f(1)", 0),
+        ("least(X), largest(Y), Y < X", 1),
+        ("least(X), #min { N : cu_slots(_,N) } >= X", 1),
+        ("least(X), #min { N : cu_slots(_,N) } != X", 0),
+        ("largest(X), #max { A : run_on(A,\"n3/gpu\") } <= X", 1),
+        ("largest(X), #max { A : run_on(A,\"n0/cpu\") } <= X", 0),
+        ("least(X), #count { A : actor(A) } < X", 1),
+        ("largest(X), #sum { 1,A : run_on(A,_) } > X", 1),
+        ("least(X), Y = X+1", 0),
+        ("least(X), Y = -X", 0),
+        // There are 6 actors and 8 units.
+        ("not X = #count { A : actor(A) }, X = #count { U : cu(U) }", 1),
+        ("not X = #count { A : actor(A) }, X = #count { A : group(A,_) }", 0),
+        ("not not X = #count { A : actor(A) }, X = #count { A : group(A,_) }", 1),
+        ("not X = #count { A : run_on(A,_) }, X = #count { U : cu(U) }", 1),
+        ("X-1 = #count { U : cu(U) }, X = 9", 1),
+        ("X+1 = #count { U : cu(U) } = Y, Y > X", 1),
+        ("X = #count { U : cu(U) } = Y, Y > X", 0),
+        // What one term needs comes from beside it.
+        ("t(f(X*2,X))", 1),
+        ("X > 1, t(f(X*2,X))", 1),
+        ("t(g(f(X*2,Y),X)), Y < X", 1),
+        ("t(Z), Z = f(X*2,X)", 1),
+        ("t(f(X,X*2))", 0),
+        // A division by 0 has no value, and what it is in does not hold, whatever the sign.
+        ("zero(X), not work(_,\"cpu\",1/X)", 0),
+        ("zero(X), not t(f(_,1/X))", 0),
+        ("zero(X), not t(f(_,X))", 1),
+        ("zero(X), not cu_slots(_,1/X)", 0),
+        ("zero(X), not 9 < #count { A : actor(A) } < 1/X", 0),
+        ("not cu_slots(\"n0/cpu\",1/X) : zero(X)", 0),
+    ] {
+        let program = format!("{premises}:- here; {body}.");
+        let [of_rules, of_clingo] = said(&program, &assignment);
+        assert_eq!(of_rules, of_clingo, "{body}");
+        assert_eq!(of_clingo.len(), broken, "{body}: {of_clingo:?}");
+    }
+}
+
+/// In clingo the opposite of a name is a term of its own, which policies do not have.
+#[test]
+fn only_numbers_have_an_opposite() {
+    for rule in ["s(X) :- state(Y), X = -Y.", "s(X) :- state(-X)."] {
+        let program = format!("state(ok).\n{rule}\n:- s(_), run_on(_,\"n0/cpu\").");
+        assert_eq!(
+            derive(&program).unwrap_err().to_string(),
+            "policy test line 2: puts `-` before a term that is no number here; only numbers have an opposite"
+        );
+    }
+}

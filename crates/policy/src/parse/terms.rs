@@ -78,6 +78,11 @@ impl Parser {
                 }
                 let term = self.factor()?;
                 self.depth -= 1;
+                if matches!(term.is, TermIs::Function(..) | TermIs::Text(_)) {
+                    let problem =
+                        format!("`-` before `{term}`: only numbers have an opposite; use another name");
+                    return Err(Fault::new(at, problem));
+                }
                 TermIs::Negative(Box::new(term))
             }
             Token::Mark("|") => {

@@ -237,6 +237,46 @@ impl Text {
         }
     }
 
+    /// Rules that others rest on, over values that are there for some only.
+    fn values(&mut self) {
+        if self.chance(25) {
+            let (function, operator, kind) =
+                (self.one(&["#min", "#max"]), self.one(&["<", ">="]), self.kind());
+            let lines = format!(
+                "e(G,X) :- group(_,G), X = {function} {{ W : group(Y,G), work(Y,\"{kind}\",W) }}.\n\
+                 h(A) :- group(A,G), e(G,X), X {operator} 3."
+            );
+            let lines = self.say("the least or largest of what may be nothing", lines);
+            self.lines.push(lines);
+            self.of_facts.push("h".to_owned());
+        }
+        if self.chance(25) {
+            let (not, term) = (self.one(&["not ", "not not "]), self.one(&["X", "X+1"]));
+            let sets = format!("{not}{term} = #count {{ Y : group(Y,G) }}, X = #count {{ Y : fixed(Y) }}");
+            let line = self.say("a denied value of a set", format!("d(A) :- group(A,G), {sets}."));
+            self.lines.push(line);
+            self.of_facts.push("d".to_owned());
+        }
+        if self.chance(25) {
+            let line = "i(A) :- group(A,G), X-1 = #count { Y : group(Y,G) }, X = #count { U : cu(U) }.";
+            let line = self.say("a sum that is the value of a set", line);
+            self.lines.push(line);
+            self.of_facts.push("i".to_owned());
+        }
+        if self.chance(25) {
+            let lines = "j(f(W*2,W)) :- work(_,\"cpu\",W).\nl(A) :- X > 2, j(f(X*2,X)), work(A,\"cpu\",X).";
+            let lines = self.say("a term that needs what is beside it", lines);
+            self.lines.push(lines);
+            self.of_facts.push("l".to_owned());
+        }
+        if self.chance(25) {
+            let capacity = self.one(&["not cu_capacity(_,4/(W-2))", "not not cu_capacity(_,4/(W-2))"]);
+            let line = self.say("a division by 0", format!("z(A) :- work(A,\"cpu\",W), {capacity}."));
+            self.lines.push(line);
+            self.of_facts.push("z".to_owned());
+        }
+    }
+
     /// What follows from facts and limits places.
     fn derived(&mut self) {
         let of = self.fact_of("A");
@@ -264,6 +304,7 @@ impl Text {
             of_facts: Vec::new(),
             of_places: Vec::new(),
         };
+        text.values();
         text.premises();
         if text.chance(60) {
             text.derived();
