@@ -255,6 +255,7 @@ fn ruled(snapshot: &Snapshot) -> Snapshot {
         head: at(2, unit),
         lower: 2,
         body: vec![(at(0, unit).cast_signed(), 1), (at(1, unit).cast_signed(), 1)],
+        any: false,
     };
     let demand = |unit: UnitIx| GroundConstraint {
         atom: at(2, unit),

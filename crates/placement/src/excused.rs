@@ -191,7 +191,7 @@ impl<'a> Written<'a> {
     fn rule(&mut self, lower: i64, body: Vec<(i32, i64)>) -> u32 {
         let head = self.next;
         self.next = self.next.saturating_add(1);
-        self.ground.push(GroundRule { head, lower, body });
+        self.ground.push(GroundRule { head, lower, body, any: false });
         head
     }
 

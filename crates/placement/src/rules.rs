@@ -18,6 +18,8 @@ pub struct GroundRule {
     pub lower: i64,
     /// Literals, negative where the atom must not hold, each with its weight, above 0.
     pub body: Vec<(i32, i64)>,
+    /// Whether the literals are alternatives: one is enough, and more of them say no more.
+    pub any: bool,
 }
 
 /// What must not hold.
@@ -314,7 +316,7 @@ impl Rules {
                 (atom, too_little) = (literal.unsigned_abs(), too_little ^ (literal < 0));
                 continue;
             }
-            return (rule.lower < total).then_some((body, too_little));
+            return (rule.lower < total && !rule.any).then_some((body, too_little));
         }
         None
     }
@@ -413,7 +415,7 @@ fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
         let mut first = BTreeMap::new();
         let mut other: BTreeMap<u32, u32> = BTreeMap::new();
         for rule in ground.iter().filter(|rule| bodies[&rule.head] == 1 && !told.contains(&rule.head)) {
-            let known = *first.entry((rule.lower, rule.body.as_slice())).or_insert(rule.head);
+            let known = *first.entry((rule.lower, rule.any, rule.body.as_slice())).or_insert(rule.head);
             if known != rule.head {
                 other.insert(rule.head, known);
             }
@@ -427,7 +429,7 @@ fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
                     *literal = if *literal > 0 { known } else { -known };
                 }
             }
-            if seen.insert((rule.head, rule.lower, rule.body.clone())) {
+            if seen.insert((rule.head, rule.lower, rule.any, rule.body.clone())) {
                 left.push(rule);
             }
         }

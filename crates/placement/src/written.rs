@@ -107,7 +107,7 @@ impl<'a> Writer<'a> {
             *weight /= common;
         }
         let lower = (lower - 1).div_euclid(common) + 1;
-        self.written.ground.push(GroundRule { head, lower, body });
+        self.written.ground.push(GroundRule { head, lower, body, any: false });
         literal(head)
     }
 
@@ -167,6 +167,7 @@ impl Written {
             head: mapped(rule.head),
             lower: rule.lower,
             body: rule.body.iter().map(|(part, weight)| (turned(*part), *weight)).collect(),
+            any: rule.any,
         }));
         let own = self.demands.iter();
         demands.extend(own.map(|demand| GroundConstraint { atom: mapped(demand.atom), ..demand.clone() }));

@@ -7,7 +7,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Derived, GroundConstraint, GroundRule, Rules, Snapshot};
 
 use crate::program::Program;
-use crate::sink::Grounding;
+use crate::sink::{Grounding, Rule};
 use crate::syntax::Statement;
 use crate::term::{Shape, Terms, Value};
 use crate::verdict::{Argument, Instance};
@@ -51,8 +51,10 @@ pub(crate) fn derived(
             }
         }
     }
-    let ground =
-        grounding.rules.into_iter().map(|(head, lower, body)| GroundRule { head, lower, body }).collect();
+    let alternatives = &grounding.alternatives;
+    let rule =
+        |(head, lower, body): Rule| GroundRule { head, lower, body, any: alternatives.contains(&head) };
+    let ground = grounding.rules.into_iter().map(rule).collect();
     let rules = Rules::new(snapshot.actors(), ground, &grounding.inputs, demands, penalties)
         .map_err(|problem| format!("policy {name}: {problem}"))?;
     Ok(Derived { constraints, rules: Some(rules) })

@@ -320,6 +320,7 @@ impl<'w> Join<'w> {
                 self.sink.keep(many.len() + 2)?;
                 let atom = self.sink.atom();
                 self.sink.out.rules.push((atom, 1, many.iter().map(|literal| (*literal, 1)).collect()));
+                self.sink.out.alternatives.insert(atom);
                 Ok(Holds::When(literal(atom)))
             }
         }

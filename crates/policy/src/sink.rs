@@ -43,6 +43,8 @@ pub(crate) struct Grounding {
     pub said: BTreeSet<(usize, &'static str, Vec<Value>)>,
     /// What is left, over atoms from 1.
     pub rules: Vec<Rule>,
+    /// Atoms that hold where one of several literals does, of which it is no matter how many do.
+    pub alternatives: BTreeSet<u32>,
     /// Actor, unit, atom.
     pub inputs: Vec<(ActorIx, UnitIx, u32)>,
     /// Statement, values of its variables, atom.

@@ -339,8 +339,8 @@ pub fn inputs() -> Vec<(ActorIx, UnitIx, u32)> {
 /// More than two of the actors on unit 0: counted by atom 20, said by 21.
 pub fn at_most_two() -> Rules {
     let body = (0..RULED_ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
-    let ground =
-        vec![GroundRule { head: 20, lower: 3, body }, GroundRule { head: 21, lower: 1, body: vec![(20, 1)] }];
+    let rule = |head, lower, body| GroundRule { head, lower, body, any: false };
+    let ground = vec![rule(20, 3, body), rule(21, 1, vec![(20, 1)])];
     let demands = vec![GroundConstraint {
         atom: 21,
         rule: "policy p line 1".into(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use asp::{ClingoJudge, Limits};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Derived, Judge, JudgeError, Snapshot};
+use placement::{Assignment, Derived, Judge, JudgeError, Ruling, Snapshot};
 
 fn judge() -> ClingoJudge {
     ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000)
@@ -222,5 +222,23 @@ fn only_numbers_have_an_opposite() {
             derive(&program).unwrap_err().to_string(),
             "policy test line 2: puts `-` before a term that is no number here; only numbers have an opposite"
         );
+    }
+}
+
+/// By how much three on a unit break what each constraint says of it.
+#[test]
+fn a_breach_is_measured_where_something_is_counted() {
+    let three: Assignment = (0..6).map(|actor| (actor < 3).then_some(UnitIx::new(0))).collect();
+    for (body, degree) in [
+        ("#count { A : run_on(A,\"n0/cpu\") } >= 2", 2),
+        ("#sum { 2,A : run_on(A,\"n0/cpu\") } > 3", 3),
+        ("#max { W,A : run_on(A,\"n0/cpu\"), work(A,\"cpu\",W) } >= 2", 1),
+        ("#min { W,A : run_on(A,\"n0/cpu\"), work(A,\"cpu\",W) } = 2", 1),
+        ("#count { N : run_on(_,U), cu_node(U,N) } >= 1", 1),
+        ("not not run_on(_,\"n0/cpu\")", 1),
+    ] {
+        let snapshot = world(&format!(":- {body}."));
+        let rules = judge().derive(&snapshot).unwrap().rules.unwrap();
+        assert_eq!(Ruling::of(&rules, &three).degree(), degree, "{body}");
     }
 }

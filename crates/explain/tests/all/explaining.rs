@@ -66,6 +66,7 @@ fn ruled(units: &str) -> Snapshot {
         head: on(actors, unit).unsigned_abs(),
         lower: 2,
         body: vec![(on(0, unit), 1), (on(1, unit), 1)],
+        any: false,
     };
     let demand = |unit: usize| GroundConstraint {
         atom: both(unit).head,

@@ -73,7 +73,7 @@ impl Circuit {
 
     fn rule(&mut self, head: u32, lower: i64, body: &[i32]) {
         let body = body.iter().map(|literal| (*literal, 1)).collect();
-        self.ground.push(GroundRule { head, lower, body });
+        self.ground.push(GroundRule { head, lower, body, any: false });
     }
 
     fn on(&self, actor: ActorIx, unit: UnitIx) -> i32 {

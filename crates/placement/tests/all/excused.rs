@@ -76,7 +76,7 @@ impl Case {
         let mut rules = Vec::new();
         let mut head = |lower: i64, body: Vec<(i32, i64)>| {
             *next += 1;
-            rules.push(GroundRule { head: *next, lower, body });
+            rules.push(GroundRule { head: *next, lower, body, any: false });
             i32::try_from(*next).unwrap()
         };
         let parts = |parts: &[(Place, i64)]| parts.iter().map(|(p, w)| (atom(*p), *w)).collect::<Vec<_>>();

@@ -22,7 +22,7 @@ fn ground(rng: &mut Rng) -> Vec<GroundRule> {
             }
             let sum: i64 = body.iter().map(|(_, weight)| weight).sum();
             let lower = if rng.bool() { sum } else { rng.i64(0..=sum) };
-            rules.push(GroundRule { head: head.unsigned_abs(), lower, body });
+            rules.push(GroundRule { head: head.unsigned_abs(), lower, body, any: false });
         }
     }
     rng.shuffle(&mut rules);
@@ -109,22 +109,37 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     assert_eq!(ruling.degree(), 2);
 }
 
+/// Of alternatives one is enough: more of them break the demand no further.
+#[test]
+fn of_alternatives_it_is_no_matter_how_many_hold() {
+    let mut ground = at_most_two().ground().to_vec();
+    ground[0] = GroundRule { lower: 1, any: true, ..ground[0].clone() };
+    let demands = at_most_two().cases().to_vec();
+    let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
+    let mut ruling = Ruling::new(&rules);
+    let mut degrees = vec![ruling.degree()];
+    for actor in ActorIx::first(RULED_ACTORS) {
+        ruling.put(actor, UnitIx::new(0));
+        degrees.push(ruling.degree());
+    }
+    assert_eq!(degrees, [0, 1, 1, 1, 1]);
+}
+
 #[test]
 fn what_is_said_over_and_over_is_evaluated_once() {
     let mut ground = at_most_two().ground().to_vec();
     // The same count under another name, what follows from it, and the case once more.
     let count = GroundRule { head: 30, ..ground[0].clone() };
-    ground.extend([count, GroundRule { head: 21, lower: 1, body: vec![(30, 1)] }, ground[1].clone()]);
+    let follows = GroundRule { body: vec![(30, 1)], ..ground[1].clone() };
+    ground.extend([count, follows, ground[1].clone()]);
     let demands = at_most_two().cases().to_vec();
     assert_eq!(Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap(), at_most_two());
 }
 
 #[test]
 fn nothing_may_follow_from_itself() {
-    let cycle = vec![
-        GroundRule { head: 20, lower: 1, body: vec![(21, 1)] },
-        GroundRule { head: 21, lower: 1, body: vec![(20, 1)] },
-    ];
+    let rule = |head, body| GroundRule { head, lower: 1, body: vec![(body, 1)], any: false };
+    let cycle = vec![rule(20, 21), rule(21, 20)];
     let refused = Rules::new(RULED_ACTORS, cycle, &inputs(), vec![], vec![]).unwrap_err();
     assert_eq!(refused, "the rules conclude something from itself");
     let unknown = Rules::new(1, vec![], &inputs(), vec![], vec![]).unwrap_err();
