@@ -137,18 +137,25 @@ impl<'a> Facts<'a> {
 
     /// A fact that ends in a number.
     fn number(&mut self, name: &'static str, terms: &[Fact], number: i64) {
+        self.numbers(name, terms, &[number]);
+    }
+
+    /// A fact that ends in numbers.
+    fn numbers(&mut self, name: &'static str, terms: &[Fact], numbers: &[i64]) {
         if !self.reads(name) {
             return;
         }
         let total = self.totals.entry(name).or_default();
-        *total = total.saturating_add(number.abs());
+        *total = numbers.iter().fold(*total, |total, number| total.saturating_add(number.abs()));
         let mut all = terms.to_vec();
-        if let Ok(number) = i32::try_from(number) {
-            all.push(Fact::Number(number));
+        let fit: Result<Vec<Fact>, _> =
+            numbers.iter().map(|number| i32::try_from(*number).map(Fact::Number)).collect();
+        if let Ok(numbers) = fit {
+            all.extend(numbers);
         } else {
             let mut says: Vec<String> =
                 terms.iter().map(|term| Written(self.snapshot, term).to_string()).collect();
-            says.push(number.to_string());
+            says.extend(numbers.iter().map(i64::to_string));
             self.fault.get_or_insert(format!(
                     "`{name}({})` does not fit the 32 bits that clingo computes with; do not read it, or plan with a \
                      shorter window",
@@ -174,8 +181,7 @@ impl<'a> Facts<'a> {
             }
             if unit.power_watts.is_some() || unit.idle_watts.is_some() {
                 let (idle, full) = problem.watts[position];
-                let idle = i32::try_from(idle).unwrap_or(i32::MAX);
-                self.number("cu_power", &[of.clone(), Fact::Number(idle)], full);
+                self.numbers("cu_power", std::slice::from_ref(&of), &[idle, full]);
             }
             self.number("cu_capacity", std::slice::from_ref(&of), problem.capacity[position] / divisor);
             if let Some(slots) = unit.slots {

@@ -242,3 +242,29 @@ fn a_breach_is_measured_where_something_is_counted() {
         assert_eq!(Ruling::of(&rules, &three).degree(), degree, "{body}");
     }
 }
+
+/// What a unit takes while idle is a number of the policy, as what it takes at full load is.
+#[test]
+fn watts_that_do_not_fit_are_named() {
+    for (program, idle, problem) in [
+        (
+            ":- run_on(_,U), cu_power(U,I,_), I > 5.",
+            3_000_000_000,
+            "`cu_power(\"n0/cpu\",3000000000,0)` does not fit the 32 bits that clingo computes with; do not read it, or plan \
+             with a shorter window",
+        ),
+        (
+            ":- run_on(_,_), #sum { I,U : cu_power(U,I,_) } > 5.",
+            1_500_000_000,
+            "`cu_power` adds up to 3000000000 here, and clingo sums to 2147483647 only; do not sum it, or plan with a shorter \
+             window",
+        ),
+    ] {
+        let mut file = world(program).file().clone();
+        for unit in &mut file.units[..2] {
+            unit.idle_watts = Some(idle);
+        }
+        let refused = judge().derive(&Snapshot::new(file).unwrap()).unwrap_err();
+        assert_eq!(refused.to_string(), format!("policy test: {problem}"));
+    }
+}
