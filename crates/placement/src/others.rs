@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::SnapshotError;
 use crate::error::fits;
 use crate::file::{Actor, Others, RunsOn, SnapshotFile};
+use crate::{LARGEST, SnapshotError};
 
 /// What stands for those on a unit. No namespace is called so.
 pub(crate) fn name(unit: &str) -> String {
@@ -23,10 +23,12 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
         for (field, value) in [("work", others.work), ("count", others.count)] {
             fits(&|| format!("units[{position}].others.{field}"), value)?;
         }
+        fits(&|| format!("units[{position}].slots"), unit.slots.unwrap_or(0))?;
         if others.work == 0 && others.count == 0 {
             continue;
         }
-        unit.slots = unit.slots.map(|slots| slots.saturating_sub(others.count) + 1);
+        // Of as many as a file may name, nobody misses the last one.
+        unit.slots = unit.slots.map(|slots| (slots.saturating_sub(others.count) + 1).min(LARGEST));
         file.summed_up.push(others.count);
         file.actors.push(Actor {
             id: name(&unit.id),

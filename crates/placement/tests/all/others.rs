@@ -1,7 +1,7 @@
 //! Actors that units sum up.
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Criterion, Snapshot};
+use placement::{Assignment, Criterion, LARGEST, Snapshot};
 use serde_json::{Value, json};
 
 /// Two units; on the first are others, with some slots.
@@ -49,6 +49,7 @@ fn others_work_and_take_slots_and_are_not_to_blame() {
         ),
         (json!({"work": 5, "count": 0}), json!(2), "1 summed up, overload 3; "),
         (json!({"work": 0, "count": 0}), json!(2), "0 summed up, overload 0; "),
+        (json!({"work": 5, "count": 0}), json!(LARGEST), "1 summed up, overload 3; "),
     ];
     for (others, slots, expected) in table {
         assert_eq!(both(&world(&others, &slots)), expected, "{others} {slots}");
@@ -64,4 +65,12 @@ fn what_is_wrong_with_them_is_said_where_it_stands() {
     assert_eq!(refused(json!({"work": 9_007_199_254_740_993_u64, "count": 1})), above);
     assert!(refused(json!({"work": 5})).starts_with("units[0].others: missing field `count`"));
     assert!(refused(json!({"work": 5, "count": 1, "watts": 3})).starts_with("units[0].others"));
+    let beside =
+        |slots: u64| Snapshot::read(&world(&json!({"work": 1, "count": 0}), &json!(slots)).to_string());
+    assert_eq!(
+        beside(u64::MAX).unwrap_err().to_string(),
+        "units[0].slots: 18446744073709551615 is above 2^53; use a smaller number or a coarser unit"
+    );
+    let most = beside(LARGEST).unwrap();
+    assert_eq!(Snapshot::read(&most.write()).unwrap().file(), most.file());
 }
