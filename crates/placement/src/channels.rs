@@ -68,7 +68,12 @@ impl Channels {
         }
         channels.of = IxVec::of(Vec::new(), channels.members.len());
         for ((a, b), (rate, apart)) in sums {
-            channels.pairs = channels.pairs.saturating_add(channels.pairs_between(a, b));
+            let pairs = channels.pairs_between(a, b);
+            if pairs == 0 {
+                // Who is alone in a group sends nothing, however much a file says that it does.
+                continue;
+            }
+            channels.pairs = channels.pairs.saturating_add(pairs);
             channels.of[a].push(Channel { peer: b, rate, apart });
             if a != b {
                 channels.of[b].push(Channel { peer: a, rate, apart });

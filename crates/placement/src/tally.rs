@@ -40,14 +40,19 @@ fn sharing<K: Ord>(one: &BTreeMap<K, i64>, other: &BTreeMap<K, i64>) -> i64 {
     one.iter().filter_map(|(place, here)| Some(here * other.get(place)?)).sum()
 }
 
-/// Σ exchange cost over ordered pairs of an actor of each of two groups, and how many of these pairs are on different units.
+/// How many ordered pairs of an actor of each of two groups are on different units.
+fn apart(one: &Tally, other: &Tally) -> i64 {
+    one.all * other.all - sharing(&one.units, &other.units)
+}
+
+/// Σ exchange cost over ordered pairs of an actor of each of two groups, of which at least one message is sent: so it is known
+/// how large it can be.
 ///
 /// A cost is a sum over kinds and over places that differ ([`Problem::class_cost`]), so pairs are counted by what they share
 /// instead of one by one; costs that pairs of units have of their own come on top.
-fn between(problem: &Problem, one: &Tally, other: &Tally) -> (i64, i64) {
+fn exchanged(problem: &Problem, one: &Tally, other: &Tally) -> i64 {
     let both = one.all * other.all;
-    let [units, numas, nodes, zones] = [
-        sharing(&one.units, &other.units),
+    let [numas, nodes, zones] = [
         sharing(&one.numas, &other.numas),
         sharing(&one.nodes, &other.nodes),
         sharing(&one.zones, &other.zones),
@@ -69,7 +74,7 @@ fn between(problem: &Problem, one: &Tally, other: &Tally) -> (i64, i64) {
         let pairs = one.on(a) * other.on(b) + one.on(b) * other.on(a);
         pairs * (cost - problem.class_cost(a, b))
     });
-    (of_classes + of_pairs.sum::<i64>(), both - units)
+    of_classes + of_pairs.sum::<i64>()
 }
 
 /// What channels between groups cost of which no edge stands for the pairs, for those who count.
@@ -91,11 +96,13 @@ pub(crate) fn channel_sums(
     }
     for (end, of) in channels.of.enumerate() {
         for channel in of.iter().filter(|channel| channel.peer >= end) {
-            let (exchanged, apart) = between(problem, &tallies[end], &tallies[channel.peer]);
+            let (one, other) = (&tallies[end], &tallies[channel.peer]);
             // Within a group each pair is met in both orders.
             let met = if channel.peer == end { 2 } else { 1 };
-            sums.exchanged += channel.rate * (exchanged / met);
-            sums.apart += channel.apart * (apart / met);
+            sums.apart += channel.apart * (apart(one, other) / met);
+            if channel.rate > 0 {
+                sums.exchanged += channel.rate * (exchanged(problem, one, other) / met);
+            }
         }
     }
     sums

@@ -2,7 +2,8 @@
 
 use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, MOST_EDGES, Snapshot, SnapshotError, State};
+use placement::weighted::Weighted;
+use placement::{Assignment, Criterion, LARGEST, MOST_EDGES, Snapshot, SnapshotError, State};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use worlds::{grouped, written_out};
@@ -109,6 +110,28 @@ fn what_is_wrong_with_them_is_said_where_it_stands() {
         of(json!(vec![one[0].clone(); MOST_EDGES + 1]), "communication", 5),
         "messages: 200001 edges; at most 200000 can be planned at once"
     );
+}
+
+/// What is never sent costs nothing, however much a message would: between forty who only drag, and by one who is alone in a
+/// group.
+#[test]
+fn what_is_never_sent_is_not_added_up() {
+    let actor = |id: String, group: &str| json!({"id": id, "group": group, "runsOn": {"cpu": 1}});
+    let mut actors: Vec<Value> = (0..40).map(|at| actor(format!("v/s/a-{at}"), "a")).collect();
+    actors.push(actor("v/s/b-0".to_owned(), "b"));
+    let unit = |node: &str| json!({"id": format!("{node}/c"), "kind": "cpu", "node": node, "capacity": 100});
+    let channels = json!([{"from": "v/s/a", "to": "v/s/a", "count": 0, "drag": 1},
+        {"from": "v/s/b", "to": "v/s/b", "count": LARGEST}, {"from": "v/s/b", "to": "v/s/b", "count": LARGEST}]);
+    let file = json!({"version": 1, "units": [unit("n"), unit("m")], "actors": actors, "groupMessages": channels,
+        "exchangeCost": {"kinds": {"cpu": {"cpu": LARGEST}}}, "objectives": ["communication", "annoyance"]});
+    let whole = Snapshot::with_most_pairs(serde_json::from_value(file).unwrap(), 0).unwrap();
+    let halves: Assignment = ActorIx::first(41).map(|actor| Some(UnitIx::new(actor.at() % 2))).collect();
+    let cost = whole.cost(&halves);
+    assert_eq!([Criterion::Communication, Criterion::Annoyance].map(|of| cost.of(of)), [0, 20 * 20]);
+    let state = State::of(&whole, &halves);
+    let prices = [0, 1].map(|unit| state.price(ActorIx::new(40), UnitIx::new(unit)));
+    assert_eq!(prices, [vec![0, 0], vec![0, 0]]);
+    assert!(Weighted::new(&whole).groups.is_some());
 }
 
 /// Where everybody is: in turn, as some numbers say.
