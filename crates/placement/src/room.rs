@@ -141,8 +141,9 @@ impl Rooms {
 
     /// The largest that the smallest overload can be: 0 unless all units can be overloaded at once.
     pub fn least_overload(&self) -> i64 {
-        let all_at_once = self.work.iter().map(|room| (room.left + 1).max(0)).sum::<i64>() <= self.most_work;
+        // Units whose capacity means that there is no limit add up to more than 64 bits hold.
+        let room: i128 = self.work.iter().map(|room| i128::from((room.left + 1).max(0))).sum();
         let least = self.work.iter().map(|room| room.wanted - room.left).min().unwrap_or(0).max(0);
-        if all_at_once { least } else { 0 }
+        if room <= i128::from(self.most_work) { least } else { 0 }
     }
 }

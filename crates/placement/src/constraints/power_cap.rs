@@ -379,7 +379,9 @@ fn binding(world: &Encoding) -> Vec<Capped> {
             let capped =
                 places.entry(place).or_insert_with(|| Capped { left: cap.limit[place], ..Capped::default() });
             capped.left -= world.settled_watts(&meters, unit);
-            capped.most += meters.get(&unit).copied().unwrap_or(0) + world.idle_watts(unit);
+            // Whoever could be on each of several units counts on each.
+            let most = meters.get(&unit).copied().unwrap_or(0) + world.idle_watts(unit);
+            capped.most = capped.most.saturating_add(most);
             capped.units.push(unit);
         }
         all.extend(places.into_values().filter(|capped| capped.most > capped.left));

@@ -158,7 +158,7 @@ impl Encoding<'_> {
                 continue;
             }
             let (_, watts) = problem.watts[unit];
-            let fixed = watts * self.rooms.fixed_load(problem, unit);
+            let fixed = watts.saturating_mul(self.rooms.fixed_load(problem, unit));
             facts.say("meter", [unit.into(), watts.into(), problem.capacity[unit].into(), fixed.into()]);
             facts.bits("watt_bit", &[unit.into()], most);
         }

@@ -1,11 +1,11 @@
 //! `energy`: watts of all units.
 
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
-use crate::Snapshot;
 use crate::file::SnapshotFile;
 use crate::ix::UnitIx;
 use crate::power::most_power;
 use crate::room::Rooms;
+use crate::{LARGEST, Snapshot};
 
 /// Σ watts of the units ([`Snapshot::draw`]).
 pub(super) struct Energy;
@@ -21,8 +21,13 @@ impl Measure for Energy {
     }
 
     fn most(&self, amounts: &Amounts) -> i128 {
-        let snapshot = amounts.snapshot;
-        UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.draw(unit, amounts.work, true))).sum()
+        let problem = amounts.snapshot.problem();
+        // As if everybody were on each unit, which is far more than can be; what can be is below 2^53, or refused on input.
+        let units = problem.watts.iter().zip(&problem.capacity).map(|((idle, full), capacity)| {
+            let capacity = i128::from(*capacity);
+            i128::from(*idle) + (i128::from(amounts.work) * i128::from(*full) + capacity - 1) / capacity
+        });
+        units.sum::<i128>().min(LARGEST.into())
     }
 
     fn largest(&self, file: &SnapshotFile, _: &FileSums) -> Option<(&'static str, &'static str, u128)> {

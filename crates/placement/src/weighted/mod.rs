@@ -470,12 +470,13 @@ fn overload_is_a_limit(snapshot: &Snapshot, above: &[Criterion]) -> bool {
         above => (levels.get(1), levels.first().is_some_and(|level| *level == above)),
     };
     let is_first = is_there && first.is_some_and(|level| *level == [Criterion::Overload]);
-    let capacity: i64 = UnitIx::first(snapshot.units()).map(|unit| snapshot.capacity(unit)).sum();
+    let capacity: i128 =
+        UnitIx::first(snapshot.units()).map(|unit| i128::from(snapshot.capacity(unit))).sum();
     let lightest = |actor: ActorIx| {
         let ways = snapshot.problem().implementations[actor].iter().flatten();
-        ways.map(|needs| needs.work).min().unwrap_or(0)
+        i128::from(ways.map(|needs| needs.work).min().unwrap_or(0))
     };
-    is_first && ActorIx::first(snapshot.actors()).map(lightest).sum::<i64>() <= capacity
+    is_first && ActorIx::first(snapshot.actors()).map(lightest).sum::<i128>() <= capacity
 }
 
 fn bits(set: &[UnitIx], units: usize) -> Vec<u64> {

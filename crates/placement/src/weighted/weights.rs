@@ -113,7 +113,8 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
     Amounts {
         snapshot,
         work: ActorIx::first(snapshot.actors()).map(heaviest).sum(),
-        message: of_classes.max(of_pairs),
+        // What is sent has a weight also where it is free.
+        message: of_classes.max(of_pairs).max(1),
         edges,
     }
 }

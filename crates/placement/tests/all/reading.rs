@@ -2,6 +2,8 @@
 
 use placement::file::{Levels, SnapshotFile};
 use placement::ix::UnitIx;
+use placement::room::Rooms;
+use placement::weighted::Weighted;
 use placement::{Criterion, LARGEST, Snapshot};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -259,6 +261,50 @@ fn an_edge_of_the_range_is_inside_it() {
         "actors": [{"id": "a", "runsOn": {"cpu": LARGEST}}], "exchangeCost": {"otherKind": 1}, "objectives": ["overload"]});
     let snapshot = Snapshot::read(&world.to_string()).unwrap();
     assert_eq!(snapshot.cost(&line::places([Some(0)])).of(Criterion::Overload), 0);
+}
+
+/// A capacity that means that there is no limit, of so many units that their sum passes 64 bits.
+#[test]
+fn capacities_may_add_up_to_any_number() {
+    let unit =
+        |at: usize| json!({"id": at.to_string(), "kind": "cpu", "node": at.to_string(), "capacity": LARGEST});
+    let units: Vec<Value> = (0..1_100).map(unit).collect();
+    let world = json!({"version": 1, "units": units, "actors": [{"id": "a", "runsOn": {"cpu": 1}}],
+        "exchangeCost": {"otherKind": 1}});
+    let snapshot = Snapshot::read(&world.to_string()).unwrap();
+    let rooms = Rooms::new(snapshot.problem());
+    assert_eq!((rooms.most_overload(), rooms.least_overload()), (0, 0));
+    assert!(Weighted::new(&snapshot).has_limit);
+}
+
+/// Levels are weighed by what they can amount to, which is not what the file's largest numbers make together.
+#[test]
+fn levels_that_a_file_may_have_can_be_weighed() {
+    let actor = |id: &str| json!({"id": id, "runsOn": {"cpu": 1u64 << 51}});
+    let world = |units: Value, kinds: Value, objectives: Value| {
+        let half = 1u64 << 40;
+        json!({"version": 1, "units": units, "actors": [actor("a"), actor("b")],
+            "messages": [{"from": "a", "to": "b", "count": half}], "annoyance": [{"a": "a", "b": "b", "drag": half}],
+            "exchangeCost": {"kinds": kinds, "otherKind": 1}, "objectives": objectives})
+    };
+    let cpu = |id: &str| json!({"id": id, "kind": "cpu", "node": id, "capacity": LARGEST});
+    let gpu = json!({"id": "g", "kind": "gpu", "node": "g", "capacity": 1, "powerWatts": LARGEST});
+    let worlds = [
+        // Nobody can be where it would take most watts, and messages are free.
+        (Criterion::Energy, world(json!([cpu("u"), gpu]), json!({}), json!(["energy"]))),
+        (
+            Criterion::Communication,
+            world(
+                json!([cpu("u"), cpu("v")]),
+                json!({"cpu": {"cpu": 0}}),
+                json!(["communication", "annoyance"]),
+            ),
+        ),
+    ];
+    for (criterion, world) in worlds {
+        let snapshot = Snapshot::read(&world.to_string()).unwrap();
+        assert!(Weighted::new(&snapshot).weights.of(criterion) > 0, "{world}");
+    }
 }
 
 proptest! {
