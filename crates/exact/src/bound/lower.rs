@@ -76,16 +76,16 @@ pub fn work(snapshot: &Snapshot) -> Option<u64> {
 
 /// How far above its capacity a unit can be where the difference between the units is 0.
 ///
-/// Then all are equally far above, which takes work that there may not be. `None` where a sum does not fit.
+/// Then all are equally far above, which takes work that there may not be. `None` where there is no unit.
 fn most_over(snapshot: &Snapshot) -> Option<i64> {
     let problem = snapshot.problem();
     let heaviest = |actor: ActorIx| {
         problem.candidates(actor).iter().map(|&unit| problem.work(actor, unit)).max().unwrap_or(0)
     };
-    let work = problem.current.positions().map(heaviest).try_fold(0i64, i64::checked_add)?;
-    let room = problem.capacity.iter().copied().try_fold(0i64, i64::checked_add)?;
-    let units = i64::try_from(snapshot.units()).ok()?;
-    (units > 0).then(|| (work - room).max(0) / units)
+    let work: i128 = problem.current.positions().map(|actor| i128::from(heaviest(actor))).sum();
+    let room: i128 = problem.capacity.iter().map(|capacity| i128::from(*capacity)).sum();
+    let units = i128::try_from(snapshot.units()).ok()?;
+    i64::try_from((work - room).max(0).checked_div(units)?).ok()
 }
 
 /// Whether a level counts pairs of actors that no edge stands for.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use placement::criteria::{Home, PairSums};
 use placement::file::Scope;
-use placement::ix::{ActorIx, Ix, IxVec, KindIx, UnitIx};
+use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
 
 use crate::bound::pairs::{Common, Commons, Pairs, Two};
@@ -110,12 +110,16 @@ impl<'a> Relaxation<'a> {
         let world = self.world;
         for dimension in &world.dimensions {
             match &dimension.limits {
-                Limits::Nodes(limits) => self.fill(dimension, limits.iter().sum(), |_| true),
+                Limits::Nodes(limits) => {
+                    let all = limits.iter().map(|limit| i128::from(*limit)).sum();
+                    self.fill(dimension, all, |_| true);
+                }
                 Limits::Units(limits) => {
                     for kind in world.problem.kinds.positions() {
                         let here = limits.enumerate();
                         let here = here.filter(|(unit, _)| world.problem.unit_kind[*unit] == kind);
-                        self.fill(dimension, here.map(|(_, limit)| limit).sum(), |other| other == kind);
+                        let all = here.map(|(_, limit)| i128::from(*limit)).sum();
+                        self.fill(dimension, all, |other| other == kind);
                     }
                 }
             }
@@ -123,7 +127,7 @@ impl<'a> Relaxation<'a> {
     }
 
     /// All on some kinds need no more than there is.
-    fn fill(&mut self, dimension: &Dimension, limit: i64, counts: impl Fn(KindIx) -> bool) {
+    fn fill(&mut self, dimension: &Dimension, limit: i128, counts: impl Fn(KindIx) -> bool) {
         let mut needs = Vec::new();
         for (actor, on) in self.on_kind.enumerate() {
             let here = on.iter().filter(|(kind, _)| counts(**kind));
@@ -315,12 +319,12 @@ impl<'a> Relaxation<'a> {
         let kinds = |actor: ActorIx| self.on_kind[actor].keys().copied();
         for dimension in &world.dimensions {
             let node_of = &world.problem.unit_node;
-            let of_nodes = match &dimension.limits {
-                Limits::Nodes(limits) => limits.clone(),
+            let of_nodes: IxVec<NodeIx, i128> = match &dimension.limits {
+                Limits::Nodes(limits) => limits.iter().map(|limit| i128::from(*limit)).collect(),
                 Limits::Units(limits) => sums(limits, node_of, world.problem.nodes.len()),
             };
             let homes = world.problem.candidates(actor).iter().map(|&unit| of_nodes[node_of[unit]]);
-            let left = homes.max().unwrap_or(0) - dimension.least_need(actor, kinds(actor));
+            let left = homes.max().unwrap_or(0) - i128::from(dimension.least_need(actor, kinds(actor)));
             let others = self.pairs_of[actor].iter().filter_map(|&(other, pair)| {
                 Some((self.pairs[pair].node?, dimension.least_need(other, kinds(other))))
             });
@@ -346,7 +350,7 @@ impl<'a> Relaxation<'a> {
             let kind = world.problem.unit_kind[*home];
             for (dimension, limits) in world.of_units() {
                 let terms = stays.iter().map(|&(actor, stay)| (stay, dimension.needs[actor][kind]));
-                at_most(&mut self.program, terms.collect(), limits[*home]);
+                at_most(&mut self.program, terms.collect(), limits[*home].into());
             }
         }
         self.part(&stays);
@@ -385,16 +389,20 @@ impl<'a> Relaxation<'a> {
 }
 
 /// By place: the sum over its units.
-fn sums<I: Ix>(of_units: &IxVec<UnitIx, i64>, place: &IxVec<UnitIx, I>, places: usize) -> IxVec<I, i64> {
+fn sums<I: Ix>(of_units: &IxVec<UnitIx, i64>, place: &IxVec<UnitIx, I>, places: usize) -> IxVec<I, i128> {
     let mut sums = IxVec::of(0, places);
-    of_units.iter().zip(place).for_each(|(of_unit, place)| sums[*place] += of_unit);
+    of_units.iter().zip(place).for_each(|(of_unit, place)| sums[*place] += i128::from(*of_unit));
     sums
 }
 
-/// A row that says something: that everything together does not fit.
-fn at_most(program: &mut Program, terms: Vec<(usize, i64)>, limit: i64) {
+/// A row that says something: that everything together does not fit. What there is may be without end, and add up to more than 64
+/// bits hold; what is needed never does.
+fn at_most(program: &mut Program, terms: Vec<(usize, i64)>, limit: i128) {
     let terms: Vec<(usize, i64)> = terms.into_iter().filter(|(_, need)| *need > 0).collect();
-    if terms.iter().map(|(_, need)| need).sum::<i64>() > limit {
+    let needed: i64 = terms.iter().map(|(_, need)| need).sum();
+    if let Ok(limit) = i64::try_from(limit)
+        && needed > limit
+    {
         program.at_most(terms, limit);
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use exact::bound;
 use placement::{Objectives, Snapshot};
+use serde_json::json;
+use worlds::line::places;
 use worlds::oracle;
 use worlds::published as instance;
 
@@ -38,6 +40,28 @@ fn small_instances_are_bounded_near_their_optimum() {
     assert_eq!(said["overload"], 0);
     assert!((4900..=6537).contains(&said["communication"]), "{said:?}");
     assert!(!said.contains_key("annoyance"), "communication is open, so annoyance is: {said:?}");
+}
+
+/// Of a unit that more is taken of than it has the program knows no end, and nine of these add up to more than 64 bits hold.
+#[test]
+fn what_runs_may_take_too_much_of_any_number_of_units() {
+    let unit = |id: String, memory: u32| json!({"id": id, "kind": "cpu", "node": id, "capacity": 100, "provides": {"memory": memory}});
+    let small = (0..9).map(|at| unit(format!("small-{at}"), 1));
+    let large = (0..2).map(|at| unit(format!("large-{at}"), 100));
+    let actor = |at: usize| {
+        json!({"id": format!("a{at}"), "runsOn": {"cpu": 1}, "requires": {"memory": 2},
+            "current": format!("small-{at}")})
+    };
+    let world = json!({"version": 1, "units": small.chain(large).collect::<Vec<_>>(),
+        "actors": (0..9).map(actor).collect::<Vec<_>>(), "messages": [{"from": "a0", "to": "a1", "count": 5}],
+        "constraints": [{"type": "apart", "on": "unit", "actors": ["a0", "a1"]}],
+        "exchangeCost": {"otherKind": 1}, "objectives": ["communication"]});
+    let snapshot = Snapshot::read(&world.to_string()).unwrap();
+    assert_eq!(snapshot.rules().map(|rules| rules.excusable().len()), Some(9));
+    let best = places((0..9).map(|at| Some(if at == 0 { 9 } else { 10 })));
+    assert_eq!(snapshot.violations(&best), []);
+    let vector = snapshot.cost(&best).vector(&snapshot);
+    assert_eq!(lower(&snapshot, &vector).get("communication"), Some(&5), "{vector:?}");
 }
 
 #[test]
