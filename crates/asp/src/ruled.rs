@@ -41,12 +41,12 @@ pub(crate) fn text(
         format!("{not}{}", atom(literal.unsigned_abs()))
     };
     for rule in rules.ground() {
-        let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
-        let missing = rule.body.iter().filter(|(part, _)| absent.contains(part)).map(|(_, weight)| weight);
-        if total - missing.sum::<i64>() < rule.lower {
+        let (lower, total) = (i128::from(rule.lower), rule.most());
+        let missing = rule.body.iter().filter(|(part, _)| absent.contains(part));
+        if total - missing.map(|(_, weight)| i128::from(*weight)).sum::<i128>() < lower {
             continue;
         }
-        let body = if rule.lower >= total {
+        let body = if lower >= total {
             rule.body.iter().map(|(part, _)| literal(*part)).collect::<Vec<_>>().join(", ")
         } else {
             let parts = rule.body.iter().enumerate().filter(|(_, (part, _))| !absent.contains(part));

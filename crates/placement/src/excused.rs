@@ -168,16 +168,15 @@ impl<'a> Written<'a> {
     /// An atom that holds if a demand is broken by more than now; none where that cannot be.
     fn worse(&mut self, demand: usize, now: &Ruling) -> Option<u32> {
         let (body, too_little) = self.rules.measure(self.rules.demands[demand].atom, &self.concluded_by)?;
-        let GroundRule { lower, body: parts, .. } = self.rules.ground[body as usize].clone();
-        let most: i64 = parts.iter().map(|(_, weight)| weight).sum();
-        let sum = now.sum(body);
+        let rules = self.rules;
+        let (rule, sum) = (&rules.ground[body as usize], now.sum(body));
         // Broken by more: above the sum of now, or below it.
         let needed = if too_little { sum } else { sum + 1 };
-        if (too_little && needed <= 0) || (!too_little && needed > most) {
+        if (too_little && needed <= 0) || (!too_little && i128::from(needed) > rule.most()) {
             return None;
         }
-        debug_assert!(too_little == (sum < lower), "the demand is broken now");
-        let reached = self.rule(needed, parts);
+        debug_assert!(too_little == (sum < rule.lower), "the demand is broken now");
+        let reached = self.rule(needed, rule.body.clone());
         Some(if too_little { self.rule(1, vec![(-literal(reached), 1)]) } else { reached })
     }
 

@@ -22,6 +22,13 @@ pub struct GroundRule {
     pub any: bool,
 }
 
+impl GroundRule {
+    /// What all literals together come to: of a limit over many places more than ever holds at once.
+    pub fn most(&self) -> i128 {
+        self.body.iter().map(|(_, weight)| i128::from(*weight)).sum()
+    }
+}
+
 /// What must not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundConstraint {
@@ -141,7 +148,7 @@ impl Rules {
         let told: Vec<u32> = all.told().collect();
         let Self { mut ground, demands, penalties, excuses, .. } = all;
         // What all literals together do not reach never holds.
-        let is_reached = |rule: &GroundRule| rule.lower <= rule.body.iter().map(|(_, weight)| weight).sum();
+        let is_reached = |rule: &GroundRule| i128::from(rule.lower) <= rule.most();
         ground.retain(|rule| matters[rule.head as usize] && is_reached(rule));
         let told = told.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
         let ground = once(ground, &told);
@@ -309,14 +316,14 @@ impl Rules {
         let mut too_little = false;
         while let [body] = concluded_by[atom as usize][..] {
             let rule = &self.ground[body as usize];
-            let total: i64 = rule.body.iter().map(|(_, weight)| weight).sum();
             if let [(literal, weight)] = rule.body[..]
                 && rule.lower == weight
             {
                 (atom, too_little) = (literal.unsigned_abs(), too_little ^ (literal < 0));
                 continue;
             }
-            return (rule.lower < total && !rule.any).then_some((body, too_little));
+            let is_more = i128::from(rule.lower) < rule.most() && !rule.any;
+            return is_more.then_some((body, too_little));
         }
         None
     }
@@ -326,7 +333,8 @@ impl Rules {
     pub fn divided(&self, divisor: i64, up: bool) -> Self {
         let mut rules = self.clone();
         let divide = |weight: &mut i64| {
-            *weight = if up { (*weight + divisor - 1) / divisor } else { *weight / divisor }
+            let rest = i64::from(up && *weight % divisor > 0);
+            *weight = *weight / divisor + rest;
         };
         rules.penalties.iter_mut().for_each(|(_, weight)| divide(weight));
         rules.penalty_of = vec![0; rules.penalty_of.len()];

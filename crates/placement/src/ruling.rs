@@ -42,7 +42,8 @@ pub struct Ruling<'a> {
     support: Vec<u32>,
     /// By demand: 0 where it is kept.
     degrees: Vec<i64>,
-    degree: i64,
+    /// Their sum: each fits, and there may be many.
+    degree: i128,
     penalty: i64,
     excused: i64,
     /// Atoms that have changed, and to what; empty between calls.
@@ -114,7 +115,7 @@ impl<'a> Ruling<'a> {
     /// By how much demands are broken: 0 where all are kept, at least 1 for each that is not, more where a count or a
     /// sum is further from what it should be.
     pub fn degree(&self) -> i64 {
-        self.degree
+        i64::try_from(self.degree).unwrap_or(i64::MAX)
     }
 
     /// Σ penalties.
@@ -198,7 +199,7 @@ impl<'a> Ruling<'a> {
             });
             missed.max(1)
         };
-        self.degree += degree - self.degrees[at];
+        self.degree += i128::from(degree) - i128::from(self.degrees[at]);
         self.degrees[at] = degree;
     }
 }

@@ -164,8 +164,9 @@ impl<'m> Figures<'m> {
     }
 
     fn breach(&self) -> i64 {
-        let limits: i64 = self.limits.iter().map(|excess| excess.value()).sum();
-        limits + self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.degree())
+        // Each of them fits, and a file may have any number of them.
+        let limits = self.limits.iter().map(|excess| excess.value()).fold(0, i64::saturating_add);
+        limits.saturating_add(self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.degree()))
     }
 
     /// Has `count` follow those changes that anything here depends on.
@@ -240,4 +241,29 @@ impl<'m> Figures<'m> {
 /// A change the other way round.
 fn back((item, from, to): &Change) -> Change {
     (*item, *to, *from)
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::LARGEST;
+
+    use super::*;
+    use crate::solution::Solution;
+
+    /// Each quota is passed by nearly as much as a file may name, all together by more than 64 bits hold.
+    #[test]
+    fn any_number_of_limits_is_broken_by_what_a_number_holds() {
+        let most = LARGEST - 2;
+        let quota = r#"{"type":"quota","actors":["a"],"resource":"memory","max":0}"#;
+        let json = format!(
+            r#"{{"version":1,"units":[{{"id":"u","kind":"cpu","node":"n","capacity":1,"provides":{{"memory":{most}}}}}],
+            "actors":[{{"id":"a","runsOn":{{"cpu":1}},"requires":{{"memory":{most}}}}}],"exchangeCost":{{"otherKind":1}},
+            "constraints":[{}]}}"#,
+            vec![quota; 1_100].join(",")
+        );
+        let snapshot = Snapshot::read(&json).unwrap();
+        let model = Model::new(&snapshot);
+        let mut solution = Solution::new(&model);
+        assert_eq!(solution.try_figures(&[(ItemIx::new(0), NOWHERE, UnitIx::new(0))]), (0, i64::MAX));
+    }
 }

@@ -125,6 +125,23 @@ fn of_alternatives_it_is_no_matter_how_many_hold() {
     assert_eq!(degrees, [0, 1, 1, 1, 1]);
 }
 
+/// Who is in one place is in no other: what all places together come to may be more than a number holds.
+#[test]
+fn places_may_come_to_any_number() {
+    let place = |actor: usize, unit: usize| (i32::try_from(on(actor, unit)).unwrap(), 1 << 61);
+    let body = (0..2).flat_map(|actor| (0..RULED_UNITS).map(move |unit| place(actor, unit))).collect();
+    let mut ground = at_most_two().ground().to_vec();
+    ground[0] = GroundRule { lower: (1 << 61) + 1, body, ..ground[0].clone() };
+    let demands = at_most_two().cases().to_vec();
+    let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
+    let mut ruling = Ruling::new(&rules);
+    let degrees = [0, 1].map(|actor| {
+        ruling.put(ActorIx::new(actor), UnitIx::new(actor));
+        ruling.degree()
+    });
+    assert_eq!(degrees, [0, 1 << 61]);
+}
+
 #[test]
 fn what_is_said_over_and_over_is_evaluated_once() {
     let mut ground = at_most_two().ground().to_vec();
