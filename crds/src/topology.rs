@@ -267,6 +267,11 @@ pub struct Allocation {
 }
 
 impl NodeTopologySpec {
+    /// Whether one of the devices is lost.
+    pub fn has_lost(&self) -> bool {
+        self.devices.iter().any(|device| device.health == Health::Lost)
+    }
+
     /// The device that the kubelet means by `id`.
     ///
     /// Plugins name devices by the maker's uuid, by the address on the PCI bus, or as they like; a device that several

@@ -127,6 +127,14 @@ impl Index {
     /// What an agent found.
     pub fn put_topology(&mut self, topology: Arc<NodeTopology>) {
         let name = topology.name_any();
+        // Which pod holds what matters where a device is lost.
+        let offers_the_same = |known: &NodeTopology| {
+            known.spec == topology.spec && (!known.spec.has_lost() || known.status == topology.status)
+        };
+        if let Some(known) = self.topologies.get_mut(&name).filter(|known| offers_the_same(known)) {
+            *known = topology;
+            return;
+        }
         self.with_grace(Some(&name), |index| {
             index.topologies.insert(name.clone(), topology);
             index.node_changed(&name);
@@ -143,7 +151,13 @@ impl Index {
 
     /// A pool that came or changed.
     pub fn put_pool(&mut self, pool: Arc<DevicePool>) {
-        self.with_grace(None, |index| drop(index.pools.insert(pool.name_any(), pool)));
+        let name = pool.name_any();
+        // Its status is what is told of it.
+        if let Some(known) = self.pools.get_mut(&name).filter(|known| known.spec == pool.spec) {
+            *known = pool;
+            return;
+        }
+        self.with_grace(None, |index| drop(index.pools.insert(name, pool)));
         self.forget_loads();
         self.forget_offers();
     }

@@ -112,3 +112,73 @@ impl Index {
         self.offers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Objects;
+
+    /// A node with a GPU that is as told, and its pool.
+    fn index(health: &str) -> Index {
+        let text = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: "4", acme.com/gpu: "1"}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {name: n0}, spec: {devices: [{id: gpu-0, type: GPU, health: HEALTH}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, resource: {devicePlugin: acme.com/gpu}}}"#;
+        let mut objects = Objects::default();
+        objects.read("test", &text.replace("HEALTH", health)).unwrap();
+        Index::of(&objects)
+    }
+
+    fn told_of_pool(index: &mut Index) {
+        let mut pool = index.pools["gpus"].as_ref().clone();
+        pool.status = Some(serde_json::from_value(json!({"allocated": 1})).unwrap());
+        index.put_pool(Arc::new(pool));
+    }
+
+    fn told_of_topology(index: &mut Index) {
+        let mut topology = index.topologies["n0"].as_ref().clone();
+        topology.status = Some(serde_json::from_value(json!({"devices": "1 GPU"})).unwrap());
+        index.put_topology(Arc::new(topology));
+    }
+
+    fn faster(index: &mut Index) {
+        let mut pool = index.pools["gpus"].as_ref().clone();
+        pool.spec.speed = "2".to_owned();
+        index.put_pool(Arc::new(pool));
+    }
+
+    /// What is told of a pool or a node's devices is another object and no other offer; where a device is lost, who holds it matters.
+    #[test]
+    fn a_status_leaves_what_is_kept_as_it_is() {
+        type Change = fn(&mut Index);
+        let table: [(&str, &str, Change, bool); 4] = [
+            ("the status of a pool", "ok", told_of_pool, true),
+            ("the status of a topology", "ok", told_of_topology, true),
+            ("the status of a topology with a lost device", "lost", told_of_topology, false),
+            ("another pool", "ok", faster, false),
+        ];
+        for (what, health, change, is_kept) in table {
+            let mut index = index(health);
+            let policy = Policy::builtin("p");
+            let before = index.offer_at("n0", &policy);
+            assert!(
+                index.offers.get_mut().unwrap().values().all(|offers| offers.of.contains_key("n0")),
+                "{what}"
+            );
+            change(&mut index);
+            let offers = index.offers.get_mut().unwrap();
+            let is_known = |offers: &Offers| !offers.changed.contains("n0");
+            assert_eq!(!offers.is_empty() && offers.values().all(is_known), is_kept, "{what}");
+            let after = index.offer_at("n0", &policy);
+            assert_eq!(after.len(), before.len(), "{what}");
+        }
+        let mut index = index("ok");
+        told_of_pool(&mut index);
+        told_of_topology(&mut index);
+        assert!(index.pools["gpus"].status.is_some() && index.topologies["n0"].status.is_some());
+    }
+}

@@ -57,8 +57,7 @@ impl FreeNode<'_> {
     /// Whether what it offers depends on more than what changes at the node: on pods, wherever they are, that hold a device
     /// that is lost, and on units that are kept for a while.
     pub fn is_in_transit(&self) -> bool {
-        let is_lost = |device: &Device| device.health == Health::Lost;
-        !self.leaving.is_empty() || self.topology.is_some_and(|it| it.spec.devices.iter().any(is_lost))
+        !self.leaving.is_empty() || self.topology.is_some_and(|it| it.spec.has_lost())
     }
 }
 
@@ -89,7 +88,7 @@ pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>
 
 /// The units whose pods hold a device that is lost, as far as the node's agent says who holds what.
 fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
-    if !topology.spec.devices.iter().any(|device| device.health == Health::Lost) {
+    if !topology.spec.has_lost() {
         return BTreeSet::new();
     }
     let is_lost =
