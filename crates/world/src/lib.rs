@@ -13,6 +13,7 @@ mod assemble;
 mod constraints;
 mod decided;
 mod demand;
+mod devices;
 mod entries;
 mod flows;
 mod gaps;
