@@ -115,10 +115,7 @@ pub fn snapshot(
     };
     let mut notes = saturated(application, &numbers, &offer);
     let refused = Refusals::of(index, application, now);
-    let mut places = places(index, key, &offer);
-    for (actor, unit) in observed(index, application, key, &offer) {
-        places.entry(actor).or_insert(unit);
-    }
+    let places = whereabouts(index, application, key, &offer);
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
         .spec
         .actors
@@ -165,7 +162,7 @@ fn list_others(
     notes: &mut Vec<Note>,
 ) {
     for other in others(index, key) {
-        let places = places(index, &ApplicationKey::of(other), offer);
+        let places = whereabouts(index, other, &ApplicationKey::of(other), offer);
         if places.is_empty() {
             continue;
         }
@@ -358,6 +355,20 @@ fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap
     let Some(placement) = index.placement(key) else { return BTreeMap::new() };
     let place = |a: &crds::Assignment| Some((a.actor.clone(), offer.units.get(&a.unit)?));
     placement.spec.assignments.iter().filter_map(place).collect()
+}
+
+/// Where the actors of an application were put, and where those run of which no decision speaks, by short name.
+fn whereabouts<'a>(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    offer: &'a Offer,
+) -> BTreeMap<String, &'a Unit> {
+    let mut places = places(index, key, offer);
+    for (actor, unit) in observed(index, application, key, offer) {
+        places.entry(actor).or_insert(unit);
+    }
+    places
 }
 
 /// Where actors run of which no decision speaks, by short name.

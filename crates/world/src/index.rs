@@ -8,9 +8,8 @@ use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
-use crate::actors::Actors;
 use crate::kept::Grace;
-use crate::loads::{Loads, Sum};
+use crate::loads::Loads;
 use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
@@ -20,10 +19,7 @@ use crate::ownership::Whose;
 use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
 use crate::requests::Requests;
 use crate::room::Room;
-use crate::{ApplicationKey, Objects, Policy};
-
-/// So many windows of policies are remembered at the same time.
-const MOST_WINDOWS: usize = 16;
+use crate::{ApplicationKey, Objects};
 
 /// The objects that a snapshot is made from, and who is whose and where among them.
 #[derive(Debug, Default)]
@@ -46,7 +42,7 @@ pub struct Index {
     pods_by: BTreeMap<String, BTreeSet<Name>>,
     pub(crate) requests: Requests,
     /// Pods that are not over, by the node that they are bound to or, not bound yet, claim to be pinned to.
-    pods_at: BTreeMap<String, BTreeSet<Name>>,
+    pub(crate) pods_at: BTreeMap<String, BTreeSet<Name>>,
     /// Applications that have a decided place there, by node.
     pub(crate) hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
     /// Which units were decided for how many actors, by node.
@@ -58,7 +54,7 @@ pub struct Index {
     /// Nodes whose agent is silent.
     pub(crate) silent_agents: BTreeSet<String>,
     /// What applications put on units, by the window that it is counted over.
-    loads: Mutex<BTreeMap<Exact, Loads>>,
+    pub(crate) loads: Mutex<BTreeMap<Exact, Loads>>,
     /// What nodes offer, by that window.
     pub(crate) offers: Mutex<BTreeMap<Exact, Offers>>,
 }
@@ -68,7 +64,7 @@ pub struct Index {
 pub(crate) struct Held {
     pub(crate) pod: Arc<Pod>,
     pub(crate) asks: Amounts,
-    node: Option<String>,
+    pub(crate) node: Option<String>,
 }
 
 impl Index {
@@ -157,11 +153,11 @@ impl Index {
         if let Some(uid) = new {
             self.applications_by.insert(uid.clone(), key.clone());
         }
-        let instances: Vec<Name> =
-            old.iter().chain(new).filter_map(|uid| self.instances_by.get(uid)).flatten().cloned().collect();
-        for name in instances {
-            let of_it = self.instances.get(&name).and_then(|it| uid(it.as_ref())).map(str::to_owned);
-            self.refresh_pods_of(of_it.as_deref());
+        let names = old.iter().chain(new).filter_map(|uid| self.instances_by.get(uid)).flatten();
+        let instances: Vec<Arc<Instance>> =
+            names.filter_map(|name| self.instances.get(name)).cloned().collect();
+        for instance in &instances {
+            self.refresh_pods_of(instance);
         }
     }
 
@@ -170,8 +166,8 @@ impl Index {
         let name = (namespace_of(instance.as_ref()), instance.name_any());
         let chain = |it: &Instance| (uid(it).map(str::to_owned), controlled(it, "ActorApplication"));
         let new = chain(&instance);
-        let old = self.instances.get(&name).map(|old| chain(old));
-        if old.as_ref() != Some(&new) {
+        let is_another = self.instances.get(&name).map(|old| chain(old)).as_ref() != Some(&new);
+        if is_another {
             self.remove_instance(&name.0, &name.1);
             if let Some(uid) = &new.0 {
                 self.instance_of.insert(uid.clone(), name.clone());
@@ -182,9 +178,9 @@ impl Index {
             self.requests.put(&name, &instance);
         }
         self.requested(&name, &instance);
-        self.instances.insert(name, instance);
-        if old.as_ref().map(|(uid, _)| uid) != Some(&new.0) {
-            self.refresh_pods_of(new.0.as_deref());
+        self.instances.insert(name, instance.clone());
+        if is_another {
+            self.refresh_pods_of(&instance);
         }
     }
 
@@ -199,8 +195,8 @@ impl Index {
         }
         if let Some(uid) = uid(old.as_ref()) {
             self.instance_of.remove(uid);
-            self.refresh_pods_of(Some(uid));
         }
+        self.refresh_pods_of(&old);
     }
 
     /// A pod that came or changed.
@@ -210,6 +206,10 @@ impl Index {
         let bound = spec.and_then(|spec| spec.node_name.clone());
         let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
         let node = bound.or_else(pinned).filter(|_| !is_over(&pod));
+        let is_elsewhere = self.pods.get(&name).is_none_or(|held| stands(&held.pod) != stands(&pod));
+        if is_elsewhere {
+            self.pod_counts(&name);
+        }
         let before = self.forget_pod(&name);
         if let Some(owner) = controlled(pod.as_ref(), "Instance") {
             self.pods_by.entry(owner).or_default().insert(name.clone());
@@ -219,7 +219,10 @@ impl Index {
         }
         // The API server refuses quantities that cannot be read.
         let asks = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
-        self.pods.insert(name, Held { pod, asks, node: node.clone() });
+        self.pods.insert(name.clone(), Held { pod, asks, node: node.clone() });
+        if is_elsewhere {
+            self.pod_counts(&name);
+        }
         for node in BTreeSet::from([before, node]).iter().flatten() {
             self.refresh(node);
         }
@@ -227,7 +230,9 @@ impl Index {
 
     /// A pod that is gone.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
-        if let Some(node) = self.forget_pod(&(namespace.to_owned(), name.to_owned())) {
+        let name = (namespace.to_owned(), name.to_owned());
+        self.pod_counts(&name);
+        if let Some(node) = self.forget_pod(&name) {
             self.refresh(&node);
         }
     }
@@ -243,11 +248,19 @@ impl Index {
         Some(node)
     }
 
-    fn refresh_pods_of(&mut self, instance: Option<&str>) {
-        let pods = instance.and_then(|uid| self.pods_by.get(uid)).into_iter().flatten();
+    /// Whose the pods of an Instance are may have changed.
+    fn refresh_pods_of(&mut self, instance: &Instance) {
+        let pods = uid(instance).and_then(|uid| self.pods_by.get(uid)).into_iter().flatten();
         let nodes: BTreeSet<String> = pods.filter_map(|name| self.pods.get(name)?.node.clone()).collect();
         for node in &nodes {
             self.refresh(node);
+        }
+        let whose = match self.of_instance(instance) {
+            Whose::Of(application) if !nodes.is_empty() => Some(ApplicationKey::of(application)),
+            _ => None,
+        };
+        if let Some(key) = whose {
+            self.changed(&key);
         }
     }
 
@@ -397,29 +410,6 @@ impl Index {
         &self.rooms
     }
 
-    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be counted.
-    pub(crate) fn others(
-        &self,
-        key: &ApplicationKey,
-        policy: &Policy,
-    ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
-        let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > MOST_WINDOWS {
-            all.clear();
-        }
-        let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.placements.keys()));
-        let of = |key: &ApplicationKey| {
-            let application = self.application(key)?.as_ref();
-            Some((
-                application,
-                Actors::of(application, self.requests_of(application)),
-                self.placement(key)?.as_ref(),
-            ))
-        };
-        loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
-        loads.without(key)
-    }
-
     /// What applications put on units is counted anew when it is asked for.
     pub(crate) fn changed(&mut self, key: &ApplicationKey) {
         let loads = self.loads.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -431,6 +421,11 @@ impl Index {
     pub(crate) fn forget_loads(&mut self) {
         self.loads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
+}
+
+/// By what it is known whose a pod is, and where its actor.
+fn stands(pod: &Pod) -> (Option<&str>, Option<&str>, bool) {
+    (controller(pod, "Instance").map(|owner| owner.uid.as_str()), unit_of(pod), is_over(pod))
 }
 
 /// The uid of the controller of an object, where it is of this kind of ours.

@@ -29,6 +29,7 @@ mod objects;
 mod offer;
 mod offered;
 mod offers;
+mod others;
 mod owner;
 mod ownership;
 mod pods;

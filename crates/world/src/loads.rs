@@ -1,12 +1,14 @@
-//! What the decided actors of applications put on units, summed up and kept up to date.
+//! What the actors of applications put on units, where they were decided to be and where they are, summed up and kept up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, Placement};
 
 use crate::actors::Actors;
+use crate::application::ActorName;
 use crate::demand::Numbers;
 use crate::pods::asks;
+use crate::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
 /// Several actors on one unit.
@@ -39,6 +41,26 @@ impl Sum {
         }
         self.asks.retain(|_, amount| *amount > 0);
     }
+
+    /// As much of everything as there is of it in either.
+    fn raise(&mut self, to: &Self) {
+        self.count = self.count.max(to.count);
+        self.work = self.work.max(to.work);
+        for (resource, amount) in &to.asks {
+            let total = self.asks.entry(resource.clone()).or_default();
+            *total = (*total).max(*amount);
+        }
+    }
+}
+
+/// What is known of an application and of where its actors are.
+pub(crate) struct Known<'a> {
+    pub application: &'a ActorApplication,
+    pub actors: Actors,
+    /// What was decided for it.
+    pub decision: Option<&'a Placement>,
+    /// Its pods that are not over, as actors and units.
+    pub pods: Vec<(ActorName, &'a str)>,
 }
 
 /// What one application puts on units, or why that cannot be counted.
@@ -63,12 +85,11 @@ impl Loads {
         self.changed.insert(key.clone());
     }
 
-    /// Counts anew what changed: `of` says what an application is, with its actors, and what was decided for it, `kind`
-    /// that of a pool.
+    /// Counts anew what changed: `of` says what is known of an application, `kind` that of a pool.
     pub fn catch_up<'a>(
         &mut self,
         policy: &Policy,
-        of: impl Fn(&ApplicationKey) -> Option<(&'a ActorApplication, Actors, &'a Placement)>,
+        of: impl Fn(&ApplicationKey) -> Option<Known<'a>>,
         kind: impl Fn(&str) -> Option<&'a str>,
     ) {
         for key in std::mem::take(&mut self.changed) {
@@ -79,8 +100,7 @@ impl Loads {
                     }
                 }
             }
-            let Some((application, actors, placement)) = of(&key) else { continue };
-            let Some(load) = load((application, &actors), placement, policy, &kind) else { continue };
+            let Some(load) = of(&key).and_then(|known| load(&known, policy, &kind)) else { continue };
             for (unit, sum) in load.iter().flatten() {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
@@ -104,14 +124,14 @@ impl Loads {
     }
 }
 
-/// What an application puts on units; nothing when it is going away.
-fn load<'a>(
-    (application, actors): (&ActorApplication, &Actors),
-    placement: &Placement,
-    policy: &Policy,
-    kind: &impl Fn(&str) -> Option<&'a str>,
-) -> Option<Load> {
-    if application.metadata.deletion_timestamp.is_some() {
+/// What an application puts on units; nothing when it is going away, or is nowhere.
+///
+/// Who is on the move takes room where it is decided to be, and where it is until its pod is gone. On one unit, who goes makes room for
+/// who comes: it counts for the more of what was decided to be there and of what is there.
+fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a str>) -> Option<Load> {
+    let Known { application, actors, decision, pods } = known;
+    let is_nowhere = decision.is_none() && pods.is_empty();
+    if application.metadata.deletion_timestamp.is_some() || is_nowhere {
         return None;
     }
     let numbers = match Numbers::of(application, actors, policy) {
@@ -119,19 +139,32 @@ fn load<'a>(
         Err(problem) => return Some(Err(problem)),
     };
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
-    let group_of: BTreeMap<String, usize> =
-        actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
-    let mut units: BTreeMap<String, Sum> = BTreeMap::new();
-    for assignment in &placement.spec.assignments {
-        let Some(group) = group_of.get(&assignment.actor) else { continue };
-        let kind = kind(&assignment.pool);
+    let one = |group: Option<usize>, pool: Option<&str>| {
+        let kind = pool.and_then(kind);
+        let known = group.zip(kind).and_then(|(group, kind)| numbers.groups[group].kinds.get(kind));
         // It runs there, whatever the manifest says by now; what it did there is not known any more.
-        let known = kind.and_then(|kind| numbers.groups[*group].kinds.get(kind));
-        let one = known.map_or_else(
+        known.map_or_else(
             || Sum { count: 1, ..Sum::default() },
             |(work, asked)| Sum { count: 1, work: *work, asks: asks(asked) },
-        );
-        units.entry(assignment.unit.clone()).or_default().add(&one);
+        )
+    };
+    let group_of: BTreeMap<String, usize> =
+        actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
+    let (mut units, mut decided) = (BTreeMap::<String, Sum>::new(), BTreeSet::new());
+    for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {
+        let Some(group) = group_of.get(&assignment.actor) else { continue };
+        let sum = one(Some(*group), Some(assignment.pool.as_str()));
+        units.entry(assignment.unit.clone()).or_default().add(&sum);
+        decided.insert((assignment.actor.as_str(), assignment.unit.as_str()));
+    }
+    if !pods.iter().all(|(actor, unit)| decided.contains(&(actor.short().as_str(), *unit))) {
+        let mut there: BTreeMap<&str, Sum> = BTreeMap::new();
+        for (actor, unit) in pods {
+            there.entry(unit).or_default().add(&one(position(&actor.group), pool_of(unit)));
+        }
+        for (unit, sum) in there {
+            units.entry(unit.to_owned()).or_default().raise(&sum);
+        }
     }
     Some(Ok(units))
 }

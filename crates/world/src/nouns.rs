@@ -17,7 +17,7 @@ use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
 use crate::pods::{asks, is_over, requests_with, unit_of};
-use crate::unit::Unit;
+use crate::unit::{Unit, pool_of};
 
 /// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
 const REFUSED_BY_KUBELET: [&str; 5] =
@@ -269,13 +269,9 @@ fn left<'a>(index: &Index, units: &'a BTreeMap<String, Unit>, more: impl Iterato
         room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
     };
     // Whoever is on a unit of the pool, whether that is offered now or not.
-    let is_of = |unit: &str, pool: &str| {
-        let unit = unit.rsplit_once('/').and_then(|(_, unit)| unit.rsplit_once('-'));
-        unit.is_some_and(|(of, _)| of == pool)
-    };
     let in_pool = |name: &str| {
         let held = index.rooms().values().flat_map(|room| &room.held);
-        held.filter(|(unit, _)| is_of(unit, name)).map(|(_, count)| count).sum()
+        held.filter(|(unit, _)| pool_of(unit) == Some(name)).map(|(_, count)| count).sum()
     };
     let limit = |pool: &crds::DevicePool| {
         let most = u64::try_from(pool.spec.instances.as_ref()?.max).unwrap_or(0);

@@ -46,6 +46,12 @@ pub struct Unit {
     pub held_only: Option<HeldOnly>,
 }
 
+/// The pool that a unit is of, by its id.
+pub(crate) fn pool_of(id: &str) -> Option<&str> {
+    let (pool, _) = id.rsplit_once('/')?.1.rsplit_once('-')?;
+    Some(pool)
+}
+
 /// Units by id, ascending. Cheap to clone: a world shares those of the world before that did not change.
 #[derive(Clone, Debug, Default)]
 pub struct Units(Arc<Vec<Arc<Unit>>>);

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use crds::{ActorApplication, Assignment, Placement, Time};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::ResourceExt;
 use world::{ApplicationKey, Index, Objects, Policy, World, own, seen, snapshot, units, units_at};
 
@@ -102,19 +105,111 @@ fn what_events_made_is_what_the_objects_make() {
     }
 }
 
+/// What `web` is planned from under a policy.
+fn world_of_web(index: &Index, policy: &Policy) -> World {
+    let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
+    snapshot(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap()
+}
+
+/// Who else `web` sees: on which units how many, and what they have to do there.
+fn others(index: &Index) -> String {
+    let world = world_of_web(index, &Policy::builtin("p"));
+    let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
+    let units = written["units"].as_array().unwrap().iter().filter(|unit| !unit["others"].is_null());
+    let one = |unit: &serde_json::Value| {
+        format!("{} {} {}", unit["id"].as_str().unwrap(), unit["others"]["count"], unit["others"]["work"])
+    };
+    units.map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Something happens to `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, and of a pod `goes`, `ends`, `gone`.
+fn happens(index: &mut Index, all: &Objects, event: &str) {
+    let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
+    let name = format!("shop-{rest}");
+    let pod = || -> Pod { all.pods.iter().find(|pod| pod.name_any() == name).unwrap().as_ref().clone() };
+    match verb {
+        "decided" => {
+            let place = |text: &str| {
+                let (actor, unit) = text.split_once('@').unwrap();
+                let (node, slot) = unit.split_once('/').unwrap();
+                let pool = slot.trim_end_matches("-0");
+                let [actor, unit, node, pool] = [actor, unit, node, pool].map(str::to_owned);
+                Assignment { actor, unit, node, pool }
+            };
+            let mut decision: Placement = all.placements[1].as_ref().clone();
+            decision.spec.assignments = rest.split(' ').map(place).collect();
+            index.put_placement(Arc::new(decision));
+        }
+        "undecided" => {
+            index.remove_placement(&ApplicationKey { namespace: "ns".into(), name: "shop".into() });
+        }
+        "wants" => {
+            let mut application: ActorApplication = all.applications[1].as_ref().clone();
+            application.spec.actors[0].replicas = rest.parse().unwrap();
+            index.put_application(Arc::new(application));
+        }
+        "goes" => {
+            let mut pod = pod();
+            pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            index.put_pod(Arc::new(pod));
+        }
+        "ends" => {
+            let mut pod = pod();
+            pod.status = Some(PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() });
+            index.put_pod(Arc::new(pod));
+        }
+        "gone" => index.remove_pod("ns", &name),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn others_take_room_where_they_are_decided_to_be_and_where_their_pods_are() {
+    let all = everything();
+    let (cpu, gpu) = ("n0/cpus-0 1 270000", "n1/gpus-0 1 30000");
+    let both = format!("{cpu}, {gpu}");
+    for (events, expected) in [
+        ("", &*both),
+        // without a decision they are where they run, until that is over
+        ("undecided", &both),
+        ("undecided, goes s-0", &both),
+        ("undecided, ends s-0", cpu),
+        ("undecided, gone s-1", gpu),
+        ("undecided, gone s-1, gone s-0", ""),
+        // a pod that is missing comes again where it was decided to be
+        ("gone s-0", &both),
+        // one that moves has room at both ends
+        ("decided s-0@n1/cpus-0 s-1@n0/cpus-0", &format!("{cpu}, n1/cpus-0 1 270000, {gpu}")),
+        ("decided s-0@n1/cpus-0 s-1@n0/cpus-0, goes s-0", &format!("{cpu}, n1/cpus-0 1 270000, {gpu}")),
+        ("decided s-0@n1/cpus-0 s-1@n0/cpus-0, gone s-0", &format!("{cpu}, n1/cpus-0 1 270000")),
+        // and two that exchange their places count once at each, however far they are
+        ("decided s-0@n0/cpus-0 s-1@n1/gpus-0", &both),
+        ("decided s-0@n0/cpus-0 s-1@n1/gpus-0, gone s-0", &both),
+        // who comes to one that is about to leave
+        ("decided s-1@n1/gpus-0, gone s-0", &both),
+        ("decided s-0@n0/cpus-0, gone s-1", &both),
+        // nobody wants it any more, and there it is
+        ("wants 1", &both),
+        ("wants 1, gone s-1", gpu),
+        ("undecided, wants 0", &both),
+        ("undecided, wants 0, gone s-0", cpu),
+    ] {
+        let mut index = Index::of(&all);
+        for event in events.split(", ").filter(|event| !event.is_empty()) {
+            // What was counted before the event is counted anew after it.
+            others(&index);
+            happens(&mut index, &all, event);
+        }
+        assert_eq!(others(&index), expected, "{events}");
+    }
+}
+
 #[test]
 fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     let all = everything();
-    let index = Index::of(&all);
-    let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
-    let world = snapshot(&index, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let mut index = Index::of(&all);
+    let world = world_of_web(&index, &Policy::builtin("p"));
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
-    let units = written["units"].as_array().unwrap().iter().filter(|unit| !unit["others"].is_null());
-    let shown = units.map(|unit| format!("{} {}", unit["id"].as_str().unwrap(), unit["others"]));
-    assert_eq!(
-        shown.collect::<Vec<_>>().join("\n"),
-        "n0/cpus-0 {\"count\":1,\"work\":270000}\nn1/gpus-0 {\"count\":1,\"work\":30000}"
-    );
     let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
     assert_eq!(listed.count(), 0, "nobody else is listed");
     let left = |world: &World| -> Vec<u64> {
@@ -124,9 +219,15 @@ fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     // A program may speak of anybody: then everybody is listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
-    let world = snapshot(&index, &key, &ruled, Timestamp::UNIX_EPOCH).unwrap();
-    let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
-    assert_eq!(fixed.map(|actor| actor.id.as_str()).collect::<Vec<_>>(), ["ns/shop/s-0", "ns/shop/s-1"]);
+    let world = world_of_web(&index, &ruled);
     let asked: Vec<u64> = left(&world).iter().zip(summed).map(|(before, now)| before - now).collect();
     assert_eq!(asked, [2000, 1000], "what who is summed up asks for is off");
+    let fixed = |world: &World| -> Vec<String> {
+        let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
+        fixed.map(|actor| format!("{} {}", actor.id, actor.current.as_deref().unwrap())).collect()
+    };
+    let everybody = ["ns/shop/s-0 n1/gpus-0", "ns/shop/s-1 n0/cpus-0"];
+    assert_eq!(fixed(&world), everybody);
+    happens(&mut index, &all, "undecided");
+    assert_eq!(fixed(&world_of_web(&index, &ruled)), everybody, "they are where they run");
 }

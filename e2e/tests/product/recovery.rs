@@ -111,6 +111,39 @@ async fn a_deleted_decision_reshuffles_nothing() {
     assert_eq!(uids(&after), uids(&before), "nobody was started anew");
 }
 
+/// While nobody may decide anew for who lost its decision, who waits does not get the place where it runs, and is placed where room comes.
+#[tokio::test]
+async fn who_runs_without_a_decision_keeps_its_place_from_who_waits() {
+    let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
+    let mut stage = Stage::set("undecided", [node], [gpus()]).await;
+    stage.machine("one", &[("gpu-0", "GPU")]);
+    stage.offered("gpus", 1).await;
+    stage.apply(&application("first", &[("a", 1, &[("gpu", "1ms")])])).await;
+    let before = stage.settled("first", Seen::all_placed).await;
+    stage.apply(&application("second", &[("a", 1, &[("gpu", "1ms")])])).await;
+    stage.seen("second", |seen| seen.message("Placed", "False").map(drop)).await;
+    stage.patch("first", &json!({"spec": {"paused": true}})).await;
+    stage.seen("first", |seen| seen.message("Paused", "True").map(drop)).await;
+    stage.namespace.kubectl(["delete", "placement", "first"]).await.unwrap();
+    stage
+        .seen("first", |seen| {
+            let told = seen.message("Placed", "False")?;
+            ensure!(told == "nothing is decided yet", "{told}");
+            Ok(())
+        })
+        .await;
+    let world = snapshot(&stage, "second").await.unwrap();
+    assert!(world.contains("\"others\""), "the place is taken for free: {world}");
+
+    stage.machine("two", &[("gpu-0", "GPU")]);
+    stage.nodes.add(SimulatedNode::new("two").resource("acme.com/gpu", 1)).await.unwrap();
+    let second = stage.settled("second", Seen::all_placed).await;
+    assert_eq!(second.places()["a-0"], "two/gpus-0");
+    stage.patch("first", &json!({"spec": {"paused": false}})).await;
+    let after = stage.settled("first", Seen::all_placed).await;
+    assert_eq!((after.places(), uids(&after)), (before.places(), uids(&before)), "nobody was started anew");
+}
+
 /// A manifest that cannot be planned is no reason to leave a dead pod lying: it comes again where it was.
 #[tokio::test]
 async fn what_runs_is_healed_by_the_last_decision_while_there_is_no_newer_one() {

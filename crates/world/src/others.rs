@@ -1,0 +1,102 @@
+//! What applications put on units, as the others see it: what was decided for them, and where their pods are until these are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+
+use crds::ActorApplication;
+use kube::ResourceExt;
+
+use crate::actors::actors_in;
+use crate::application::{ActorName, Which};
+use crate::asked::actors;
+use crate::index::Held;
+use crate::loads::{Known, Loads, Sum};
+use crate::objects::{Name, namespace_of};
+use crate::ownership::Whose;
+use crate::pods::{is_over, unit_of};
+use crate::{ApplicationKey, Index, Policy};
+
+/// So many windows of policies are remembered at the same time.
+const MOST_WINDOWS: usize = 16;
+
+impl Index {
+    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be counted.
+    pub(crate) fn others(
+        &self,
+        key: &ApplicationKey,
+        policy: &Policy,
+    ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
+        let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MOST_WINDOWS {
+            all.clear();
+        }
+        let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.applications.keys()));
+        let of = |key: &ApplicationKey| {
+            let application = self.application(key)?.as_ref();
+            Some(Known {
+                application,
+                actors: actors(self, application),
+                decision: self.placement(key).map(AsRef::as_ref),
+                pods: self.pods_of(application),
+            })
+        };
+        loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
+        loads.without(key)
+    }
+
+    /// The pods of an application that are not over, as actors and units.
+    fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<(ActorName, &'a str)> {
+        let pod = |instance: &crds::Instance| {
+            let pod = self.pod(&namespace_of(instance), &instance.name_any())?;
+            let is_own = !is_over(pod) && matches!(self.of_pod(pod), Whose::Of(_));
+            unit_of(pod).filter(|_| is_own)
+        };
+        let instances = self.instances_of(application).into_iter();
+        let found = instances.filter_map(|instance| Some((actors_in(instance), pod(instance)?)));
+        found.flat_map(|(actors, unit)| actors.into_iter().map(move |actor| (actor, unit))).collect()
+    }
+
+    /// A pod comes or goes: what its application puts on units is counted anew, if that makes a difference.
+    pub(crate) fn pod_counts(&mut self, name: &Name) {
+        let key = self.pods.get(name).and_then(|held| self.has_stray(held));
+        if let Some(key) = key {
+            self.changed(&key);
+        }
+    }
+
+    /// The application of a pod, where one of its pods on the same unit was not decided to be there. Where none was, its decision says
+    /// all that it has there.
+    fn has_stray(&self, held: &Held) -> Option<ApplicationKey> {
+        let unit = unit_of(&held.pod)?;
+        let Whose::Of((application, _)) = self.of_pod(&held.pod) else { return None };
+        let key = ApplicationKey::of(application);
+        let decided = self.placement(&key).into_iter().flat_map(|decision| &decision.spec.assignments);
+        let decided: BTreeSet<&str> =
+            decided.filter(|it| it.unit == unit).map(|it| it.actor.as_str()).collect();
+        let is_stray =
+            |actor: &ActorName| !is_listed(application, actor) || !decided.contains(actor.short().as_str());
+        let at_node = held.node.iter().filter_map(|node| self.pods_at.get(node)).flatten();
+        let mut beside = at_node.filter_map(|name| self.pods.get(name));
+        let has_stray = beside.any(|other| {
+            if unit_of(&other.pod) != Some(unit) {
+                return false;
+            }
+            match self.of_pod(&other.pod) {
+                Whose::Of((of, instance)) if std::ptr::eq(of, application) => {
+                    actors_in(instance).iter().any(is_stray)
+                }
+                _ => false,
+            }
+        });
+        has_stray.then_some(key)
+    }
+}
+
+/// Whether the manifest itself lists an actor: of one that was asked for only who counts them all knows whether it is one.
+fn is_listed(application: &ActorApplication, actor: &ActorName) -> bool {
+    let group = application.spec.actors.iter().find(|group| group.name == actor.group);
+    match &actor.which {
+        Which::Index(index) => group.is_some_and(|group| *index < group.replicas),
+        Which::Requested(_) => false,
+    }
+}
