@@ -206,21 +206,22 @@ fn others_take_room_where_they_are_decided_to_be_and_where_their_pods_are() {
 
 #[test]
 fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
-    let all = everything();
+    let mut all = everything();
     let mut index = Index::of(&all);
     let world = world_of_web(&index, &Policy::builtin("p"));
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
     let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
     assert_eq!(listed.count(), 0, "nobody else is listed");
-    let left = |world: &World| -> Vec<u64> {
-        world.snapshot.file().nodes.iter().map(|node| node.provides["cpuMilli"]).collect()
+    let left = |world: &World, resource: &str| -> Vec<u64> {
+        world.snapshot.file().nodes.iter().map(|node| node.provides[resource]).collect()
     };
-    let summed = left(&world);
+    let summed = left(&world, "cpuMilli");
     // A program may speak of anybody: then everybody is listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
     let world = world_of_web(&index, &ruled);
-    let asked: Vec<u64> = left(&world).iter().zip(summed).map(|(before, now)| before - now).collect();
+    let asked: Vec<u64> =
+        left(&world, "cpuMilli").iter().zip(summed).map(|(before, now)| before - now).collect();
     assert_eq!(asked, [2000, 1000], "what who is summed up asks for is off");
     let fixed = |world: &World| -> Vec<String> {
         let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
@@ -230,4 +231,12 @@ fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     assert_eq!(fixed(&world), everybody);
     happens(&mut index, &all, "undecided");
     assert_eq!(fixed(&world_of_web(&index, &ruled)), everybody, "they are where they run");
+    // What admission gives a container that asks for nothing is asked for as well.
+    let memory = |index: &Index| left(&world_of_web(index, &Policy::builtin("p")), "memoryMiB");
+    assert_eq!(memory(&index), [8192, 8192]);
+    let limits = "{apiVersion: v1, kind: LimitRange, metadata: {name: l, namespace: ns}, \
+         spec: {limits: [{type: Container, defaultRequest: {memory: 64Mi}}]}}";
+    all.read("limits", limits).unwrap();
+    index.put_limits(all.limits[0].clone());
+    assert_eq!(memory(&index), [8128, 8128]);
 }
