@@ -11,6 +11,7 @@ use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::rollout::Rollout;
 
 /// The kinds that an application's actors can run on.
 pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
@@ -52,20 +53,21 @@ fn newest_of(
     }
 }
 
-/// The actors whose decided place may not be taken now, by what can be said without a policy; where not even that can be, all.
-/// Beside the queue of those who are planned.
+/// The actors whose decided place may not be taken now, by what can be said without a policy; where the manifest cannot be planned, by
+/// what needs no plan. Beside the queue of those who are planned.
 pub async fn infeasible(
     ctx: &Context,
     application: &ActorApplication,
     decided: &control::Decision,
 ) -> Result<BTreeSet<String>, Error> {
+    let rollout = Rollout::of(application, ctx);
     let (caches, application, decided) = (ctx.caches.clone(), application.clone(), decided.clone());
     let look = move || {
         let (plain, key) = (Policy::builtin("units"), ApplicationKey::of(&application));
-        let index = caches.index();
-        Ok(match world::snapshot(&index, &key, &plain, Timestamp::now()) {
+        let (index, now) = (caches.index(), Timestamp::now());
+        Ok(match world::snapshot(&index, &key, &plain, now) {
             Ok(world) => world::infeasible(&index, &application, &world, Some(&decided)),
-            Err(_) => decided.places.keys().cloned().collect(),
+            Err(_) => world::infeasible_without_plan(&index, &rollout.last_good(&application), &decided, now),
         })
     };
     off_the_executor(&ctx.heals, look).await

@@ -209,6 +209,9 @@ async fn to_do(
     let is_newest = is_newest(decision, application);
     if !application.spec.paused && !is_newest || !rollout.is_sound() {
         wanted.max_unavailable = 0;
+        // Who comes again is made from the last templates that served, and asks for what they ask for.
+        let served = rollout.last_good(application);
+        wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
     }
     let mut sight = look(application, ctx, (&wanted, &decided), rollout);
     let infeasible = match outcome.infeasible.take() {

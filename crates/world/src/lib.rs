@@ -50,7 +50,7 @@ pub use application::{ActorName, Which, actors_of, template_problem};
 pub use asked::actors;
 pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at, units_on};
 pub use index::Index;
-pub use look::{Look, infeasible, look};
+pub use look::{Look, infeasible, infeasible_without_plan, look};
 pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};

@@ -6,8 +6,14 @@ use std::ops::Deref;
 use control::{Considered, Decision};
 use crds::ActorApplication;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodSpec;
 
+use crate::application::ActorName;
+use crate::asked::actors;
 use crate::nouns::there;
+use crate::refused::Refusals;
+use crate::selectors::objection;
+use crate::unit::Unit;
 use crate::{ApplicationKey, Index, Policy, World, WorldError, snapshot};
 
 /// What a look at an application found.
@@ -59,4 +65,39 @@ pub fn infeasible(
 ) -> BTreeSet<String> {
     let found = |decision| control::infeasible(&world.snapshot, decision, &there(index, application));
     decision.map(found).unwrap_or_default()
+}
+
+/// The same where the manifest cannot be planned, by what needs no plan: whether the unit is offered, and to who comes, whether its node
+/// takes the pod, and whether it refused one like it a moment ago.
+///
+/// `application` has the templates that pods are made from.
+pub fn infeasible_without_plan(
+    index: &Index,
+    application: &ActorApplication,
+    decision: &Decision,
+    now: Timestamp,
+) -> BTreeSet<String> {
+    let offer = index.offer(&Policy::builtin("units"));
+    let (refused, seen) = (Refusals::of(index, application, now), there(index, application));
+    let empty = PodSpec::default();
+    let turns_away = |name: &ActorName, unit: &Unit| {
+        let group = application.spec.actors.iter().find(|group| group.name == name.group);
+        let mut ways = group.into_iter().flat_map(|group| &group.implementations);
+        let template = ways.find(|way| way.kind == unit.kind).and_then(|way| way.template.spec.as_ref());
+        let more = offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
+        let node = index.nodes.get(&unit.node);
+        node.is_some_and(|node| objection(template.unwrap_or(&empty), more, node).is_some())
+    };
+    let may_come = |name: &ActorName, unit: &Unit| {
+        unit.held_only.is_none() && !refused.has(name, unit) && !turns_away(name, unit)
+    };
+    let found = actors(index, application).names.into_iter().filter_map(|name| {
+        let actor = name.short();
+        let place = decision.places.get(&actor)?;
+        let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
+        let is_there = pod.is_some_and(|pod| pod.unit.as_ref() == Some(place));
+        let may_be = offer.units.get(place).is_some_and(|unit| is_there || may_come(&name, unit));
+        (!may_be).then_some(actor)
+    });
+    found.collect()
 }

@@ -147,22 +147,46 @@ async fn who_runs_without_a_decision_keeps_its_place_from_who_waits() {
 /// A manifest that cannot be planned is no reason to leave a dead pod lying: it comes again where it was.
 #[tokio::test]
 async fn what_runs_is_healed_by_the_last_decision_while_there_is_no_newer_one() {
-    let stage = Stage::set("heal", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let stage = Stage::set("heal", ["one", "two"].map(SimulatedNode::new), [cpus(), gpus()]).await;
     stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
     let before = stage.settled("app", Seen::all_placed).await;
-    stage.patch("app", &json!({"spec": {"policy": "of-no-such-name"}})).await;
-    stage.seen("app", |seen| seen.message("Accepted", "False").map(drop)).await;
-    stage.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
     let places = before.places();
-    let seen = stage
-        .seen("app", |seen| {
-            let units: Vec<_> = seen.pods.iter().map(place_of).collect();
-            ensure!(units.len() == 2 && uids(seen) != uids(&before), "{units:?}");
-            ensure!(seen.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
-            Ok(())
-        })
-        .await;
-    assert_eq!(seen.places(), places, "nothing is decided anew");
     let on = |seen: &Seen| -> BTreeSet<_> { seen.pods.iter().map(place_of).collect() };
-    assert_eq!(on(&seen), on(&before), "everybody is where it was");
+    let limits = "/spec/actors/0/implementations/0/template/spec/containers/0/resources/limits";
+    for (edit, said) in [
+        (
+            json!([{"op": "add", "path": "/spec/policy", "value": "of-no-such-name"}]),
+            "there is no policy of-no-such-name",
+        ),
+        // each puts right what was wrong before
+        (
+            json!([{"op": "remove", "path": "/spec/policy"}, {"op": "add", "path": limits, "value": {"acme.com/gpu": "1"}}]),
+            "asks for acme.com/gpu itself",
+        ),
+        (
+            json!([{"op": "remove", "path": limits}, {"op": "replace", "path": "/spec/actors/0/replicas", "value": 5001}]),
+            "at most 5000, divide it",
+        ),
+    ] {
+        let (known, edit) = (stage.look("app").await.unwrap(), edit.to_string());
+        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &edit]).await.unwrap();
+        stage
+            .seen("app", |seen| {
+                let told = seen.message("Accepted", "False")?;
+                ensure!(told.contains(said), "{told}");
+                Ok(())
+            })
+            .await;
+        stage.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
+        let seen = stage
+            .seen("app", |seen| {
+                let units: Vec<_> = seen.pods.iter().map(place_of).collect();
+                ensure!(units.len() == 2 && uids(seen) != uids(&known), "{units:?}");
+                ensure!(seen.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+                Ok(())
+            })
+            .await;
+        assert_eq!(seen.places(), places, "{said}: nothing is decided anew");
+        assert_eq!(on(&seen), on(&before), "{said}: everybody is where it was");
+    }
 }
