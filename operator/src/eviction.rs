@@ -8,6 +8,8 @@ use crate::error::Error;
 
 /// What could not be done now, and is tried again.
 pub enum NotNow {
+    /// An actor whose Instance was not taken, until when it is not tried again, what was said, and whether that is news.
+    Create { actor: String, until: Moment, why: String, just_now: bool },
     /// An actor whose pod was not admitted, what that concerns, and what was said.
     Start(String, About, String),
     /// An actor whose pod may not be evicted, until when it is not tried again, and what was said.

@@ -26,6 +26,7 @@ mod judged;
 mod leader;
 mod line;
 mod look;
+mod making;
 mod metrics;
 mod namesakes;
 mod neighbours;

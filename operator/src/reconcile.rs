@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
 use crate::look::infeasible;
+use crate::making::{create, start};
 use crate::ownership::owner;
 use crate::phase::{self, placement_status};
 use crate::planning::ask_if_due;
@@ -286,7 +287,7 @@ async fn carry_out(
                     // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
                     let Some(name) = names.get(&actor) else { return Ok(None) };
                     if matches!(name.which, Which::Index(_)) {
-                        ctx.writer.create(&pods::instance(application, name)).await?;
+                        return create(application, key, name, ctx).await;
                     }
                 }
                 Step::Remove { instance } => {
@@ -322,11 +323,12 @@ async fn carry_out(
         }
     }
     let (said, not_admitted) = wait_for(not_now.into_iter(), &key, ctx, outcome);
-    if said.is_empty() {
-        return Ok(());
+    if !not_admitted.is_empty() {
+        remember(&key, decision, ctx, refusals, not_admitted).await?;
     }
-    remember(&key, decision, ctx, refusals, not_admitted).await?;
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+    if !said.is_empty() {
+        ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+    }
     Ok(())
 }
 
@@ -340,36 +342,11 @@ fn stuck(
 ) -> Vec<control::Refused> {
     let kept = not_now.iter().filter_map(|it| match it {
         NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
-        NotNow::Start(..) => None,
+        NotNow::Create { .. } | NotNow::Start(..) => None,
     });
     let mut stuck = control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect());
     stuck.retain(|it| !refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone())));
     stuck
-}
-
-/// Makes the pod of an actor; says who may not be started where admission refuses it.
-async fn start(
-    application: &ActorApplication,
-    name: &ActorName,
-    instance: &Instance,
-    (unit, pool): (&Unit, Option<&DevicePool>),
-    (is_root, has_peers): (bool, bool),
-    ctx: &Context,
-) -> Result<Option<NotNow>, Error> {
-    let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
-        return Ok(None);
-    };
-    let Err(refused) = ctx.writer.create_pod(&pod).await? else {
-        ctx.made.made(&instance.uid().unwrap_or_default(), moment());
-        return Ok(None);
-    };
-    // Everybody of the namespace, or whoever is made of the same template.
-    let about = if refused.by_namespace {
-        control::About { scope: Scope::Namespace, ..control::About::default() }
-    } else {
-        control::About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
-    };
-    Ok(Some(NotNow::Start(name.short(), about, refused.says)))
 }
 
 /// What was told of an application.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::eviction::NotNow;
 use crate::report::Outcome;
 
-/// Has actors wait for what is not now; says what was not admitted, in words and by what it is about.
+/// Has actors wait for what is not now; says what was not admitted, in words, and of pods by what it is about.
 pub fn wait_for(
     not_now: impl Iterator<Item = NotNow>,
     key: &ApplicationKey,
@@ -28,6 +28,10 @@ pub fn wait_for(
                 not_admitted.push((about, actor.clone(), reason.clone()));
                 let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
                 (actor, until, Wait::BackOff(reason))
+            }
+            NotNow::Create { actor, until, why, just_now } => {
+                said.extend(just_now.then(|| format!("{actor}: {why}")));
+                (actor, until, Wait::BackOff(why))
             }
             NotNow::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
         };

@@ -19,6 +19,9 @@ const LISTED: usize = 6;
 /// The longest note of an event, in bytes.
 const LONGEST_NOTE: usize = 1000;
 
+/// Under which what lacks beside the actors is told among those who wait; no actor is called so.
+pub const PEERS: &str = "peers";
+
 /// One condition before it is dated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -247,6 +250,9 @@ fn findings(
     if !taken.is_empty() {
         let message = listed(taken.iter().cloned(), "; ", taken.len());
         findings.push(finding("NameTaken", true, "NameTaken", message));
+    }
+    if let Some(wait @ Wait::BackOff(_)) = outcome.waiting.get(PEERS) {
+        findings.push(finding("Refused", true, "Refused", format!("{PEERS}: {wait}")));
     }
     let is_lost = |(actor, wait): (&String, &Wait)| match wait {
         Wait::Lost { .. } => Some(format!("{actor}: {wait}")),

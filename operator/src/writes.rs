@@ -28,7 +28,9 @@ const AT_ONCE: usize = 16;
 
 /// Does all of this, and fails with the first failure when everything has ended: a write that is dropped on its way could
 /// still arrive, when another leads.
-pub async fn all<T>(work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<Vec<T>, Error> {
+pub async fn all<T>(
+    work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
+) -> Result<Vec<T>, Error> {
     let done: Vec<Result<T, Error>> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
     done.into_iter().collect()
 }
@@ -118,8 +120,8 @@ impl Writer {
         }
     }
 
-    /// Makes an object; what has its name already is left as it is.
-    pub async fn create<K>(&self, object: &K) -> Result<Created, Error>
+    /// Makes an object; what has its name already is left as it is. What the API server says against it is told apart from failures.
+    pub async fn create<K>(&self, object: &K) -> Result<Result<Created, NotAdmitted>, Error>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -132,8 +134,11 @@ impl Writer {
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        existing_is_fine(turn.within(api.create(&parameters, object)).await)
-            .map_err(|source| Error::Apply { what: format!("{kind} {}", object.name_any()), source })
+        match existing_is_fine(turn.within(api.create(&parameters, object)).await) {
+            Ok(created) => Ok(Ok(created)),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
+            Err(source) => Err(Error::Apply { what: format!("{kind} {}", object.name_any()), source }),
+        }
     }
 
     /// Makes an application the owner of exactly this Instance in the version that is known, and labels it.
@@ -160,8 +165,13 @@ impl Writer {
         }
     }
 
-    /// Changes the data of exactly this ConfigMap in the version that is known.
-    pub async fn patch_data(&self, there: &ConfigMap, data: &BTreeMap<String, String>) -> Result<(), Error> {
+    /// Changes the data of exactly this ConfigMap in the version that is known; what the API server says against it is told
+    /// apart from failures.
+    pub async fn patch_data(
+        &self,
+        there: &ConfigMap,
+        data: &BTreeMap<String, String>,
+    ) -> Result<Result<(), NotAdmitted>, Error> {
         let turn = self.begin("ConfigMap", "patch")?;
         let name = there.name_any();
         let api: Api<ConfigMap> =
@@ -170,27 +180,11 @@ impl Writer {
             "metadata": {"uid": there.uid(), "resourceVersion": there.resource_version()}}));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match turn.within(api.patch(&name, &parameters, &patch)).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Ok(())),
             // It changed meanwhile, went, or is another one by now: the watch will say.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
             Err(source) => Err(Error::Apply { what: format!("ConfigMap {name}"), source }),
-        }
-    }
-
-    /// Starts a pod; what the API server says against it is told apart from failures.
-    pub async fn create_pod(&self, pod: &Pod) -> Result<Result<Created, NotAdmitted>, Error> {
-        let turn = self.begin("Pod", "create")?;
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        let parameters =
-            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match existing_is_fine(turn.within(api.create(&parameters, pod)).await) {
-            Ok(created) => Ok(Ok(created)),
-            // Quota, admission policies, an invalid template: a fact about this pod, not about the connection.
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-                let by_namespace = namespace_goes(&status) || status.message.contains("exceeded quota");
-                Ok(Err(NotAdmitted { says: status.message.clone(), by_namespace }))
-            }
-            Err(source) => Err(Error::Apply { what: format!("Pod {}", pod.name_any()), source }),
         }
     }
 
@@ -206,7 +200,7 @@ impl Writer {
                 Ok(Ok(()))
             }
             Err(kube::Error::Api(status))
-                if matches!(status.code, 400 | 403 | 422)
+                if is_refusal(&status)
                     && !namespace_goes(&status)
                     // A quota is full of those that the pod would replace.
                     && !status.message.contains("exceeded quota") =>
@@ -300,11 +294,24 @@ fn names_budgets(status: &Status) -> bool {
     status.code == 500 && status.message.contains("PodDisruptionBudget")
 }
 
-/// What admission says against a pod.
+/// Whether something is not taken as it is: quota, admission policies, a template that is none. That is a fact about the object, not
+/// about the connection.
+fn is_refusal(status: &Status) -> bool {
+    matches!(status.code, 400 | 403 | 422)
+}
+
+/// What admission says against an object.
 pub struct NotAdmitted {
     pub says: String,
-    /// Whether that is for every pod of the namespace: a quota, or it is being deleted.
+    /// Whether that is for all of its kind in the namespace: a quota, or it is being deleted.
     pub by_namespace: bool,
+}
+
+impl NotAdmitted {
+    fn of(status: &Status) -> Self {
+        let by_namespace = namespace_goes(status) || status.message.contains("exceeded quota");
+        Self { says: status.message.clone(), by_namespace }
+    }
 }
 
 /// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.

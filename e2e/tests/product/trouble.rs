@@ -2,10 +2,13 @@
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::strangers::{OPERATOR_USER, is_refused};
 
 /// An application that must not notice anything: one actor on a node of its own.
 async fn bystander(stage: &Stage) -> (Seen, crate::stage::PodHistory) {
@@ -201,6 +204,92 @@ async fn what_a_quota_refuses_is_named_and_tried_again() {
     stage.apply(&quota(10)).await;
     stage.settled("app", super::stage::Seen::all_placed).await;
     unaffected(&stage, &bystander).await;
+}
+
+/// Actors run without their Service, and those that go come again; what refuses it is told, and it comes once it may.
+#[tokio::test]
+async fn a_service_that_a_quota_refuses_holds_up_nobody() {
+    let stage = Stage::set("no-service", [SimulatedNode::new("quiet")], [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"services": "0"}}});
+    stage.apply(&quota).await;
+    wait_for("the quota counts", SOON, async || {
+        let path = "-ojsonpath={.status.used.services}";
+        let used = stage.namespace.kubectl(["get", "resourcequota", "none", path]).await?;
+        ensure!(used.stdout == "1", "{used:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let runs_without = |seen: &Seen| {
+        let told = seen.message("Refused", "True")?;
+        ensure!(told.starts_with("peers: ") && told.contains("exceeded quota: none"), "{told}");
+        seen.message("Ready", "True")?;
+        seen.all_placed()
+    };
+    let before = stage.settled("app", runs_without).await;
+    stage.event("app", "Refused", "exceeded quota: none").await;
+    stage.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
+    stage
+        .settled("app", |seen| {
+            let uids = |seen: &Seen| seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+            ensure!(uids(seen) != uids(&before), "it is not gone yet");
+            runs_without(seen)
+        })
+        .await;
+    unaffected(&stage, &bystander).await;
+    stage.namespace.kubectl(["delete", "resourcequota", "none"]).await.unwrap();
+    stage
+        .settled("app", |seen| {
+            ensure!(seen.condition("Refused").is_none(), "{:?}", seen.condition("Refused"));
+            Ok(())
+        })
+        .await;
+    stage.api::<Service>().get("app").await.unwrap();
+    unaffected(&stage, &bystander).await;
+}
+
+/// Whose Instance is refused waits, and says for what; the others run.
+#[tokio::test]
+async fn an_instance_that_is_refused_holds_up_its_actor_alone() {
+    let stage = Stage::set("no-instance", [SimulatedNode::new("one")], [cpus()]).await;
+    let namespace = stage.namespace.name();
+    let name = format!("{namespace}-without-a-0");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": ["cairn.dev"], "apiVersions": ["v1alpha1"], "operations": ["CREATE"], "resources": ["instances"]}]},
+            "matchConditions": [{"name": "of-a-0",
+                "expression": format!("request.namespace == '{namespace}' && object.metadata.name == 'app-a-0'")}],
+            "validations": [{"expression": "false", "message": "not this one for now"}]}});
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    stage.apply(&policy).await;
+    stage.apply(&binding).await;
+    let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "app-a-0"},
+        "spec": {"applicationName": "app", "actorGroup": "a", "actor": "a-0", "template": {}}});
+    let operator = format!("--as={OPERATOR_USER}");
+    let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
+    is_refused(&stage, create, &instance, "not this one for now").await;
+    stage.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
+    stage.event("app", "Refused", "a-0: ").await;
+    stage
+        .seen("app", |seen| {
+            seen.message("Placed", "True")?;
+            let told = seen.message("Ready", "False")?;
+            ensure!(told.contains("a-0 waits: ") && told.contains("not this one for now"), "{told}");
+            let runs: Vec<_> = seen.pods.iter().map(kube::ResourceExt::name_any).collect();
+            ensure!(runs == ["app-a-1", "app-a-2"], "{runs:?}");
+            Ok(())
+        })
+        .await;
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        cluster().kubectl(["delete", kind, &name]).await.unwrap();
+    }
+    stage.settled("app", super::stage::Seen::all_placed).await;
 }
 
 /// More actors than are planned at once: it is said what is too large and what to do, and nothing is made.

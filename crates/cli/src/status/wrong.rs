@@ -85,6 +85,9 @@ impl Name<'_> {
             ("NameTaken", _) | ("Accepted", "NameTaken") => {
                 "delete or rename what has the name, or rename the application".to_owned()
             }
+            ("Refused", _) => {
+                format!("let it be made, or raise the quota: kubectl describe resourcequota -n {namespace}")
+            }
             ("Accepted", "Search" | "Plan" | "Mismatch") => {
                 "read the operator's log, and try it at a desk: kubectl cairn plan".to_owned()
             }
@@ -194,6 +197,7 @@ mod tests {
             ("TooLarge", "TooLarge"),
             ("Paused", "Paused"),
             ("NameTaken", "NameTaken"),
+            ("Refused", "Refused"),
             ("NodeLost", "NodeLost"),
             ("Saturated", "Saturated"),
             ("Partial", "Partial"),
