@@ -124,10 +124,11 @@ impl Context {
         back_offs.held(tried, moment()).map(|held| (held.until, held.why.clone()))
     }
 
-    /// What went wrong with an actor is tried again after a while; until when it is held back.
-    pub fn hold_back(&self, tried: Tried, why: &str, free: bool) -> Moment {
+    /// What went wrong with an actor, where that is that a pod of this uid `ended`, is tried again after a while; until when it is
+    /// held back.
+    pub fn hold_back(&self, tried: Tried, why: &str, ended: Option<&str>) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.failed(tried, why, free, LONGEST_WAIT, moment())
+        back_offs.failed(tried, why, ended, LONGEST_WAIT, moment())
     }
 
     /// What was refused of an application and counts still; what its decision tells of before this operator is recalled.

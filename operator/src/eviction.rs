@@ -33,6 +33,6 @@ pub async fn evict(
     }
     let Err(why) = ctx.writer.evict(namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
     tracing::info!(actor, why, "may not be evicted now");
-    let until = ctx.hold_back(tried, &why, false);
+    let until = ctx.hold_back(tried, &why, None);
     Ok(Some(NotNow::Evict(actor, until, why)))
 }

@@ -30,7 +30,7 @@ pub async fn create(
     let (tried, why) = (if refused.by_namespace { all } else { one }, refused.says);
     // Several that are refused at the same time are one failure.
     let held = ctx.held_back(&tried).map(|(until, _)| until);
-    let until = held.unwrap_or_else(|| ctx.hold_back(tried, &why, false));
+    let until = held.unwrap_or_else(|| ctx.hold_back(tried, &why, None));
     Ok(Some(NotNow::Create { actor, until, why, just_now: true }))
 }
 

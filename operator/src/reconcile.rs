@@ -258,7 +258,10 @@ async fn carry_out(
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     let version = (decision.uid(), decision.metadata.generation);
     for actor in todo.ended {
-        ctx.hold_back((key.clone(), actor), "its pod ended", true);
+        // However often it is seen until it is taken away.
+        let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
+        let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
+        ctx.hold_back((key.clone(), actor), "its pod ended", Some(uid));
     }
     if !todo.refused.is_empty() {
         let (refused, said) = by_nodes(todo.refused, &units, &actors);

@@ -26,7 +26,7 @@ pub fn wait_for(
             NotNow::Start(actor, about, reason) => {
                 said.push(format!("{actor}: {reason}"));
                 not_admitted.push((about, actor.clone(), reason.clone()));
-                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, false);
+                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, None);
                 (actor, until, Wait::BackOff(reason))
             }
             NotNow::Create { actor, until, why, just_now } => {

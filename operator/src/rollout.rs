@@ -86,7 +86,7 @@ impl Rollout {
             return Ok(());
         }
         if let Some(why) = self.problem(application, actors, ctx).await? {
-            let until = ctx.hold_back(tried, &why, false);
+            let until = ctx.hold_back(tried, &why, None);
             ctx.tell(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone())).await;
             refused(outcome, until, why);
             return Ok(());

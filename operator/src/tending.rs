@@ -121,7 +121,7 @@ impl<K: Beside> Of<K> {
                     self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
                     return Ok(None);
                 }
-                Ok(Created::Existed) => (ctx.hold_back(tried, TAKEN, false), TAKEN.to_owned()),
+                Ok(Created::Existed) => (ctx.hold_back(tried, TAKEN, None), TAKEN.to_owned()),
                 Err(refused) => (refuse(tried, &refused, application, ctx).await, refused.says),
             },
         };
@@ -137,7 +137,7 @@ async fn refuse(
     application: &ActorApplication,
     ctx: &Context,
 ) -> Moment {
-    let until = ctx.hold_back(tried, &refused.says, false);
+    let until = ctx.hold_back(tried, &refused.says, None);
     ctx.tell(application, &event(EventType::Warning, "Refused", "Create", refused.says.clone())).await;
     until
 }

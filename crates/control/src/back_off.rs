@@ -22,6 +22,8 @@ pub struct BackOffs<K> {
 struct Tries {
     count: u32,
     held: HeldBack,
+    /// Whose end was counted last, by uid.
+    ended: Option<String>,
 }
 
 impl<K> Default for BackOffs<K> {
@@ -33,12 +35,26 @@ impl<K> Default for BackOffs<K> {
 impl<K: Ord> BackOffs<K> {
     /// It failed: until when it is held back.
     ///
-    /// `free`: the first failure costs no wait, as a pod that ended once may well run the next time.
-    pub fn failed(&mut self, key: K, why: &str, free: bool, longest: Duration, now: Moment) -> Moment {
+    /// `ended`: the pod that ended, by uid. It is one failure however often it is seen, and the first one costs no wait, as a pod
+    /// that ended once may well run the next time.
+    pub fn failed(
+        &mut self,
+        key: K,
+        why: &str,
+        ended: Option<&str>,
+        longest: Duration,
+        now: Moment,
+    ) -> Moment {
         self.of.retain(|_, tries| now < tries.held.until + FORGIVEN);
         let held = HeldBack { until: now, why: why.to_owned() };
-        let tries = self.of.entry(key).or_insert(Tries { count: 0, held });
-        let doubled = if free { tries.count.checked_sub(1) } else { Some(tries.count) };
+        let tries = self.of.entry(key).or_insert(Tries { count: 0, held, ended: None });
+        if let Some(pod) = ended {
+            if tries.ended.as_deref() == Some(pod) {
+                return tries.held.until;
+            }
+            tries.ended = Some(pod.to_owned());
+        }
+        let doubled = if ended.is_some() { tries.count.checked_sub(1) } else { Some(tries.count) };
         let wait = doubled.map_or(Duration::ZERO, |doubled| FIRST.saturating_mul(1 << doubled.min(10)));
         tries.count = tries.count.saturating_add(1);
         tries.held = HeldBack { until: now + wait.min(longest), why: why.to_owned() };
@@ -60,12 +76,13 @@ impl<K: Ord> BackOffs<K> {
 mod tests {
     use super::*;
 
-    /// Waits in seconds after failures at these seconds.
-    fn waits(free: bool, failures: &[u64]) -> Vec<u64> {
+    /// Waits in seconds after failures at these seconds, each the end of a pod of its own or of none.
+    fn waits(of_pods: bool, failures: &[u64]) -> Vec<u64> {
         let mut back_offs = BackOffs::default();
         let wait = |at: &u64| {
-            let now = Duration::from_secs(*at);
-            back_offs.failed("a", "it ended", free, LONGEST_WAIT, now).as_secs() - at
+            let (now, pod) = (Duration::from_secs(*at), at.to_string());
+            let ended = of_pods.then_some(pod.as_str());
+            back_offs.failed("a", "it ended", ended, LONGEST_WAIT, now).as_secs() - at
         };
         failures.iter().map(wait).collect()
     }
@@ -82,11 +99,34 @@ mod tests {
         );
     }
 
+    /// A pod that ended is seen as long as it cannot be taken away.
+    #[test]
+    fn a_pod_that_ended_is_one_failure_however_often_it_is_seen() {
+        let mut back_offs = BackOffs::default();
+        let at = Duration::from_secs;
+        // The pod, or a start that was refused; when it is seen, and until when the actor is held back then.
+        for (ended, now, until) in [
+            (Some("one"), 100, 100),
+            (Some("one"), 102, 100),
+            (Some("one"), 108, 100),
+            (Some("two"), 110, 120),
+            (Some("two"), 112, 120),
+            (None, 121, 161),
+            (Some("two"), 122, 161),
+            (Some("three"), 150, 190),
+            (Some("three"), 191, 190),
+        ] {
+            let held = back_offs.failed("a", "it ended", ended, LONGEST_WAIT, at(now));
+            assert_eq!(held, at(until), "{ended:?} at {now}");
+        }
+        assert_eq!(back_offs.failed("b", "it ended", Some("one"), LONGEST_WAIT, at(200)), at(200));
+    }
+
     #[test]
     fn what_failed_is_held_back_and_nothing_else() {
         let mut back_offs = BackOffs::default();
         let at = Duration::from_secs;
-        let until = back_offs.failed("a", "quota", false, at(3), at(100));
+        let until = back_offs.failed("a", "quota", None, at(3), at(100));
         assert_eq!(until, at(103), "no longer than is asked for");
         assert_eq!(back_offs.held(&"a", at(102)).unwrap().why, "quota");
         assert_eq!(back_offs.held(&"a", at(103)), None);
