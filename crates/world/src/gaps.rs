@@ -49,13 +49,18 @@ impl Index {
 
     /// Removes the topologies that are not among `names`.
     pub fn keep_topologies(&mut self, names: &BTreeSet<(String, String)>) {
-        self.topologies.retain(|name, _| names.contains(&(String::new(), name.clone())));
+        let gone: Vec<String> = unlisted(self.topologies.keys(), names);
+        for name in &gone {
+            self.remove_topology(name);
+        }
     }
 
     /// Removes the pools that are not among `names`.
     pub fn keep_pools(&mut self, names: &BTreeSet<(String, String)>) {
-        self.pools.retain(|name, _| names.contains(&(String::new(), name.clone())));
-        self.forget_loads();
+        let gone: Vec<String> = unlisted(self.pools.keys(), names);
+        for name in &gone {
+            self.remove_pool(name);
+        }
     }
 }
 

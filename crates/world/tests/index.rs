@@ -105,6 +105,33 @@ fn what_events_made_is_what_the_objects_make() {
     }
 }
 
+/// After a gap in a watch nobody tells of what went: it goes all the same, and what was offered because of it.
+#[test]
+fn what_is_not_listed_after_a_gap_is_gone() {
+    let all = everything();
+    macro_rules! kind {
+        ($field:ident, $keep:ident) => {
+            for at in 0..all.$field.len() {
+                let (mut index, mut left) = (Index::of(&all), all.clone());
+                // What was asked once is remembered.
+                drop(told(&index, &all));
+                let gone = left.$field.remove(at);
+                let names = left.$field.iter().map(|it| (it.namespace().unwrap_or_default(), it.name_any()));
+                index.$keep(&names.collect());
+                let what = concat!(stringify!($field), " without ").to_owned() + &gone.name_any();
+                assert_eq!(told(&index, &all), told(&Index::of(&left), &all), "{what}");
+            }
+        };
+    }
+    kind!(nodes, keep_nodes);
+    kind!(topologies, keep_topologies);
+    kind!(pools, keep_pools);
+    kind!(applications, keep_applications);
+    kind!(placements, keep_placements);
+    kind!(instances, keep_instances);
+    kind!(pods, keep_pods);
+}
+
 /// What `web` is planned from under a policy.
 fn world_of_web(index: &Index, policy: &Policy) -> World {
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
