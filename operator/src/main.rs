@@ -191,12 +191,16 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         planning: config.planning.clone(),
     });
     let work = async {
-        caches.warm().await;
-        clock.begin(caches.clone()).await;
-        warm.send_replace(true);
-        tracing::info!("the caches are filled");
-        let mut leading = leadership.clone();
-        leading.acquired().await;
+        let mut wanted = wanted;
+        let leads = async {
+            caches.warm().await;
+            clock.begin(caches.clone()).await;
+            warm.send_replace(true);
+            tracing::info!("the caches are filled");
+            leadership.clone().acquired().await;
+        };
+        pass_over(&mut wanted, leads).await;
+        caches.ring_everybody();
         tokio::spawn(pools::run(context.clone(), pools_changed));
         tokio::spawn(planning::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
@@ -240,6 +244,21 @@ async fn hand_over(
         Campaign::release(client, settings).await;
     }
     tracing::info!("stopped; what runs goes on running");
+}
+
+/// Passes over whoever is rung for until this operator leads: everybody is looked after then, and a queue would grow as long as
+/// another leads.
+async fn pass_over(
+    wanted: &mut UnboundedReceiver<ObjectRef<ActorApplication>>,
+    leads: impl Future<Output = ()>,
+) {
+    let mut leads = std::pin::pin!(leads);
+    loop {
+        tokio::select! {
+            () = &mut leads => return,
+            Some(_) = wanted.next() => {}
+        }
+    }
 }
 
 /// Who is to be looked after, planned or settled.
@@ -308,5 +327,27 @@ async fn tell_of_policies(
         context
             .tell(config_map.as_ref(), &report::event(EventType::Warning, "PolicyRefused", "Read", note))
             .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_rung_for_before_this_operator_leads_is_passed_over() {
+        let (rings, mut wanted) = mpsc::unbounded();
+        for name in ["a", "b", "a"] {
+            rings.unbounded_send(ObjectRef::new(name)).unwrap();
+        }
+        let leads = async {
+            for _ in 0..9 {
+                tokio::task::yield_now().await;
+            }
+        };
+        pass_over(&mut wanted, leads).await;
+        assert!(wanted.try_recv().is_err(), "nobody is in the queue any more");
+        rings.unbounded_send(ObjectRef::new("c")).unwrap();
+        assert_eq!(wanted.try_recv().unwrap().name, "c");
     }
 }
