@@ -12,7 +12,7 @@ use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for};
 
 use crate::error::Error;
 use crate::slim;
-use crate::touched::{Offer, Touched};
+use crate::touched::{Offer, Touched, Waits};
 use crate::versions::Versions;
 use crate::watches::{BoxReady, Names};
 
@@ -123,10 +123,14 @@ impl Caches {
         }
     }
 
-    /// Remembers what an application waits for: whether for something that a pod or an Instance may give back, and what
-    /// those of its actors ask for that have no place, by kind.
-    pub fn waits(&self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, control::Amounts)>) {
-        self.touched().waits(key, waits, unplaced);
+    /// Remembers what an application waits for; whether it is news that, or for what, actors have no place.
+    pub fn waits(&self, key: &ApplicationKey, waits: Waits) -> bool {
+        self.touched().waits(key, waits)
+    }
+
+    /// How often room came so far that an actor without a place may use.
+    pub fn grown(&self) -> u64 {
+        self.touched().grown()
     }
 
     /// Remembers at which capacities an application would be pressed where it is.
@@ -266,7 +270,7 @@ impl Caches {
             let pools = pools.into_iter().filter_map(|pool| index.pool(pool));
             let limited = pools.filter(|pool| pool.spec.max_instances_per_unit().is_some());
             touched.came(limited.map(|pool| pool.spec.kind.as_str()), Some(key));
-            touched.without_place()
+            touched.room_came()
         };
         self.ring_touched(waits);
     }
@@ -287,3 +291,6 @@ pub fn key_of(placement: &Placement) -> ApplicationKey {
 pub fn object_ref(key: &ApplicationKey) -> ObjectRef<ActorApplication> {
     ObjectRef::new(&key.name).within(&key.namespace)
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,19 @@ impl Context {
         considered.map(|considered| considered.infeasible.clone())
     }
 
+    /// Whether room came somewhere since an application was last looked at.
+    pub fn has_room_come(&self, key: &ApplicationKey) -> bool {
+        let grown = self.caches.grown();
+        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
+        considered.get(key).is_some_and(|considered| considered.grown != grown)
+    }
+
+    /// Lets an application be planned as if something had touched it.
+    pub fn ask_for_a_plan(&self, key: &ApplicationKey) {
+        self.caches.touch(key);
+        self.plans.ask(key);
+    }
+
     pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
     }

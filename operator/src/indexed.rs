@@ -95,7 +95,7 @@ impl Indexed for ActorApplication {
             let waits = {
                 let mut touched = caches.touched();
                 touched.forget(&key);
-                touched.without_place()
+                touched.room_came()
             };
             caches.ring_touched(waits);
             return;
@@ -191,6 +191,7 @@ impl Indexed for Pod {
         let own = caches.application_of(&pod);
         let gives_back = !present || is_over(&pod);
         let goes = gives_back || pod.metadata.deletion_timestamp.is_some();
+        let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
         let change = |index: &mut Index| {
@@ -215,6 +216,8 @@ impl Indexed for Pod {
                 let touched = caches.touched();
                 let mut waiting = touched.waiting_in(&namespace);
                 waiting.extend(node.iter().flat_map(|node| touched.waiting_at(&index, node)));
+                // What a pool may have counts wherever it is, and whosever.
+                waiting.extend(pool.iter().flat_map(|pool| touched.waiting_for(pool)));
                 waiting
             };
             for key in &waiting {
@@ -233,4 +236,10 @@ impl Indexed for Pod {
     fn keep(index: &mut Index, names: &Names) {
         index.keep_pods(names);
     }
+}
+
+/// The pool of a unit, by the unit's name.
+fn pool_of(unit: &str) -> Option<&str> {
+    let (_, unit) = unit.rsplit_once('/')?;
+    unit.rsplit_once('-').map(|(pool, _)| pool)
 }

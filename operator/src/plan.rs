@@ -122,6 +122,7 @@ async fn decide_under(
         begin_search(ctx, key, Due::Undecided, begun(None, look, again));
         return Ok(());
     }
+    let grown = ctx.caches.grown();
     let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
@@ -135,6 +136,7 @@ async fn decide_under(
         generation,
         facts: look.facts,
         infeasible: look.infeasible,
+        grown,
         notes: world.notes.clone(),
         proposed: before.proposed,
     };
@@ -265,6 +267,7 @@ async fn look_again(
     ctx: &Context,
 ) -> Result<Arc<World>, Error> {
     let decision = ctx.caches.decision(key)?;
+    considered.grown = ctx.caches.grown();
     let (world, Look { facts, infeasible }) = observe(ctx, application, policy, decision.as_deref()).await?;
     let control::Considered { generation, chances, turn, second_look, .. } = considered.facts;
     considered.facts = control::Considered { generation, chances, turn, second_look, ..facts };
@@ -328,7 +331,8 @@ async fn settle(
     };
     commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
     if is_whole {
-        // What was searched is the world that was planned from; room that came meanwhile is looked at next.
+        // What was searched is the world that was planned from; room that came meanwhile is looked at as soon as it is known who
+        // has no place.
         settled((key, ctx), policy, &newest, &plan, now);
     }
     Ok(is_whole)

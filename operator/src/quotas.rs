@@ -77,7 +77,7 @@ impl Caches {
         if self.index().quotas_of(namespace).next().is_none() {
             return;
         }
-        let mut without = self.touched().without_place();
+        let mut without = self.touched().room_came();
         without.retain(|key| key.namespace == namespace);
         self.ring_touched(without);
     }

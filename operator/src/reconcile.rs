@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::{End, HeldBack, Moment, Refusal, Scope, Step, look_again};
+use control::{End, HeldBack, Moment, Refusal, Scope, Step, Wait, look_again};
 use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement, Start};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -27,6 +27,7 @@ use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
+use crate::touched::Waits;
 use crate::writes::all;
 
 /// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
@@ -71,8 +72,11 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
         outcome.decision = Some(decision);
     }
-    let unplaced = unplaced(&ctx.caches.index(), application, outcome.decision.as_ref());
-    ctx.caches.waits(&key, !outcome.waiting.is_empty(), unplaced);
+    let waits = waits(&ctx.caches.index(), application, &outcome);
+    if ctx.caches.waits(&key, waits) && ctx.has_room_come(&key) {
+        // It came before it was known who could use it.
+        ctx.ask_for_a_plan(&key);
+    }
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
@@ -120,28 +124,29 @@ async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Conte
     Ok(())
 }
 
+/// What an application waits for; of actors without a place what they ask for, once for all of a group.
+fn waits(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Waits {
+    let pools = outcome.waiting.values().filter_map(|wait| match wait {
+        Wait::Pool(pool) => Some(pool.clone()),
+        _ => None,
+    });
+    let mut waits = Waits { any: !outcome.waiting.is_empty(), pools: pools.collect(), unplaced: Vec::new() };
+    let unplaced = outcome.decision.iter().flat_map(|decision| &decision.spec.unplaced);
+    let without: BTreeSet<&str> = unplaced.map(|unplaced| unplaced.actor.as_str()).collect();
+    if !without.is_empty() {
+        let wanted = world::wanted(index, application, "");
+        let of_waiting = wanted.actors.iter().filter(|actor| without.contains(actor.name.as_str()));
+        let groups: BTreeSet<usize> = of_waiting.map(|actor| actor.group).collect();
+        waits.unplaced = groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect();
+    }
+    waits
+}
+
 /// After this time it is asked again whether others still start actors.
 const OTHERS_START: Duration = Duration::from_secs(1);
 
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
-
-/// What actors without a place ask for, by kind; once for all of a group.
-fn unplaced(
-    index: &Index,
-    application: &ActorApplication,
-    decision: Option<&Placement>,
-) -> Vec<(String, control::Amounts)> {
-    let unplaced = decision.iter().flat_map(|decision| &decision.spec.unplaced);
-    let without: BTreeSet<&str> = unplaced.map(|unplaced| unplaced.actor.as_str()).collect();
-    if without.is_empty() {
-        return Vec::new();
-    }
-    let wanted = world::wanted(index, application, "");
-    let of_waiting = wanted.actors.iter().filter(|actor| without.contains(actor.name.as_str()));
-    let groups: BTreeSet<usize> = of_waiting.map(|actor| actor.group).collect();
-    groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect()
-}
 
 /// What is there of an application, at one moment.
 struct Sight {

@@ -20,6 +20,8 @@ pub struct Considered {
     pub facts: control::Considered,
     /// Actors whose decided place may not be taken.
     pub infeasible: BTreeSet<String>,
+    /// How often room had come before it was looked at.
+    pub grown: u64,
     pub notes: Vec<Note>,
     pub proposed: Option<String>,
 }

@@ -17,6 +17,17 @@ pub struct Offer {
     pub units: BTreeMap<String, Unit>,
 }
 
+/// What an application waits for.
+#[derive(Default)]
+pub struct Waits {
+    /// Whether an actor waits for something that a pod or an Instance may give back.
+    pub any: bool,
+    /// The pools that have as many instances as they may, wherever those are.
+    pub pools: BTreeSet<String>,
+    /// What actors without a place ask for, by kind.
+    pub unplaced: Vec<(String, Amounts)>,
+}
+
 /// Marks and requests of applications.
 #[derive(Default)]
 pub struct Touched {
@@ -25,10 +36,12 @@ pub struct Touched {
     looked_at: BTreeSet<ApplicationKey>,
     /// Since when those give way that wait for room that others may take first.
     give_way: BTreeMap<ApplicationKey, Moment>,
-    /// Those of which actors wait for something that a pod or an Instance may give back.
-    waiting: BTreeSet<ApplicationKey>,
+    /// Those of which actors wait for something that a pod or an Instance may give back, with the pools that they wait for.
+    waiting: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// What actors without a place ask for, by kind.
     unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
+    /// How often room came that an actor without a place may use.
+    grown: u64,
     /// The policies by which they are guarded, each once.
     policies: Vec<Arc<Policy>>,
     /// By node that hosts actors.
@@ -104,21 +117,26 @@ impl Touched {
         self.may_look.remove(key);
         self.own_chances.remove(key);
         self.turns.remove(key);
-        self.waits(key, false, Vec::new());
+        self.waits(key, Waits::default());
         self.unguard(key);
     }
 
-    pub fn waits(&mut self, key: &ApplicationKey, waits: bool, unplaced: Vec<(String, Amounts)>) {
-        if waits {
-            self.waiting.insert(key.clone());
+    /// Remembers what an application waits for; whether actors have no place of which that was not known: room that came before
+    /// touched nobody.
+    pub fn waits(&mut self, key: &ApplicationKey, waits: Waits) -> bool {
+        let Waits { any, pools, unplaced } = waits;
+        if any {
+            self.waiting.insert(key.clone(), pools);
         } else {
             self.waiting.remove(key);
         }
         if unplaced.is_empty() {
             self.unplaced.remove(key);
-        } else {
-            self.unplaced.insert(key.clone(), unplaced);
+            return false;
         }
+        let is_new = self.unplaced.get(key) != Some(&unplaced);
+        self.unplaced.insert(key.clone(), unplaced);
+        is_new
     }
 
     pub fn guard(&mut self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
@@ -228,13 +246,25 @@ impl Touched {
         self.unplaced.keys().cloned().collect()
     }
 
+    /// Room came, wherever: those with actors without a place.
+    pub fn room_came(&mut self) -> Vec<ApplicationKey> {
+        self.grown += 1;
+        self.without_place()
+    }
+
+    /// How often room came so far that an actor without a place may use.
+    pub fn grown(&self) -> u64 {
+        self.grown
+    }
+
     /// Those with an actor without a place that what came at a node may be room for.
     ///
     /// `known`: what the node is has changed; then room that was there before may be for others now.
-    pub fn could_use(&self, before: &Offer, after: &Offer, known: bool) -> Vec<ApplicationKey> {
+    pub fn could_use(&mut self, before: &Offer, after: &Offer, known: bool) -> Vec<ApplicationKey> {
         let Some(room) = &after.room else { return Vec::new() };
         let grew = before.room.as_ref().is_none_or(|before| room.grew(before));
         let grew = known || grew || after.units.keys().any(|unit| !before.units.contains_key(unit));
+        self.grown += u64::from(grew);
         let fits = |(kind, asks): &(String, Amounts)| {
             let units = after.units.values().filter(|unit| unit.kind == *kind);
             units.into_iter().any(|unit| {
@@ -249,12 +279,18 @@ impl Touched {
 
     /// Those of this namespace that wait for a name or for room.
     pub fn waiting_in(&self, namespace: &str) -> BTreeSet<ApplicationKey> {
-        self.waiting.iter().filter(|key| key.namespace == namespace).cloned().collect()
+        self.waiting.keys().filter(|key| key.namespace == namespace).cloned().collect()
     }
 
     /// Those that wait for room on a node.
     pub fn waiting_at(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
-        index.hosted(node).filter(|key| self.waiting.contains(*key)).cloned().collect()
+        index.hosted(node).filter(|key| self.waiting.contains_key(*key)).cloned().collect()
+    }
+
+    /// Those that wait until a pool may have one more instance, wherever one goes.
+    pub fn waiting_for(&self, pool: &str) -> Vec<ApplicationKey> {
+        let waiting = self.waiting.iter().filter(|(_, pools)| pools.contains(pool));
+        waiting.map(|(key, _)| key.clone()).collect()
     }
 }
 

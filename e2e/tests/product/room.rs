@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use crds::{ActorApplication, Placement};
-use e2e::{SimulatedNode, wait_for};
+use e2e::{Gate, SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage, application, gpus};
+use crate::installed::cluster;
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
 
 /// Twenty applications at once, ten GPUs: ten get one, ten are told why not, and no pod was ever refused.
 #[tokio::test]
@@ -101,7 +102,48 @@ async fn who_gets_a_place_later_is_not_said_to_have_none() {
     first.await;
     stage.nodes.add(node("second")).await.unwrap();
     stage.machine("second", &[("gpu-0", "GPU")]);
-    let seen = stage.settled("app", crate::stage::Seen::all_placed).await;
+    let seen = stage.settled("app", Seen::all_placed).await;
     let counts = seen.application.status.unwrap_or_default().actors.unwrap_or_default();
     assert_eq!((counts.wanted, counts.placed), (2, 2));
+}
+
+/// Waits until the operator sees so many thousandths of a core that an application, which runs, may use.
+async fn left(stage: &Stage, name: &str, thousandths: u64) {
+    let path = format!("/debug/snapshot/{}/{name}", stage.namespace);
+    wait_for("the operator sees what is left", SOON, async || {
+        let answer = e2e::process::http(stage.product.operator.port(8081)?, &path).await?;
+        let snapshot: Value = serde_json::from_str(&answer.body)?;
+        let left = snapshot["nodes"][0]["provides"]["cpuMilli"].as_u64();
+        let left = left.ok_or_else(|| anyhow!("{}", answer.body))?;
+        ensure!(left == thousandths, "{left}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+/// Room comes when it is decided that there is none, and before the operator comes to remember for whom.
+#[tokio::test]
+async fn room_that_comes_before_it_is_known_who_waits_for_it_is_used() {
+    let stage = Stage::set("early", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    stage.apply(&application("first", &[("a", 1, &[("cpu", "1ms")])])).await;
+    stage.settled("first", Seen::all_placed).await;
+    let requests = json!({"requests": {"cpu": "3300m"}});
+    stage
+        .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": "one",
+            "containers": [{"name": "c", "image": "none", "resources": requests}]}}))
+        .await;
+    left(&stage, "first", 700).await;
+    let gate = Gate::close(cluster(), &stage.namespace, &[("instances", 0)]).await.unwrap();
+    stage.apply(&application("second", &[("a", 1, &[("cpu", "1ms")])])).await;
+    wait_for("it is decided that there is no place, and then the operator is held", SOON, async || {
+        let decision = stage.look("second").await?.decision;
+        let unplaced = decision.map_or(0, |decision| decision.spec.unplaced.len());
+        ensure!((unplaced, gate.held("instances") > 0) == (1, true), "{unplaced} without a place");
+        anyhow::Ok(())
+    })
+    .await;
+    stage.namespace.kubectl(["delete", "pod", "foreign"]).await.unwrap();
+    left(&stage, "first", 4000).await;
+    gate.open();
+    stage.settled("second", Seen::all_placed).await;
 }

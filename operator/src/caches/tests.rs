@@ -1,0 +1,94 @@
+//! Who is rung for when pods come and go.
+
+use crds::DevicePool;
+use futures::channel::mpsc::{self, UnboundedReceiver};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::reflector;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::indexed::Indexed as _;
+use crate::watches::Seen;
+
+type Rings = UnboundedReceiver<ObjectRef<ActorApplication>>;
+
+fn read<K: DeserializeOwned>(object: Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+fn key(name: &str) -> ApplicationKey {
+    ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
+/// A node of four cores and a pool of such.
+fn caches() -> (Caches, Rings) {
+    let (store, _) = reflector::store();
+    let (requests, rings) = mpsc::unbounded();
+    let caches = Caches::new(store, requests, Arc::default(), Vec::new());
+    let node = |name: &str| -> Arc<Node> {
+        let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "10"});
+        read(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    };
+    let pool: Arc<DevicePool> = read(json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool",
+        "metadata": {"name": "cpus"}, "spec": {"kind": "cpu"}}));
+    caches.change(|index| {
+        index.put_node(node("n0"));
+        index.put_pool(pool);
+    });
+    (caches, rings)
+}
+
+/// A pod of another namespace that asks for most of a node; `unit` is the one that it says to be on.
+fn foreign(node: &str, unit: &str) -> Arc<Pod> {
+    let requests = json!({"requests": {"cpu": "3800m"}});
+    read(
+        json!({"metadata": {"name": "foreign", "namespace": "others", "uid": "foreign", "annotations": {"cairn.dev/unit": unit}},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": requests}]}}),
+    )
+}
+
+fn rung(rings: &mut Rings) -> BTreeSet<String> {
+    std::iter::from_fn(|| rings.try_recv().ok()).map(|application| application.name).collect()
+}
+
+fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+#[test]
+fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
+    let (caches, mut rings) = caches();
+    for (name, pool) in [("waits", "gpus"), ("other", "gpus-2")] {
+        caches.waits(&key(name), Waits { any: true, pools: names([pool]), ..Waits::default() });
+    }
+    Pod::happened(&caches, &mut Seen::default(), foreign("n0", "n0/gpus-0"), true);
+    assert_eq!(rung(&mut rings), names([]));
+    Pod::happened(&caches, &mut Seen::default(), foreign("n0", "n0/gpus-0"), false);
+    assert_eq!(rung(&mut rings), names(["waits"]));
+}
+
+#[test]
+fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
+    let (caches, mut rings) = caches();
+    let happened = |present| Pod::happened(&caches, &mut Seen::default(), foreign("n0", ""), present);
+    happened(true);
+    let before = caches.grown();
+    happened(false);
+    assert_eq!(
+        (rung(&mut rings), caches.grown()),
+        (names([]), before + 1),
+        "nobody is known who could use it"
+    );
+    let half_a_core = || Waits {
+        unplaced: vec![("cpu".to_owned(), [("cpuMilli".to_owned(), 500)].into())],
+        ..Waits::default()
+    };
+    assert!(caches.waits(&key("app"), half_a_core()), "it is news");
+    assert!(!caches.waits(&key("app"), half_a_core()), "it is known");
+    happened(true);
+    assert_eq!((rung(&mut rings), caches.grown()), (names([]), before + 1), "less is no room");
+    happened(false);
+    assert_eq!(rung(&mut rings), names(["app"]));
+    assert!(!caches.waits(&key("app"), Waits::default()) && caches.waits(&key("app"), half_a_core()));
+}
