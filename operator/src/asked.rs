@@ -52,6 +52,7 @@ pub async fn decide(
         return Ok(false);
     };
     commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    ctx.caches.doubts().add([key.clone()]);
     let mut now = now.clone();
     // What was placed in a hurry is looked at again when there is time.
     now.facts.chances = u64::MAX;

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for};
 
+use crate::doubts::Doubts;
 use crate::error::Error;
 use crate::slim;
 use crate::touched::{Offer, Touched, Waits};
@@ -28,6 +29,7 @@ pub struct Caches {
     index: RwLock<Index>,
     versions: Mutex<Versions>,
     touched: Mutex<Touched>,
+    doubts: Mutex<Doubts>,
     /// The kinds and counts of units, which no policy changes.
     plain: Policy,
     requests: Requests,
@@ -48,6 +50,7 @@ impl Caches {
             index: RwLock::default(),
             versions: Mutex::default(),
             touched: Mutex::default(),
+            doubts: Mutex::default(),
             plain: Policy::builtin("units"),
             requests,
             pools_changed,
@@ -74,6 +77,11 @@ impl Caches {
 
     pub fn touched(&self) -> MutexGuard<'_, Touched> {
         self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose decided places may be others' by now. Nothing else is taken while this is held.
+    pub fn doubts(&self) -> MutexGuard<'_, Doubts> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The decision for one application.
@@ -197,7 +205,8 @@ impl Caches {
         Offer { room: index.room(node).cloned(), units: world::units_at(&index, node, &self.plain) }
     }
 
-    /// Changes something at a node, and rings for whom it presses and for who waits for such room.
+    /// Changes something at a node, and rings for whom it presses and for who waits for such room. Whoever was decided to be there
+    /// may find the place taken: who is not there yet presses nothing.
     ///
     /// `known`: what the node is has changed, not only what is left of it.
     pub fn at_node(&self, node: &str, known: bool, change: impl FnOnce(&mut Index)) {
@@ -207,7 +216,7 @@ impl Caches {
         if before == after && !known {
             return;
         }
-        let (pressed, is_told) = {
+        let (pressed, waiting, is_told) = {
             let index = self.index();
             let mut touched = self.touched();
             let is_gone = before.units.keys().any(|unit| !after.units.contains_key(unit));
@@ -226,9 +235,16 @@ impl Caches {
             let came = after.units.values().filter(|unit| !before.units.contains_key(&unit.id));
             touched.came(came.map(|unit| unit.kind.as_str()), None);
             pressed.extend(touched.could_use(&before, &after, known));
-            (pressed, known || foreign || is_gone)
+            let waiting = if known || foreign || before.units != after.units {
+                self.doubts().add(index.hosted(node).cloned());
+                touched.waiting_at(&index, node)
+            } else {
+                Vec::new()
+            };
+            (pressed, waiting, known || foreign || is_gone)
         };
         self.ring_touched(pressed);
+        waiting.iter().for_each(|key| self.ring(key));
         if is_told {
             self.pools_changed.notify_one();
         }

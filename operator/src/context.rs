@@ -114,6 +114,19 @@ impl Context {
         considered.map(|considered| considered.infeasible.clone())
     }
 
+    /// What was found of decided places since the application of this generation was last looked at.
+    pub fn found_infeasible(
+        &self,
+        key: &ApplicationKey,
+        generation: Option<i64>,
+        infeasible: &BTreeSet<String>,
+    ) {
+        let mut considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = considered.get_mut(key).filter(|known| known.generation == generation) {
+            known.infeasible.clone_from(infeasible);
+        }
+    }
+
     /// Whether room came somewhere since an application was last looked at.
     pub fn has_room_come(&self, key: &ApplicationKey) -> bool {
         let grown = self.caches.grown();

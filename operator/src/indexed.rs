@@ -92,6 +92,7 @@ impl Indexed for ActorApplication {
             seen.forget(application.as_ref());
             caches.change(|index| index.remove_application(&key));
             caches.versions().forget(&key);
+            caches.doubts().forget(&key);
             let waits = {
                 let mut touched = caches.touched();
                 touched.forget(&key);

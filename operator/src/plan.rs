@@ -330,6 +330,8 @@ async fn settle(
         Verdict::Overtaken => return Ok(false),
     };
     commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    // What happened while it was decided touched nobody who had no place there yet.
+    ctx.caches.doubts().add([key.clone()]);
     if is_whole {
         // What was searched is the world that was planned from; room that came meanwhile is looked at as soon as it is known who
         // has no place.

@@ -1,32 +1,33 @@
 //! One reconcile of one application: observe, validate, plan, apply, report.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use control::{End, HeldBack, Moment, Refusal, Scope, Step, Wait, look_again};
-use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement, Start};
+use control::{End, Moment, Refusal, Scope, Step, Wait, look_again};
+use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
-use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Unit, Which, object_name};
+use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Unit, Which};
 
 use crate::context::{Context, moment};
 use crate::devices;
 use crate::error::Error;
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
-use crate::look::infeasible;
 use crate::making::{create, start};
 use crate::ownership::owner;
 use crate::phase::{self, placement_status};
+use crate::places;
 use crate::planning::ask_if_due;
 use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
+use crate::sight::{Sight, is_newest, to_do};
 use crate::touched::Waits;
 use crate::writes::all;
 
@@ -67,6 +68,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
     }
+    let is_known = outcome.infeasible.is_some();
     let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
     if let Some(mut decision) = outcome.decision.clone() {
         carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
@@ -77,6 +79,9 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         // It came before it was known who could use it.
         ctx.ask_for_a_plan(&key);
     }
+    // While it is planned, or cannot be, its places are looked at each time.
+    let again = if is_known { places::again(&key, &outcome, ctx) } else { None };
+    outcome.next = again.into_iter().chain(outcome.next).min();
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
@@ -93,11 +98,6 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     }
     let second_look = ctx.second_look(&key);
     Ok(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
-}
-
-/// Whether a decision was made for this manifest.
-fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
-    Some(decision.spec.application_generation) == application.metadata.generation
 }
 
 /// Looks again when there may be more to do, and after `longest` in any case.
@@ -147,99 +147,6 @@ const OTHERS_START: Duration = Duration::from_secs(1);
 
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
-
-/// What is there of an application, at one moment.
-struct Sight {
-    units: BTreeMap<String, Unit>,
-    seen: control::Seen,
-    instances: Own,
-    pools: BTreeMap<String, Arc<DevicePool>>,
-}
-
-/// Looks at what is there.
-fn look(
-    application: &ActorApplication,
-    ctx: &Context,
-    (wanted, decided): (&control::Wanted, &control::Decision),
-    rollout: &Rollout,
-) -> Sight {
-    // Which units there are does not depend on the policy; capacities, which do, are not read here.
-    let plain = Policy::builtin("units");
-    let key = ApplicationKey::of(application);
-    let index = ctx.caches.index();
-    let own = world::own(&index, application);
-    // Where something was decided, and where its pods are: no step reads of other nodes.
-    let pods = own.values().filter_map(|(_, pod)| pod.as_deref());
-    let units_of = decided.places.values().map(String::as_str).chain(pods.clone().filter_map(world::unit_of));
-    let bound = pods.filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref());
-    let nodes: BTreeSet<&str> =
-        units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
-    let units = world::units_on(&index, nodes, &plain);
-    let mut seen = world::seen(&index, application, &units);
-    seen.now = moment();
-    let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-    for actor in &wanted.actors {
-        if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
-            seen.held_back.insert(actor.name.clone(), held.clone());
-        }
-    }
-    let own = world::own(&index, application);
-    for name in world::actors(&index, application).names {
-        let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
-            continue;
-        };
-        let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
-        let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
-        found.outdated = rollout.is_outdated(&name, pod, kind);
-    }
-    Sight {
-        seen,
-        instances: own,
-        pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
-        units,
-    }
-}
-
-/// What is to be done now; what is waited for is told.
-async fn to_do(
-    application: &ActorApplication,
-    decision: &Placement,
-    ctx: &Context,
-    rollout: &Rollout,
-    outcome: &mut Outcome,
-    refusals: &[Refusal],
-) -> Result<(Sight, control::Todo), Error> {
-    let mut wanted = world::wanted(&ctx.caches.index(), application, &decision.spec.policy);
-    let decided = world::decision(decision);
-    // Until there is a decision for the newest manifest, what runs is healed by the last one.
-    let is_newest = is_newest(decision, application);
-    if !application.spec.paused && !is_newest || !rollout.is_sound() {
-        wanted.max_unavailable = 0;
-        // Who comes again is made from the last templates that served, and asks for what they ask for.
-        let served = rollout.last_good(application);
-        wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
-    }
-    let mut sight = look(application, ctx, (&wanted, &decided), rollout);
-    let infeasible = match outcome.infeasible.take() {
-        Some(known) => known,
-        None if control::is_carried_out(&decided, &sight.seen) => BTreeSet::new(),
-        None => infeasible(ctx, application, &decided).await?,
-    };
-    let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
-    sight.seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
-    let mut todo = control::steps(&wanted, &decided, &sight.seen, &infeasible);
-    if application.spec.start == Start::AllOrNothing {
-        control::hold_start(&mut todo, &sight.seen, &infeasible);
-    }
-    if application.spec.paused {
-        control::only_finish(&mut todo, &sight.seen);
-    } else if !is_newest {
-        control::only_heal(&mut todo);
-    }
-    outcome.waiting = std::mem::take(&mut todo.waiting);
-    outcome.next = todo.next.into_iter().chain(outcome.next).min();
-    Ok((sight, todo))
-}
 
 /// Does what is to be done now; refusals are written before the pods that met them go.
 async fn carry_out(

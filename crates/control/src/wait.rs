@@ -43,6 +43,13 @@ pub enum Wait {
     BackOff(String),
 }
 
+impl Wait {
+    /// Whether it is about the place that was decided, which may be another's by now.
+    pub fn is_for_its_place(&self) -> bool {
+        matches!(self, Self::Unit(_) | Self::Resource { .. } | Self::NotOffered(_) | Self::Infeasible(_))
+    }
+}
+
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

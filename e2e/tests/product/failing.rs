@@ -56,6 +56,40 @@ async fn who_ends_and_is_not_restarted_by_the_kubelet_comes_again_after_a_wait()
     assert_eq!((lives["a-0"], lives["a-1"]), (3, 1));
 }
 
+/// Its room is taken while it waits to come again, and nobody else notices: it goes where there is room.
+#[tokio::test]
+async fn whose_place_is_taken_while_it_waits_to_come_again_goes_elsewhere() {
+    let stage = Stage::set("taken", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
+    let template = manifest.pointer_mut("/spec/actors/0/implementations/0/template/spec").unwrap();
+    template["restartPolicy"] = json!("Never");
+    stage.apply(&manifest).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
+    let uid = |seen: &Seen| seen.pods.first().and_then(kube::ResourceExt::uid);
+    let failed = json!({"phase": "Failed", "reason": "Error"});
+    // a pod that ended once may well run the next time, and then there is a wait of ten seconds
+    ends(&stage, "app-a-0", &failed).await;
+    let again = stage.settled("app", |seen| {
+        ensure!(uid(seen) != uid(&before), "it is not there again");
+        seen.all_placed()
+    });
+    assert_eq!(again.await.places(), before.places(), "it comes again where it was");
+    ends(&stage, "app-a-0", &failed).await;
+    stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+    let requests = json!({"requests": {"cpu": "3800m"}});
+    stage
+        .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": node,
+            "containers": [{"name": "c", "image": "none", "resources": requests}]}}))
+        .await;
+    stage
+        .settled("app", |seen| {
+            ensure!(!seen.places()["a-0"].starts_with(&node), "{:?}", seen.places());
+            seen.all_placed()
+        })
+        .await;
+}
+
 /// What a kubelet does not take is a fact about its node, and the actor goes to another one.
 #[tokio::test]
 async fn what_a_kubelet_refuses_is_placed_elsewhere() {

@@ -1,4 +1,6 @@
-//! Who is rung for when pods come and go.
+//! Who is rung for, and of whose places there is doubt, when pods come and go.
+
+use std::time::Duration;
 
 use crds::DevicePool;
 use futures::channel::mpsc::{self, UnboundedReceiver};
@@ -21,8 +23,8 @@ fn key(name: &str) -> ApplicationKey {
     ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() }
 }
 
-/// A node of four cores and a pool of such.
-fn caches() -> (Caches, Rings) {
+/// Two nodes of four cores and a pool of them; each application has one actor, which was decided to be on its node.
+fn caches(applications: &[(&str, &str)]) -> (Caches, Rings) {
     let (store, _) = reflector::store();
     let (requests, rings) = mpsc::unbounded();
     let caches = Caches::new(store, requests, Arc::default(), Vec::new());
@@ -32,9 +34,22 @@ fn caches() -> (Caches, Rings) {
     };
     let pool: Arc<DevicePool> = read(json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool",
         "metadata": {"name": "cpus"}, "spec": {"kind": "cpu"}}));
+    let placement = |name: &str, node: &str| -> Arc<Placement> {
+        let places =
+            json!([{"actor": "a-0", "unit": format!("{node}/cpus-0"), "node": node, "pool": "cpus"}]);
+        read(
+            json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"application": name, "applicationGeneration": 1, "policy": "p", "snapshotDigest": "d", "strategy": "s",
+                "seed": 1, "effort": 1, "assignments": places}}),
+        )
+    };
     caches.change(|index| {
         index.put_node(node("n0"));
+        index.put_node(node("n1"));
         index.put_pool(pool);
+        for (name, node) in applications {
+            index.put_placement(placement(name, node));
+        }
     });
     (caches, rings)
 }
@@ -56,9 +71,27 @@ fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
+/// Who has no pod where it was decided to be presses nothing: that the place is another's is known by who waits for it.
+#[test]
+fn what_takes_of_a_node_rings_who_waits_there_and_is_remembered_of_everybody_there() {
+    let (caches, mut rings) = caches(&[("waits", "n0"), ("runs", "n0"), ("elsewhere", "n1")]);
+    for name in ["waits", "elsewhere"] {
+        caches.waits(&key(name), Waits { any: true, ..Waits::default() });
+    }
+    let in_doubt = |name: &str| caches.doubts().next(&key(name), Duration::ZERO).is_some();
+    for present in [true, false] {
+        Pod::happened(&caches, &mut Seen::default(), foreign("n0", ""), present);
+        assert_eq!(rung(&mut rings), names(["waits"]), "{present}");
+        assert!(in_doubt("waits") && in_doubt("runs") && !in_doubt("elsewhere"));
+        for name in ["waits", "runs"] {
+            caches.doubts().forget(&key(name));
+        }
+    }
+}
+
 #[test]
 fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
-    let (caches, mut rings) = caches();
+    let (caches, mut rings) = caches(&[]);
     for (name, pool) in [("waits", "gpus"), ("other", "gpus-2")] {
         caches.waits(&key(name), Waits { any: true, pools: names([pool]), ..Waits::default() });
     }
@@ -70,7 +103,7 @@ fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
 
 #[test]
 fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
-    let (caches, mut rings) = caches();
+    let (caches, mut rings) = caches(&[]);
     let happened = |present| Pod::happened(&caches, &mut Seen::default(), foreign("n0", ""), present);
     happened(true);
     let before = caches.grown();

@@ -1,0 +1,105 @@
+//! Whether a decided place where nobody is may still be taken: what leaves it is waited for, what stays there is not.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use world::{ApplicationKey, Index, Objects, Policy, decision, infeasible, seen, snapshot, units, wanted};
+
+/// A pool of nodes, and the application `web` with one actor that asks for two cores: it was decided to be on `n0`, and has no pod.
+const BASE: &str = r#"
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: web, namespace: ns, uid: web-uid}, spec: {actors: [
+  {name: server, replicas: 1, arrivals: 1/s, implementations: [
+    {kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}}]}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {name: web-server-0, namespace: ns, uid: web-server-0-uid,
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]},
+  spec: {applicationName: web, actorGroup: server, actor: server-0, template: {}}}
+"#;
+
+fn owner(kind: &str, uid: &str) -> String {
+    format!(
+        "ownerReferences: [{{apiVersion: cairn.dev/v1alpha1, kind: {kind}, name: {uid}, uid: {uid}, controller: true}}]"
+    )
+}
+
+/// A node of four cores.
+fn node(name: &str) -> String {
+    format!(
+        "\n---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, status: {{allocatable: {{cpu: \"4\", memory: 8Gi, pods: \"10\"}}}}}}"
+    )
+}
+
+/// The decision that the only actor of an application is on this node.
+fn decided(application: &str, actor: &str, node: &str) -> String {
+    let owner = owner("ActorApplication", &format!("{application}-uid"));
+    format!(
+        "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: {application}, namespace: ns, uid: {application}-plc, {owner}}}, \
+         spec: {{application: {application}, applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, \
+         assignments: [{{actor: {actor}, unit: {node}/cpus-0, node: {node}, pool: cpus}}]}}}}"
+    )
+}
+
+/// A pod of three cores on `n0` in this phase, controlled by the Instance of this uid if there is one.
+fn pod(name: &str, phase: &str, owned: Option<&str>) -> String {
+    let owned = owned.map_or(String::new(), |uid| format!(", {}", owner("Instance", uid)));
+    format!(
+        "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, uid: {name}-pod, \
+         annotations: {{cairn.dev/unit: n0/cpus-0}}{owned}}}, \
+         spec: {{nodeName: n0, containers: [{{name: c, resources: {{requests: {{cpu: \"3\"}}}}}}]}}, status: {{phase: {phase}}}}}"
+    )
+}
+
+/// Another application with one actor of three cores, which is decided to be on this node.
+fn shop(node: &str) -> String {
+    let owner = owner("ActorApplication", "shop-uid");
+    let application = "\n---\n{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: shop, namespace: ns, uid: shop-uid}, \
+         spec: {actors: [{name: s, replicas: 1, arrivals: 1/s, implementations: [{kind: cpu, serviceTime: 1ms, \
+         template: {spec: {containers: [{name: c, resources: {requests: {cpu: \"3\"}}}]}}}]}]}}";
+    let instance = format!(
+        "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {{name: shop-s-0, namespace: ns, uid: shop-s-0-uid, {owner}}}, \
+         spec: {{applicationName: shop, actorGroup: s, actor: s-0, template: {{}}}}}}"
+    );
+    application.to_owned() + &instance + &decided("shop", "s-0", node)
+}
+
+/// What the actor of `web` waits for where these are there too, and whether its place may not be taken.
+fn told(more: &str) -> String {
+    let mut objects = Objects::default();
+    objects.read("test", &format!("{BASE}{}{more}", decided("web", "server-0", "n0"))).unwrap();
+    let (index, policy) = (Index::of(&objects), Policy::builtin("p"));
+    let key = ApplicationKey { namespace: "ns".to_owned(), name: "web".to_owned() };
+    let web = index.application(&key).unwrap();
+    let places = decision(index.placement(&key).unwrap());
+    let world = snapshot(&index, &key, &policy, Timestamp::UNIX_EPOCH).unwrap();
+    let lost = infeasible(&index, web, &world, Some(&places));
+    let seen = seen(&index, web, &units(&index, &policy));
+    let todo = control::steps(&wanted(&index, web, "p"), &places, &seen, &BTreeSet::new());
+    let waits = todo.waiting.get("server-0").map_or("starts".to_owned(), ToString::to_string);
+    if lost.is_empty() { waits } else { format!("{waits}; its place is lost") }
+}
+
+#[test]
+fn what_leaves_a_place_is_waited_for_and_what_stays_there_is_not() {
+    let two = node("n0") + &node("n1");
+    let in_use = "cpuMilli of n0 is still in use";
+    let lost = format!("{in_use}; its place is lost");
+    let lost = lost.as_str();
+    for (more, expected) in [
+        (String::new(), "starts"),
+        // One that is decided to be elsewhere goes, and so does what its owner has left behind.
+        (shop("n1") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), in_use),
+        (pod("left", "Running", Some("gone")), in_use),
+        // Whoever it is decided for as well, and what others made, stays.
+        (shop("n0") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),
+        (shop("n0"), "starts; its place is lost"),
+        (pod("foreign", "Running", None), lost),
+        (pod("foreign", "Failed", None), "starts"),
+    ] {
+        assert_eq!(told(&(two.clone() + &more)), expected, "{more}");
+    }
+    let not_offered = "n0/cpus-0 is not offered now; another place is looked for; its place is lost";
+    assert_eq!(told(&node("n1")), not_offered);
+}
