@@ -178,9 +178,9 @@ impl Index {
             self.requests.put(&name, &instance);
         }
         self.requested(&name, &instance);
-        self.instances.insert(name, instance.clone());
+        let kept = Arc::clone(self.instances.entry(name).insert_entry(instance).get());
         if is_another {
-            self.refresh_pods_of(&instance);
+            self.refresh_pods_of(&kept);
         }
     }
 
