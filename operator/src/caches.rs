@@ -244,7 +244,9 @@ impl Caches {
             (pressed, waiting, known || foreign || is_gone)
         };
         self.ring_touched(pressed);
-        waiting.iter().for_each(|key| self.ring(key));
+        for key in &waiting {
+            self.ring(key);
+        }
         if is_told {
             self.pools_changed.notify_one();
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{End, Moment, Refusal, Scope, Step, Wait, look_again};
-use crds::{ActorApplication, DevicePool, Instance, InstanceStatus, NodeTopology, Placement};
+use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
-use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Unit, Which};
+use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Which};
 
 use crate::context::{Context, moment};
 use crate::devices;

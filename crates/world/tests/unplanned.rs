@@ -48,7 +48,9 @@ fn found(change: impl Fn(&mut Index, &Objects)) -> [String; 2] {
         edited.spec.actors[0].replicas = 5001;
         index.put_application(Arc::new(edited.clone()));
         if !with_pods {
-            ["web-s-0", "web-s-1"].iter().for_each(|name| index.remove_pod("ns", name));
+            for name in ["web-s-0", "web-s-1"] {
+                index.remove_pod("ns", name);
+            }
         }
         change(&mut index, &all);
         let (key, now) =
