@@ -11,6 +11,7 @@ mod hardware;
 mod http;
 mod leases;
 mod metrics;
+mod patience;
 mod perf;
 mod podresources;
 mod pods;

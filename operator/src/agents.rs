@@ -11,6 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::caches::Caches;
 use crate::config::Planning;
@@ -28,19 +29,29 @@ struct Agents(Arc<Mutex<Heartbeats<String>>>);
 /// What lets time pass, once everything else is known.
 pub struct Clock {
     agents: Agents,
+    /// Until then, time passes for what is kept of units that are not offered.
+    ticks: JoinHandle<()>,
     /// Whether all Leases were listed once.
     listed: watch::Receiver<bool>,
 }
 
 /// Begins to listen for agents where it is known where their Leases are.
-pub fn start(client: &Client, caches: &Caches, planning: &Planning) -> Clock {
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Clock {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
     let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
         tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));
     }
-    Clock { agents, listed }
+    let caches = caches.clone();
+    let ticks = tokio::spawn(async move {
+        loop {
+            // What is over is said again, and let go then.
+            drop(caches.change(|index| index.pass(Timestamp::now())));
+            tokio::time::sleep(EVERY).await;
+        }
+    });
+    Clock { agents, ticks, listed }
 }
 
 impl Clock {
@@ -48,6 +59,7 @@ impl Clock {
     pub async fn begin(mut self, caches: Arc<Caches>) {
         // Without Leases nobody tells; with them the watch lives as long as the process.
         let _ = self.listed.wait_for(|listed| *listed).await;
+        self.ticks.abort();
         self.agents.pass(&caches);
         tokio::spawn(async move {
             loop {
@@ -83,6 +95,10 @@ impl Agents {
                     listed.send_replace(true);
                 }
                 Err(e) => {
+                    // Where nobody may list them, or there is no such namespace, nobody is silent.
+                    if is_answer(&e) {
+                        listed.send_replace(true);
+                    }
                     tracing::warn!(namespace, error = %e, "the agents' Leases cannot be watched; it is tried again");
                 }
             }
@@ -100,6 +116,15 @@ impl Agents {
     fn pass(&self, caches: &Caches) {
         let silent = self.heard().silent(moment());
         caches.pass(Timestamp::now(), &silent);
+    }
+}
+
+/// Whether the API server itself said that there is nothing to see here.
+fn is_answer(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403 | 404),
+        _ => false,
     }
 }
 

@@ -51,7 +51,7 @@ pub async fn decide(
     else {
         return Ok(false);
     };
-    commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    commit(application, (key, why), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
     ctx.caches.doubts().add([key.clone()]);
     let mut now = now.clone();
     // What was placed in a hurry is looked at again when there is time.

@@ -232,7 +232,15 @@ impl Caches {
             } else {
                 BTreeSet::new()
             };
-            let came = after.units.values().filter(|unit| !before.units.contains_key(&unit.id));
+            // Who was decided to be elsewhere takes room until it is gone, and who starts anew in its place goes nowhere.
+            let held = |offer: &Offer, unit: &str| offer.room.as_ref().map_or(0, |room| room.held(unit));
+            let is_left = |unit: &str| {
+                let before = held(&before, unit);
+                held(&after, unit) < before && index.decided_on(unit) < before
+            };
+            let came = after.units.values().filter(|unit| {
+                !before.units.contains_key(&unit.id) || unit.slots.is_some() && is_left(&unit.id)
+            });
             touched.came(came.map(|unit| unit.kind.as_str()), None);
             pressed.extend(touched.could_use(&before, &after, known));
             let waiting = if known || foreign || before.units != after.units {

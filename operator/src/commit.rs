@@ -1,5 +1,6 @@
 //! Committing a plan, in the world that it was found to hold in.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::Due;
@@ -12,13 +13,40 @@ use world::{ApplicationKey, Policy, World};
 use crate::context::Context;
 use crate::decision::{says_the_same, spec};
 use crate::error::Error;
+use crate::line::Slot;
 use crate::ownership::owner;
 use crate::report::{Outcome, decision_events};
 use crate::searches::Considered;
 
-/// How long others wait for a write that is not answered. Who decides for the same place then is planned again, by whoever of
-/// the two comes later: a decision is begun only where it is feasible.
+/// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
+/// more before it is begun.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
+
+/// Decisions that were on their way for so long that others were made meanwhile.
+#[derive(Default)]
+pub struct Late {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Late {
+    fn begins(&self) {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn ends(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether any was on its way at some moment since so many had ended.
+    fn since(&self, ended: u64) -> bool {
+        self.begun.load(Ordering::Acquire) > ended
+    }
+}
 
 /// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
 /// written: nobody waits for what is told.
@@ -26,7 +54,7 @@ pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
     policy: &Policy,
-    (lock, world): (MutexGuard<'_, ()>, &World),
+    (lock, mut slot, world): (MutexGuard<'_, ()>, Option<Slot>, &World),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,
@@ -45,18 +73,29 @@ pub async fn commit(
     placement.metadata.resource_version = before.and_then(|before| before.resource_version());
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
-    let mut lock = Some(lock);
+    let (mut lock, ended) = (Some(lock), ctx.late.ended());
     let mut write = Box::pin(ctx.writer.write_placement(&placement));
     let written = tokio::select! {
         biased;
-        written = &mut write => written?,
+        written = &mut write => written,
         () = tokio::time::sleep(OTHERS_WAIT) => {
-            lock.take();
-            write.await?
+            ctx.late.begins();
+            drop((lock.take(), slot.take()));
+            write.await
         }
     };
-    ctx.caches.wrote(written.clone());
+    if let Ok(written) = &written {
+        ctx.caches.wrote(written.clone());
+    }
+    let is_late = lock.is_none();
+    if is_late {
+        ctx.late.ends();
+    }
     drop(lock);
+    let written = written?;
+    if is_late || ctx.late.since(ended) {
+        ctx.caches.touch(key);
+    }
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
     ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
@@ -88,4 +127,40 @@ pub fn settled(
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
     ctx.consider(key, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `b` one is late, `e` it has ended, `w` a write begins, `?` it ends: whether it was beside a late one.
+    fn beside(text: &str) -> String {
+        let (late, mut ended) = (Late::default(), 0);
+        let mut said = String::new();
+        for letter in text.chars() {
+            match letter {
+                'b' => late.begins(),
+                'e' => late.ends(),
+                'w' => ended = late.ended(),
+                _ => said.push(if late.since(ended) { 'y' } else { 'n' }),
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_write_beside_one_that_is_late_is_told() {
+        for (text, expected) in [
+            ("w?", "n"),
+            ("bw?", "y"),
+            ("wb?", "y"),
+            ("bwe?", "y"),
+            ("wbe?", "y"),
+            ("bew?", "n"),
+            ("bbew?", "y"),
+            ("bbeew?", "n"),
+        ] {
+            assert_eq!(beside(text), expected, "{text}");
+        }
+    }
 }

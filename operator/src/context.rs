@@ -14,6 +14,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use world::{ApplicationKey, Policy};
 
 use crate::caches::Caches;
+use crate::commit::Late;
 use crate::config::Planning;
 use crate::events::Events;
 use crate::judged::Mismatches;
@@ -50,6 +51,8 @@ pub struct Context {
     pub one_at_a_time: OneAtATime,
     /// Who waits to be planned, and what was said of each.
     pub plans: Plans,
+    /// Decisions that were on their way for long.
+    pub late: Late,
     /// When people were told of each application.
     pub pace: Pace,
     /// Which applications start actors.

@@ -142,6 +142,7 @@ impl Indexed for Placement {
             }
             caches.change(|index| index.remove_placement(&key));
             caches.gave_back(&key, Some(&placement), None);
+            caches.doubts().forget(&key);
         }
         caches.ring_touched([key]);
         caches.pools_changed.notify_one();

@@ -183,6 +183,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),
         plans,
+        late: commit::Late::default(),
         pace: pace::Pace::default(),
         starts: pace::Starts::default(),
         made: pace::Made::default(),

@@ -16,7 +16,7 @@ use crate::report::Outcome;
 /// The actors whose decided place may not be taken now, where `known` is in doubt and that matters: somebody waits for a place, or
 /// all start at once. If there are more than were known, other places are asked for.
 ///
-/// What is leaving a place is no reason: it counts where it was decided to be.
+/// The application's own actors that leave a place are no reason, nor are pods whose owner is gone.
 ///
 /// # Errors
 /// When it cannot be looked at.

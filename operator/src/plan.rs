@@ -304,7 +304,7 @@ async fn settle(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Found { why, look: mut now, again, round, plan, .. } = found;
+    let Found { why, look: mut now, again, round, plan, slot, .. } = found;
     let (world, plan) = plan?;
     now.facts.second_look =
         (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
@@ -329,7 +329,7 @@ async fn settle(
         Verdict::Partly(plan) => (plan, false),
         Verdict::Overtaken => return Ok(false),
     };
-    commit(application, (key, why), policy, (lock, &newest), &plan, ctx, outcome).await?;
+    commit(application, (key, why), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
     // What happened while it was decided touched nobody who had no place there yet.
     ctx.caches.doubts().add([key.clone()]);
     if is_whole {

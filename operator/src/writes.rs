@@ -295,9 +295,15 @@ fn names_budgets(status: &Status) -> bool {
 }
 
 /// Whether something is not taken as it is: quota, admission policies, a template that is none. That is a fact about the object, not
-/// about the connection.
+/// about the connection, nor about what the operator may do.
 fn is_refusal(status: &Status) -> bool {
-    matches!(status.code, 400 | 403 | 422)
+    matches!(status.code, 400 | 403 | 422) && !lacks_right(status)
+}
+
+/// Whether it is the operator that may not do this. Authorization says who cannot do what; admission, what is exceeded or denied.
+fn lacks_right(status: &Status) -> bool {
+    let says = &status.message;
+    status.code == 403 && says.contains(" is forbidden: User \"") && says.contains(" cannot ")
 }
 
 /// What admission says against an object.

@@ -338,6 +338,12 @@ impl Index {
         self.hosts.get(node).into_iter().flatten()
     }
 
+    /// For how many actors a unit was decided.
+    pub fn decided_on(&self, unit: &str) -> u64 {
+        let node = unit.rsplit_once('/').and_then(|(node, _)| self.decided.get(node));
+        node.and_then(|units| units.get(unit)).copied().unwrap_or(0)
+    }
+
     /// The units that were decided for actors on a node, with how many.
     pub(crate) fn decided_at(&self, node: &str) -> Option<&BTreeMap<String, u64>> {
         self.decided.get(node)

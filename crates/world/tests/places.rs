@@ -89,10 +89,10 @@ fn what_leaves_a_place_is_waited_for_and_what_stays_there_is_not() {
     let lost = lost.as_str();
     for (more, expected) in [
         (String::new(), "starts"),
-        // One that is decided to be elsewhere goes, and so does what its owner has left behind.
-        (shop("n1") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), in_use),
+        // What its owner has left behind goes.
         (pod("left", "Running", Some("gone")), in_use),
-        // Whoever it is decided for as well, and what others made, stays.
+        // Another takes room where its pod is, also while it is decided to be elsewhere, and so does what others made.
+        (shop("n1") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),
         (shop("n0") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),
         (shop("n0"), "starts; its place is lost"),
         (pod("foreign", "Running", None), lost),

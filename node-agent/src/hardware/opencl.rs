@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     metrics::CollectorState,
-    source::{Collector, Drivers, machine::patience},
+    patience::patience,
+    source::{Collector, Drivers},
 };
 
 /// How long a driver may take to list its devices: some compile something first.

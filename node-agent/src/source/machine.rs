@@ -25,16 +25,11 @@ use crate::{
         steady::Steady,
     },
     metrics::CollectorState,
+    patience::{LOOK_EVERY, patience},
 };
-
-/// How often the machine is looked at: a device that comes or goes is published within 5 s.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How often hwloc is asked though nothing seems to have changed.
 const LOOK_ANYWAY_EVERY: Duration = Duration::from_mins(5);
-
-/// How rarely hwloc or OpenCL is asked, at most, when it fails again and again: from 2 s on twice as long each time.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
 
 /// How long NVIDIA's driver may take to say something for the first time: its library is tried for up to a minute.
 const DRIVER_STARTS: Duration = Duration::from_mins(2);
@@ -378,11 +373,6 @@ impl Source for Machine {
         readings.retain(|reading| !self.silenced.contains(&reading.device));
         readings
     }
-}
-
-/// How long after its last failure in a row of so many hwloc, or OpenCL, is asked again.
-pub fn patience(failures: u32) -> Duration {
-    LOOK_EVERY.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LOOK_AT_LEAST_EVERY)
 }
 
 #[cfg(test)]
