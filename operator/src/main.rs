@@ -131,7 +131,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let client = Client::try_from(connection.clone())?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
     let policies = Arc::new(policies::Policies::default());
-    let (requests, wanted) = mpsc::unbounded();
+    let (requests, mut wanted) = mpsc::unbounded();
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
     let (caches, neighbours, feeds) = feeds::watch(
@@ -195,7 +195,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         planning: config.planning.clone(),
     });
     let work = async {
-        let mut wanted = wanted;
         let leads = async {
             caches.warm().await;
             clock.begin(caches.clone()).await;
