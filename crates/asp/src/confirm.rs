@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
 
+use placement::criteria::Encoding;
+use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
 
 use crate::child::Job;
@@ -122,7 +124,7 @@ fn job_of_ties(
 }
 
 /// The ties of a world in as many parts as it takes runs; nothing where one run is enough, none where they are too many, or are
-/// not written out.
+/// not written out, or what is no sum over them is too much for one.
 fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
     let problem = world.problem();
     if problem.channels.are_whole() {
@@ -132,8 +134,16 @@ fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
     // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
     let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
     let related: usize = problem.relations.iter().map(|relation| relation.actors.len()).sum();
+    let whole: usize = {
+        let encoding = Encoding { snapshot: world, rooms: &Rooms::new(problem) };
+        let criteria = world.objectives().levels().iter().flatten();
+        criteria
+            .map(|criterion| criterion.measure().effort_to_judge(&encoding))
+            .fold(0, usize::saturating_add)
+    };
     let rest = PER_ACTOR * problem.movable.len() + PER_UNIT * world.units() + 2 * related;
-    if rest + ties * of_tie <= most {
+    let rest = rest.saturating_add(whole);
+    if rest.saturating_add(ties * of_tie) <= most {
         return Some(Vec::new());
     }
     let each = (most.checked_sub(rest)? / of_tie).max(1);

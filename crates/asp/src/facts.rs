@@ -50,7 +50,15 @@ impl<'a> Encoded<'a> {
         assignment: &Assignment,
         ties: &Range<usize>,
     ) -> Self {
-        Self::written(snapshot, levels, ties, Some(assignment), |writer, _| writer.judged(assignment))
+        Self::written(snapshot, levels, ties, Some(assignment), |writer, rooms| {
+            writer.judged(assignment);
+            let world = Encoding { snapshot, rooms };
+            let mut say = |name, terms: &[Term]| writer.say(name, terms);
+            let mut facts = Facts::new(&mut say);
+            for criterion in levels.iter().flatten() {
+                criterion.measure().witness(&world, assignment, &mut facts);
+            }
+        })
     }
 
     /// Writes the facts by which a finished placement costs what some of its ties do, and nothing else.

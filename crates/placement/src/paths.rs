@@ -57,18 +57,45 @@ impl Paths {
 
     /// The most expensive path, where a message from one actor to another costs what `price` says, nothing if it says so.
     pub fn longest(&self, price: impl Fn(ActorIx, ActorIx) -> Option<i64>) -> i64 {
-        let mut until: IxVec<ActorIx, i64> = IxVec::of(0, self.next.len());
         let mut longest = 0;
+        self.walk(price, |_, _, path| longest = longest.max(path));
+        longest
+    }
+
+    /// By actor, what the most expensive path to it costs; and the steps of one that is the most expensive of all, the last first.
+    pub fn longest_to_each(
+        &self,
+        price: impl Fn(ActorIx, ActorIx) -> Option<i64>,
+    ) -> (IxVec<ActorIx, i64>, Vec<(ActorIx, ActorIx)>) {
+        let mut before: IxVec<ActorIx, Option<ActorIx>> = IxVec::of(None, self.next.len());
+        let until = self.walk(price, |from, to, _| before[to] = Some(from));
+        let mut at = until.positions().max_by_key(|actor| until[*actor]);
+        let mut steps = Vec::new();
+        while let Some((from, to)) = at.and_then(|to| Some((before[to]?, to))) {
+            steps.push((from, to));
+            at = Some(from);
+        }
+        (until, steps)
+    }
+
+    /// What the most expensive path to each actor costs; `found` hears of each path that is more expensive than those before.
+    fn walk(
+        &self,
+        price: impl Fn(ActorIx, ActorIx) -> Option<i64>,
+        mut found: impl FnMut(ActorIx, ActorIx, i64),
+    ) -> IxVec<ActorIx, i64> {
+        let mut until: IxVec<ActorIx, i64> = IxVec::of(0, self.next.len());
         for &from in &self.order {
             for &to in &self.next[from] {
-                if let Some(price) = price(from, to) {
-                    let path = until[from].saturating_add(price);
-                    until[to] = until[to].max(path);
-                    longest = longest.max(path);
+                let Some(price) = price(from, to) else { continue };
+                let path = until[from].saturating_add(price);
+                if path > until[to] {
+                    until[to] = path;
+                    found(from, to, path);
                 }
             }
         }
-        longest
+        until
     }
 
     /// Whom an actor sends to, ascending.

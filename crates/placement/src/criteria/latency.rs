@@ -13,6 +13,9 @@ fn latest(world: &Encoding) -> i64 {
     messages.saturating_mul(world.most_message())
 }
 
+/// What a message is to a judge beside the bits of a path, in facts.
+const PER_MESSAGE: usize = 8;
+
 /// Σ exchange costs along the most expensive path of messages between actors that have a place.
 pub(super) struct Latency;
 
@@ -57,6 +60,32 @@ impl Measure for Latency {
             }
         }
         facts.bits("until_bit", &[], latest(world));
+    }
+
+    // To find what the path to each costs is a search of its own; to see that it is right is not.
+    fn witness(&self, world: &Encoding, assignment: &Assignment, facts: &mut Facts) {
+        let snapshot = world.snapshot;
+        let price = |from, to| Some(snapshot.exchange_cost(assignment[from]?, assignment[to]?));
+        let (until, steps) = snapshot.problem().paths.longest_to_each(price);
+        let bits = |value: i64| (0..i64::BITS).filter(move |bit| value >> bit & 1 == 1).map(i64::from);
+        for (actor, value) in until.enumerate() {
+            for bit in bits(*value) {
+                facts.say("until_is", [actor.into(), bit.into()]);
+            }
+        }
+        for bit in bits(until.iter().copied().max().unwrap_or(0)) {
+            facts.say("latest_is", [bit.into()]);
+        }
+        for (from, to) in steps {
+            facts.say("step_is", [from.into(), to.into()]);
+        }
+    }
+
+    fn effort_to_judge(&self, world: &Encoding) -> usize {
+        let messages: usize =
+            ActorIx::first(world.snapshot.actors()).map(|actor| world.snapshot.sends_to(actor).len()).sum();
+        let bits = usize::try_from(i64::BITS - latest(world).leading_zeros()).unwrap_or(usize::MAX);
+        messages.saturating_mul(PER_MESSAGE.saturating_add(bits))
     }
 
     fn settled(&self, _: &Encoding, _: i64) -> i64 {

@@ -122,6 +122,17 @@ pub trait Measure: Sync {
         let _ = (world, facts);
     }
 
+    /// Says of a finished placement what the program would have to search for otherwise; the program sees that it is right.
+    fn witness(&self, world: &Encoding, assignment: &Assignment, facts: &mut Facts) {
+        let _ = (world, assignment, facts);
+    }
+
+    /// What a solver goes through to judge a finished placement by this, beside ties, counted in facts.
+    fn effort_to_judge(&self, world: &Encoding) -> usize {
+        let _ = world;
+        0
+    }
+
     /// What the program leaves out, because it is so whoever comes; `alone` is the value with fixed actors only.
     fn settled(&self, world: &Encoding, alone: i64) -> i64 {
         let _ = world;

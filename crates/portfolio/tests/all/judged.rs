@@ -111,6 +111,37 @@ fn numbers_that_pass_32_bits_are_judged_in_smaller_ones() {
     assert_eq!((planned.judged, planned.optimal), (Judged::All, true));
 }
 
+/// Layers of actors, each of which sends to `fan` of the next, on units of some nodes, by their longest path.
+fn layers(size: usize, fan: usize) -> Snapshot {
+    let units: Vec<_> = (0..12)
+        .map(|i| json!({"id": format!("u-{i}"), "kind": "cpu", "node": format!("n-{}", i / 3), "capacity": 900}))
+        .collect();
+    let actors: Vec<_> =
+        (0..3 * size).map(|i| json!({"id": format!("a-{i}"), "runsOn": {"cpu": 10 + i % 40}})).collect();
+    let sends = |i: usize| (0..fan).map(move |j| (i, (i / size + 1) * size + (i + 7 * j) % size));
+    let message = |(from, to): (usize, usize)| json!({"from": format!("a-{from}"), "to": format!("a-{to}"), "count": 1});
+    let file = json!({"version": 1, "units": units, "actors": actors, "exchangeCost": {"otherKind": 1, "otherNode": 1_000},
+        "messages": (0..2 * size).flat_map(sends).map(message).collect::<Vec<_>>(), "objectives": ["overload", "latency"]});
+    Snapshot::read(&file.to_string()).unwrap()
+}
+
+/// What the longest path costs is seen to be right, not searched for; where that is too much it is left out, which is said.
+#[test]
+fn longest_paths_are_judged_in_worlds_where_finding_them_would_take_long() {
+    for (size, fan, judged) in [(40, 5, Judged::All), (60, 8, Judged::All), (90, 90, Judged::Constraints)] {
+        let snapshot = layers(size, fan);
+        let planned = plan(&snapshot, &Greedy, &judge(), &Budget::effort(Some(1), 1)).unwrap();
+        assert_eq!((planned.judged, planned.cost.unplaced), (judged, 0), "{size} {fan}");
+        let cost = price(&snapshot, &planned.assignment);
+        for wrong in [cost.latency - 1, cost.latency + 1] {
+            let said =
+                judge().confirm(&snapshot, &planned.assignment, &Cost { latency: wrong, ..cost.clone() });
+            let is_refused = matches!(said, Err(JudgeError::Mismatch(_)));
+            assert_eq!(is_refused, judged == Judged::All, "{size} {fan}: {said:?}");
+        }
+    }
+}
+
 /// What follows from facts alone is looked at by clingo too, where the planner had overlooked it.
 #[test]
 fn what_a_policy_derives_from_facts_is_judged() {
