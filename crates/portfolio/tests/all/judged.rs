@@ -133,9 +133,9 @@ fn longest_paths_are_judged_in_worlds_where_finding_them_would_take_long() {
         let planned = plan(&snapshot, &Greedy, &judge(), &Budget::effort(Some(1), 1)).unwrap();
         assert_eq!((planned.judged, planned.cost.unplaced), (judged, 0), "{size} {fan}");
         let cost = price(&snapshot, &planned.assignment);
-        for wrong in [cost.latency - 1, cost.latency + 1] {
-            let said =
-                judge().confirm(&snapshot, &planned.assignment, &Cost { latency: wrong, ..cost.clone() });
+        for wrong in [-1, 1].map(|more| cost.of(Criterion::Latency) + more) {
+            let wrong = cost.clone().with(Criterion::Latency, wrong);
+            let said = judge().confirm(&snapshot, &planned.assignment, &wrong);
             let is_refused = matches!(said, Err(JudgeError::Mismatch(_)));
             assert_eq!(is_refused, judged == Judged::All, "{size} {fan}: {said:?}");
         }
