@@ -30,6 +30,9 @@ pub(crate) struct Model<'a> {
     pub regions: Regions,
     /// How many numbers are looked at to say what figures come to.
     looked_at: usize,
+    /// How many times as long a step takes as on a sparse world: it looks at every tie of an item, and has figures say what they
+    /// come to.
+    pub density: u64,
     /// A part of the search that is left out.
     pub without: Option<Part>,
 }
@@ -55,8 +58,10 @@ impl<'a> Model<'a> {
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
         let aimed_at = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
+        let looked_at: usize = aimed_at.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
         Self {
-            looked_at: aimed_at.map(|criterion| criterion.measure().looks_at(snapshot)).sum(),
+            looked_at,
+            density: density(&problem, looked_at / SPARSE),
             regions: Regions::new(snapshot, &problem.units_of_node),
             problem,
             without: None,
@@ -70,24 +75,12 @@ impl<'a> Model<'a> {
 
     /// How many times as long a piece of effort takes as on a sparse world.
     pub fn length_of_piece(&self) -> u64 {
-        (self.density() * self.steps() / STEPS).max(1)
+        (self.density * self.steps() / STEPS).max(1)
     }
 
     /// How many times as long as a step on a sparse world it takes to say what figures come to.
     fn of_figures(&self) -> usize {
         self.looked_at / SPARSE
-    }
-
-    /// How many times as long a step takes as on a sparse world: it looks at every tie of an item, and has figures say what they come to.
-    pub fn density(&self) -> u64 {
-        let ties: usize = ItemIx::first(self.free).map(|item| self.ties(item).len()).sum();
-        let of_ties = ties / (SPARSE * self.free.max(1));
-        // Of channels between groups it looks at every unit where it is taken.
-        let of_groups = self.groups.as_ref().map_or(0, |groups| {
-            let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
-            channels * self.units / FOLLOWED
-        });
-        (of_ties + of_groups + self.of_figures()).max(1) as u64
     }
 
     /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.
@@ -130,4 +123,16 @@ impl<'a> Model<'a> {
             *cost += at(to) - at(from);
         }
     }
+}
+
+/// How many times as long a step takes as on a sparse world, where what figures come to takes so many times as long as one there.
+fn density(problem: &Weighted, of_figures: usize) -> u64 {
+    let ties: usize = ItemIx::first(problem.free).map(|item| problem.ties(item).len()).sum();
+    let of_ties = ties / (SPARSE * problem.free.max(1));
+    // Of channels between groups it looks at every unit where it is taken.
+    let of_groups = problem.groups.as_ref().map_or(0, |groups| {
+        let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
+        channels * problem.units / FOLLOWED
+    });
+    (of_ties + of_groups + of_figures).max(1) as u64
 }

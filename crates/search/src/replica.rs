@@ -15,7 +15,7 @@ const LONGEST_DESCENT: u64 = 1_000_000;
 
 /// Steps of a descent.
 pub(crate) fn steps_of_descent(model: &Model) -> u64 {
-    (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density())
+    (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density)
 }
 
 /// A chain on its course.
