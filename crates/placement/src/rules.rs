@@ -359,7 +359,8 @@ impl Rules {
         &self.demands
     }
 
-    /// By demand: whether one that is broken stays so whoever is placed besides.
+    /// By demand: whether one that is broken stays so whoever is placed besides. Limits of the file do: of these, watts alone are
+    /// told by bits that are not set, and they rise with load all the same.
     pub fn grow(&self) -> Vec<bool> {
         let atoms = self.demand_of.len();
         let mut shrinks = vec![false; atoms];
@@ -370,7 +371,8 @@ impl Rules {
                 open.extend(self.uses_of(atom).iter().map(|(body, _)| self.ground[*body as usize].head));
             }
         }
-        self.demands.iter().map(|demand| !shrinks[demand.atom as usize]).collect()
+        let grows = |demand: &GroundConstraint| demand.limit.is_some() || !shrinks[demand.atom as usize];
+        self.demands.iter().map(grows).collect()
     }
 
     /// By atom: whether one of these demands depends on it.

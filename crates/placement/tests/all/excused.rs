@@ -215,3 +215,25 @@ fn nobody_comes_where_others_break_a_rule() {
     let free = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
     assert_eq!(free.with_rules(Some(at_most_two())).violations(&there)[0].says, "more than two on u");
 }
+
+/// Whoever is placed besides adds to what is used, also where that is told by bits of which some are not set.
+#[test]
+fn limits_that_are_broken_stay_so_whoever_comes() {
+    let actors = "a:cpu=3:at=u,mem=2 b:cpu=4:at=u,mem=2 c:cpu=2:mem=1";
+    for (rules, has_bits) in [
+        ("powerCap node 40", true),
+        ("powerCap all 69", true),
+        ("reserve u mem 6", false),
+        ("quota a,b,c 1", false),
+        ("apart node a b c", false),
+        ("powerCap node 40; apart unit a b c; quota a,b,c 1", true),
+    ] {
+        let units = "u:cpu:9:power=90,mem=9 v:cpu:9:node=m,power=90,mem=9";
+        let snapshot = world(units, actors, rules);
+        let known = snapshot.rules().unwrap();
+        let denies = |rule: &GroundRule| rule.body.iter().any(|(literal, _)| *literal < 0);
+        assert_eq!(known.ground().iter().any(denies), has_bits, "{rules}");
+        assert!(!known.cases().is_empty(), "{rules}");
+        assert_eq!(known.grow(), vec![true; known.cases().len()], "{rules}");
+    }
+}
