@@ -76,7 +76,8 @@ impl Snapshot {
     }
 
     /// The same world under a policy's rules, or without any, where limits that what runs breaks already speak of every unit,
-    /// as if everybody could be there: for questions about what would be without other limits.
+    /// as if everybody could be there: for questions about what would be without other limits. One that takes too many literals
+    /// so speaks of open places alone.
     #[must_use]
     pub fn with_rules_everywhere(mut self, rules: Option<Rules>) -> Self {
         if self.written.as_ref().is_some_and(|written| !written.is_empty()) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::file::SnapshotFile;
-use crate::ix::{ActorIx, IxVec, NodeIx, UnitIx};
+use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, UnitIx};
 use crate::problem::Problem;
 use crate::rules::{GroundConstraint, GroundRule};
 use crate::{Lifted, LiftedLimit, Rules};
@@ -20,6 +20,8 @@ pub(crate) struct Now<'a> {
     pub problem: &'a Problem,
     pub on_unit: IxVec<UnitIx, Vec<ActorIx>>,
     pub on_node: IxVec<NodeIx, Vec<(ActorIx, UnitIx)>>,
+    /// By kind: how many units are of it.
+    of_kind: IxVec<KindIx, usize>,
 }
 
 impl<'a> Now<'a> {
@@ -32,7 +34,18 @@ impl<'a> Now<'a> {
                 on_node[problem.unit_node[unit]].push((actor, unit));
             }
         }
-        Self { file, problem, on_unit, on_node }
+        let mut of_kind: IxVec<KindIx, usize> = IxVec::of(0, problem.kinds.len());
+        problem.unit_kind.iter().for_each(|kind| of_kind[*kind] += 1);
+        Self { file, problem, on_unit, on_node, of_kind }
+    }
+
+    /// At how many units an actor is written of at most: those of its kinds, and the one that it is on; of a fixed one that alone.
+    pub fn places(&self, actor: ActorIx) -> usize {
+        if self.problem.fixed[actor] {
+            return 1;
+        }
+        let kinds = self.problem.implementations[actor].iter().zip(&self.of_kind);
+        1 + kinds.filter(|(way, _)| way.is_some()).map(|(_, units)| units).sum::<usize>()
     }
 
     /// Whether so much is used by all, and some of it by who can move.
@@ -95,6 +108,22 @@ impl<'a> Writer<'a> {
             units.insert(position, here);
         }
         units
+    }
+
+    /// Whether a unit is one of those.
+    pub fn is_place(&self, actor: ActorIx, unit: UnitIx) -> bool {
+        let problem = self.problem;
+        (self.everywhere && !problem.fixed[actor])
+            || problem.current[actor] == Some(unit)
+            || problem.candidates(actor).binary_search(&unit).is_ok()
+    }
+
+    /// Has a limit written out; of every unit, where that is asked, only if it is small enough for that.
+    pub fn everywhere_if(&mut self, is_small: bool, write: impl FnOnce(&mut Self)) {
+        let is_asked = self.everywhere;
+        self.everywhere &= is_small;
+        write(self);
+        self.everywhere = is_asked;
     }
 
     /// The literal that holds where a body does, whose weights are above 0; written in lowest terms, so that a limit says the

@@ -19,6 +19,7 @@ mod reserve;
 pub(crate) mod resources;
 pub(crate) mod slots;
 mod together;
+mod watts;
 
 use crate::Snapshot;
 use crate::checked::{Checked, Violation};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Excess, Limit};
+use super::{Excess, Limit, watts};
 use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
@@ -12,7 +12,7 @@ use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
 use crate::room::Rooms;
-use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer, gcd};
+use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer};
 use crate::{Assignment, Snapshot};
 
 /// At most so many watts in every place of a scope. What fixed actors draw by themselves, beyond a cap or not, may be drawn.
@@ -59,7 +59,7 @@ impl Limit for PowerCap {
             return;
         }
         let draws = problem.unit_draws(&problem.current);
-        let loads = most_loads(file);
+        let loads = watts::most_loads(problem);
         for cap in &problem.caps {
             let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             // What fixed actors draw by themselves may be drawn: who draws no more than that breaks nothing.
@@ -74,7 +74,7 @@ impl Limit for PowerCap {
                     };
                     now.on_unit[unit].iter().any(draws)
                 };
-                if units().any(is_ours) && is_small(file, units(), &loads) {
+                if units().any(is_ours) && watts::is_small(file, units(), &loads) {
                     found.insert(CAP, &cap_name(*on, *max), &cap.name[place]);
                 }
             }
@@ -94,17 +94,22 @@ impl Limit for PowerCap {
 
     fn write_out(&self, writer: &mut Writer) {
         let (file, problem) = (writer.file, writer.problem);
+        if writer.lifted.of(CAP).next().is_none() {
+            return;
+        }
         for cap in &problem.caps {
             let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             for (place, name) in cap.name.enumerate() {
                 if !writer.lifted.has(CAP, &cap_name(*on, *max), name) {
                     continue;
                 }
-                let mut watts = Vec::new();
-                for (unit, _) in cap.place.enumerate().filter(|(_, at)| **at == place) {
-                    write_watts(writer, unit, &mut watts);
-                }
-                let passed = writer.if_sum(number(*max) + 1, watts);
+                let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
+                let mut drawn = Vec::new();
+                let is_small = units().count().saturating_mul(file.actors.len()) <= MOST_LITERALS;
+                writer.everywhere_if(is_small, |writer| {
+                    units().for_each(|unit| watts::write_out(writer, unit, &mut drawn));
+                });
+                let passed = writer.if_sum(number(*max) + 1, drawn);
                 let demands = super::says(file, cap.constraint);
                 writer.never(passed, LiftedLimit::Constraint(cap.constraint), format!("{name}: {demands}"));
             }
@@ -225,89 +230,6 @@ impl Limit for PowerCap {
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/power-cap.lp")
     }
-}
-
-/// Literals for what a unit draws, each with its watts.
-fn write_watts(writer: &mut Writer, unit: UnitIx, watts: &mut Vec<(i32, i64)>) {
-    let (given, problem) = (&writer.file.units[unit.at()], writer.problem);
-    let mut here = Vec::new();
-    for actor in problem.current.positions() {
-        if writer.places(actor).binary_search(&unit).is_ok() {
-            let work = problem.implementation(actor, unit).map_or(0, |needs| needs.work);
-            here.push((writer.at(actor, unit), work));
-        }
-    }
-    let idle = given.idle_watts.map_or(0, number);
-    if idle > 0 && !here.is_empty() {
-        let all: Vec<i32> = here.iter().map(|(literal, _)| *literal).collect();
-        watts.push((writer.any(&all), idle));
-    }
-    let work: Vec<(i32, i64)> = here.into_iter().filter(|(_, work)| *work > 0).collect();
-    let meter = Meter::new(given, work.iter().map(|(_, work)| i128::from(*work)).sum());
-    // The bits above that are not set, as if they were load.
-    let mut above: Vec<(i32, i64)> = Vec::new();
-    for bit in (0..meter.bits).rev() {
-        let load = work.iter().map(|(literal, work)| (*literal, fits(i128::from(*work) * meter.per_load)));
-        let reaches = writer.if_sum(fits(meter.reached(bit)), load.chain(above.iter().copied()).collect());
-        watts.push((reaches, 1 << bit));
-        above.push((-reaches, fits(meter.per_watt << bit)));
-    }
-}
-
-fn fits(number: i128) -> i64 {
-    i64::try_from(number).expect("a cap of such numbers is not written out")
-}
-
-/// How watts follow from load: load · `per_load` / `per_watt`, in lowest terms and rounded up. They are told bit by bit from the
-/// highest on: a bit is set where they reach it together with those above that are.
-struct Meter {
-    per_load: i128,
-    per_watt: i128,
-    /// Bits that the watts have at most.
-    bits: u32,
-}
-
-impl Meter {
-    fn new(unit: &Unit, most_load: i128) -> Self {
-        let (full, capacity) = (number(unit.power_watts.unwrap_or(0)), number(unit.capacity));
-        let common = gcd(full, capacity);
-        let (per_load, per_watt) = (i128::from(full / common), i128::from(capacity / common));
-        let most = (most_load * per_load + per_watt - 1) / per_watt;
-        Self { per_load, per_watt, bits: i128::BITS - most.leading_zeros() }
-    }
-
-    /// From what sum on a bit is set, of the load times `per_load` and of those bits above that are not set times `per_watt`: watts
-    /// reach W where load · `per_load` > (W - 1) · `per_watt`.
-    fn reached(&self, bit: u32) -> i128 {
-        ((1_i128 << self.bits) - (1_i128 << bit) - 1) * self.per_watt + 1
-    }
-
-    /// The largest such sum.
-    fn most(&self, most_load: i128) -> i128 {
-        most_load * self.per_load + (self.per_watt << self.bits)
-    }
-}
-
-/// By kind: the load of a unit that hosts everybody.
-fn most_loads(file: &SnapshotFile) -> BTreeMap<&str, i128> {
-    let mut loads: BTreeMap<&str, i128> = BTreeMap::new();
-    for (kind, way) in file.actors.iter().flat_map(|actor| &actor.runs_on) {
-        *loads.entry(kind).or_default() += i128::from(way.work);
-    }
-    loads
-}
-
-/// Whether what some units draw takes no more literals, and no larger numbers, than are written out.
-fn is_small(file: &SnapshotFile, units: impl Iterator<Item = UnitIx>, loads: &BTreeMap<&str, i128>) -> bool {
-    let (mut literals, mut most) = (0, 0);
-    for unit in units.map(|unit| &file.units[unit.at()]) {
-        let load = loads.get(unit.kind.as_str()).copied().unwrap_or(0);
-        let meter = Meter::new(unit, load);
-        let bits = meter.bits as usize;
-        literals += (bits + 1) * (file.actors.len() + bits);
-        most = meter.most(load).max(most);
-    }
-    literals <= MOST_LITERALS && most <= i128::from(i64::MAX / 2)
 }
 
 /// What is drawn in a place, if it is in no zone by the name of its unit.

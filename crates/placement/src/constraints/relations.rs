@@ -74,11 +74,31 @@ fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
 /// Who of a relation is at one place now, ascending: among themselves they keep together, or break that they are apart.
 type Crowds = BTreeMap<PlaceIx, Vec<ActorIx>>;
 
+/// Literals that a relation takes at most, of whose actors some are in breach, and each could be at so many units.
+fn most_literals(
+    problem: &Problem,
+    relation: &problem::Relation,
+    (actors, in_breach): (&[ActorIx], &[ActorIx]),
+    places: impl Fn(ActorIx) -> usize,
+) -> usize {
+    let all = |actors: &[ActorIx]| actors.iter().map(|actor| places(*actor)).sum::<usize>();
+    if relation.apart {
+        return 2 * all(actors) + 5 * all(in_breach);
+    }
+    // Each crowd is told of everybody who is nowhere now.
+    let at = |actor: &ActorIx| problem.current[*actor].map(|unit| problem.place(relation.scope, unit));
+    let crowds = actors.iter().filter_map(at).collect::<BTreeSet<PlaceIx>>().len();
+    let coming: Vec<ActorIx> = actors.iter().copied().filter(|actor| at(actor).is_none()).collect();
+    let beside = crowds * (2 * all(&coming).min(problem.capacity.len()) + coming.len());
+    3 * all(actors) + 5 * all(in_breach) + beside
+}
+
 /// Writes out what those of a relation demand of each other who keep to it now, and who breaks it with whom: place by place, and not
 /// pair by pair.
 fn write_out(writer: &mut Writer, relation: &problem::Relation) {
-    let (file, problem) = (writer.file, writer.problem);
-    if !writer.lifted.has_any(RELATED, &listed(relation.constraint)) {
+    let (file, problem, lifted) = (writer.file, writer.problem, writer.lifted);
+    let name = listed(relation.constraint);
+    if !lifted.has_any(RELATED, &name) {
         return;
     }
     let (Constraint::Apart { actors, .. } | Constraint::Together { actors, .. }) =
@@ -87,18 +107,26 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
         return;
     };
     let actors: BTreeSet<ActorIx> = actors.iter().map(|id| problem.actor_by_id[id]).collect();
+    let actors: Vec<ActorIx> = actors.into_iter().collect();
+    let is_lifted = |actor: &ActorIx| lifted.has(RELATED, &name, &file.actors[actor.at()].id);
+    let in_breach: Vec<ActorIx> = actors.iter().copied().filter(is_lifted).collect();
     let (mut crowds, mut others) = (Crowds::new(), Vec::new());
-    for actor in actors {
+    for &actor in &actors {
         match problem.current[actor] {
             Some(unit) => crowds.entry(problem.place(relation.scope, unit)).or_default().push(actor),
             None => others.push(actor),
         }
     }
-    if relation.apart {
-        write_apart(writer, relation, crowds, &others);
-    } else {
-        write_together(writer, relation, &crowds, &others);
-    }
+    let everywhere = |actor: ActorIx| if problem.fixed[actor] { 1 } else { problem.capacity.len() };
+    let of = (actors.as_slice(), in_breach.as_slice());
+    let literals = most_literals(problem, relation, of, everywhere);
+    writer.everywhere_if(literals <= MOST_LITERALS, |writer| {
+        if relation.apart {
+            write_apart(writer, relation, crowds, &others);
+        } else {
+            write_together(writer, relation, &crowds, &others);
+        }
+    });
 }
 
 /// Only those of one crowd may be at a place; who is nowhere now is one by itself. Whoever has another one of its crowd there is
@@ -281,10 +309,9 @@ impl<T: Relation> Limit for T {
     fn broken(&self, now: &Now, found: &mut Lifted) {
         for relation in now.problem.relations.iter().filter(|relation| relation.apart == T::APART) {
             let in_breach = in_breach(now.problem, relation);
-            // Literals that an actor takes at a unit at most, and those that one in breach takes beyond them.
-            let of_each = if T::APART { 2 } else { 3 };
-            let at_a_unit = of_each * relation.actors.len() + 5 * in_breach.len();
-            if at_a_unit.saturating_mul(now.problem.capacity.len()) > MOST_LITERALS {
+            let of = (relation.actors.as_slice(), in_breach.as_slice());
+            let places = |actor: ActorIx| now.places(actor);
+            if in_breach.is_empty() || most_literals(now.problem, relation, of, places) > MOST_LITERALS {
                 continue;
             }
             for actor in in_breach {

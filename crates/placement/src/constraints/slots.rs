@@ -65,7 +65,7 @@ impl Limit for Slots {
         for (id, _) in writer.lifted.of(SLOTS) {
             let unit = writer.problem.unit_by_id[id];
             let actors = writer.problem.current.positions();
-            let here = actors.filter(|actor| writer.places(*actor).binary_search(&unit).is_ok());
+            let here = actors.filter(|actor| writer.is_place(*actor, unit));
             let uses: Vec<_> = here.map(|actor| (actor, unit, 1)).collect();
             let slots = writer.file.units[unit.at()].slots.map_or(0, number);
             writer.at_most(

@@ -237,3 +237,41 @@ fn limits_that_are_broken_stay_so_whoever_comes() {
         assert_eq!(known.grow(), vec![true; known.cases().len()], "{rules}");
     }
 }
+
+/// Some of a kind, one after the other.
+fn each(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// What is written of a limit is about who could be where: units of other kinds, and whoever stays elsewhere, add nothing to it.
+#[test]
+fn a_limit_is_as_large_as_what_is_written_of_it() {
+    let nodes = |count: usize| each(count, |i| format!("u{i}:cpu:2000:node=n{i},power=300"));
+    let others = |count: usize| each(count, |i| format!("g{i}:gpu:9:node=m{i}"));
+    let group = |first: usize| {
+        each(60, |i| format!("a{i}:cpu=1:at=u{}", if i < first { 0 } else { 1 + (i - first) % 35 }))
+    };
+    let names = each(60, |i| format!("a{i}"));
+    let cases = [
+        // 48 of them share a node.
+        (nodes(36), others(2_800), group(48), format!("apart node {names}")),
+        // One of them is elsewhere.
+        (nodes(36), others(2_800), group(59), format!("together node {names}")),
+        // 300 W of those on one unit, and others on another that draws nothing.
+        (
+            nodes(200),
+            others(1),
+            format!(
+                "{} {}",
+                each(20, |i| format!("a{i}:cpu=100:at=u0")),
+                each(500, |i| format!("f{i}:gpu=1:at=g0,fixed"))
+            ),
+            "powerCap all 200".to_owned(),
+        ),
+    ];
+    for (units, others, actors, rules) in cases {
+        let snapshot = world(&format!("{units} {others}"), &actors, &rules);
+        assert!(!snapshot.problem().lifted.is_empty(), "{rules}");
+        assert_eq!(snapshot.violations(&snapshot.incumbent()), [], "{rules}");
+    }
+}
