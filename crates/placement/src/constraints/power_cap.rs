@@ -97,6 +97,7 @@ impl Limit for PowerCap {
         if writer.lifted.of(CAP).next().is_none() {
             return;
         }
+        let loads = watts::most_loads(problem);
         for cap in &problem.caps {
             let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             for (place, name) in cap.name.enumerate() {
@@ -107,7 +108,7 @@ impl Limit for PowerCap {
                 let mut drawn = Vec::new();
                 let is_small = units().count().saturating_mul(file.actors.len()) <= MOST_LITERALS;
                 writer.everywhere_if(is_small, |writer| {
-                    units().for_each(|unit| watts::write_out(writer, unit, &mut drawn));
+                    units().for_each(|unit| watts::write_out(writer, unit, loads[unit], &mut drawn));
                 });
                 let passed = writer.if_sum(number(*max) + 1, drawn);
                 let demands = super::says(file, cap.constraint);

@@ -6,6 +6,12 @@ use crate::problem::Problem;
 use crate::reading::number;
 use crate::written::{MOST_LITERALS, Writer, gcd};
 
+/// Watts of a unit up to which they may be told one by one.
+const MOST_STEPS: i128 = 2_048;
+
+/// What the weights of a rule may add up to, so that clingo, which computes in 32 bits, follows it with room to spare.
+const LARGEST_SUM: i128 = 1 << 29;
+
 /// What could be on a unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
@@ -13,12 +19,15 @@ pub(super) struct Load {
     actors: usize,
     /// Their work.
     work: i128,
+    /// What the work of each is a multiple of; 0 where nobody has any.
+    common: i64,
 }
 
 impl Load {
     fn add(&mut self, work: i64) {
         self.actors += 1;
         self.work += i128::from(work);
+        self.common = gcd(self.common, work);
     }
 }
 
@@ -51,15 +60,20 @@ pub(super) fn is_small(
     for unit in units {
         let load = loads[unit];
         let meter = Meter::new(&file.units[unit.at()], load);
-        let bits = meter.bits as usize;
-        literals += (bits + 1) * (load.actors + bits);
-        most = meter.most(load).max(most);
+        // Each rule is about everybody, that of a bit about those above as well; one more asks whether anybody is there.
+        let (rules, above, sum) = match meter.steps() {
+            Some(steps) => (steps, 0, meter.load),
+            None => (meter.bits as usize, meter.bits as usize, meter.sum_of_bits()),
+        };
+        literals += rules * (load.actors + above) + load.actors + rules;
+        most = sum.max(most);
     }
     literals <= MOST_LITERALS && most <= i128::from(i64::MAX / 2)
 }
 
-/// Literals for what a unit draws, each with its watts.
-pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, watts: &mut Vec<(i32, i64)>) {
+/// Literals for what a unit draws, each with its watts. Whether by bits is decided by who could be there by kinds alone, as that is
+/// known when the size is asked.
+pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, by_kinds: Load, watts: &mut Vec<(i32, i64)>) {
     let (given, problem) = (&writer.file.units[unit.at()], writer.problem);
     let (mut here, mut most) = (Vec::new(), Load::default());
     for actor in problem.current.positions() {
@@ -74,12 +88,19 @@ pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, watts: &mut Vec<(i32,
         let all: Vec<i32> = here.iter().map(|(literal, _)| *literal).collect();
         watts.push((writer.any(&all), idle));
     }
-    let work: Vec<(i32, i64)> = here.into_iter().filter(|(_, work)| *work > 0).collect();
     let meter = Meter::new(given, most);
+    let load = here.into_iter().filter(|(_, work)| *work > 0);
+    let load: Vec<(i32, i64)> = load.map(|(literal, work)| (literal, work / meter.share)).collect();
+    if Meter::new(given, by_kinds).steps().is_some() {
+        for watt in 0..meter.watts {
+            watts.push((writer.if_sum(fits(meter.passed(watt)), load.clone()), 1));
+        }
+        return;
+    }
     // The bits above that are not set, as if they were load.
     let mut above: Vec<(i32, i64)> = Vec::new();
     for bit in (0..meter.bits).rev() {
-        let load = work.iter().map(|(literal, work)| (*literal, fits(i128::from(*work) * meter.per_load)));
+        let load = load.iter().map(|(literal, load)| (*literal, fits(i128::from(*load) * meter.per_load)));
         let reaches = writer.if_sum(fits(meter.reached(bit)), load.chain(above.iter().copied()).collect());
         watts.push((reaches, 1 << bit));
         above.push((-reaches, fits(meter.per_watt << bit)));
@@ -91,11 +112,19 @@ fn fits(number: i128) -> i64 {
 }
 
 /// How watts follow from load: load · `per_load` / `per_watt`, in lowest terms and rounded up. They are told bit by bit from the
-/// highest on: a bit is set where they reach it together with those above that are.
+/// highest on: a bit is set where they reach it together with those above that are. Where those numbers are too large for
+/// clingo and there are few watts, they are told one by one, each from what load on.
 struct Meter {
+    /// What load is counted in: so much work.
+    share: i64,
+    /// The most load, in that.
+    load: i128,
+    /// The same, in what the work of each is a multiple of.
+    least: i128,
     per_load: i128,
     per_watt: i128,
-    /// Bits that the watts have at most.
+    /// Watts at most, and bits of that.
+    watts: i128,
     bits: u32,
 }
 
@@ -103,9 +132,24 @@ impl Meter {
     fn new(unit: &Unit, most: Load) -> Self {
         let (full, capacity) = (number(unit.power_watts.unwrap_or(0)), number(unit.capacity));
         let common = gcd(full, capacity);
-        let (per_load, per_watt) = (i128::from(full / common), i128::from(capacity / common));
-        let most = (most.work * per_load + per_watt - 1) / per_watt;
-        Self { per_load, per_watt, bits: i128::BITS - most.leading_zeros() }
+        let (full, capacity) = (full / common, capacity / common);
+        let share = gcd(most.common, capacity);
+        let (per_load, per_watt) = (i128::from(full), i128::from(capacity / share));
+        let load = most.work / i128::from(share);
+        let least = most.work / i128::from(most.common.max(1));
+        let watts = (load * per_load + per_watt - 1) / per_watt;
+        Self { share, load, least, per_load, per_watt, watts, bits: i128::BITS - watts.leading_zeros() }
+    }
+
+    /// How many watts are told one by one, if they are.
+    fn steps(&self) -> Option<usize> {
+        let is_worth_it = self.sum_of_bits() > LARGEST_SUM && self.least <= LARGEST_SUM;
+        usize::try_from(self.watts).ok().filter(|_| is_worth_it && self.watts <= MOST_STEPS)
+    }
+
+    /// From what load on more watts are drawn than these.
+    fn passed(&self, watts: i128) -> i128 {
+        watts * self.per_watt / self.per_load + 1
     }
 
     /// From what sum on a bit is set, of the load times `per_load` and of those bits above that are not set times `per_watt`: watts
@@ -115,7 +159,7 @@ impl Meter {
     }
 
     /// The largest such sum.
-    fn most(&self, most: Load) -> i128 {
-        most.work * self.per_load + (self.per_watt << self.bits)
+    fn sum_of_bits(&self) -> i128 {
+        self.load * self.per_load + (self.per_watt << self.bits)
     }
 }

@@ -238,6 +238,29 @@ fn limits_that_are_broken_stay_so_whoever_comes() {
     }
 }
 
+/// Watts are told in bits, and one by one where bits take too large numbers.
+#[test]
+fn the_watts_that_rules_tell_are_those_that_are_drawn() {
+    for (capacity, work, in_bits) in [(1_003, 101, true), (1_000_003, 100_001, false)] {
+        let units = format!("u:cpu:{capacity}:power=301 v:cpu:{capacity}:power=301,idle=7");
+        let running = |i: usize| format!("a{i}:cpu={}:at=u", work * (i + 2));
+        let actors = format!("{} new:cpu={work}", each(4, running));
+        let snapshot = world(&units, &actors, "powerCap all 250");
+        let rules = snapshot.rules().unwrap();
+        let denies = |rule: &GroundRule| rule.body.iter().any(|(literal, _)| *literal < 0);
+        assert_eq!(rules.ground().iter().any(denies), in_bits, "{capacity}");
+        let mut allowed = 0;
+        for number in 0..3_usize.pow(5) {
+            let of = |actor| (number / 3_usize.pow(actor) % 3).checked_sub(1);
+            let places = line::places((0..5).map(of));
+            let found = snapshot.violations(&places);
+            assert_eq!(rules.violations(&places).is_empty(), found.is_empty(), "{found:?} at {places:?}");
+            allowed += usize::from(found.is_empty());
+        }
+        assert!((50..200).contains(&allowed), "{allowed}");
+    }
+}
+
 /// Some of a kind, one after the other.
 fn each(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(" ")

@@ -331,6 +331,17 @@ fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     }
 }
 
+/// Bits of these watts would add up to more than the 32 bits that clingo computes in; thresholds do not.
+#[test]
+fn a_cap_over_large_numbers_is_judged() {
+    let units = each(2, |i| format!("u{i}:cpu:1000003:node=n,power=301"));
+    let actors = each(20, |i| format!("a{i}:cpu=200000:at=u{}", i % 2));
+    let snapshot = line::world(&units, &actors, "powerCap node 1000");
+    let plan = plan(&snapshot, &Local, &judge(), &Budget::effort(Some(20), 1)).unwrap();
+    let found = (plan.cost.unplaced, plan.moves.len(), plan.excused.len());
+    assert_eq!((found, plan.judged), ((0, 0, 20), Judged::All));
+}
+
 /// What takes too many literals to be written out, or too large numbers, is held against who breaks it already.
 #[test]
 fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
