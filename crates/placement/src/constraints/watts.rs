@@ -36,7 +36,9 @@ pub(super) fn most_loads(problem: &Problem) -> IxVec<UnitIx, Load> {
     let mut of_kind: IxVec<KindIx, Load> = IxVec::of(Load::default(), problem.kinds.len());
     for &actor in &problem.movable {
         for (kind, way) in problem.implementations[actor].enumerate() {
-            way.iter().for_each(|way| of_kind[kind].add(way.work));
+            if let Some(way) = way {
+                of_kind[kind].add(way.work);
+            }
         }
     }
     let mut loads: IxVec<UnitIx, Load> = problem.unit_kind.iter().map(|kind| of_kind[*kind]).collect();
