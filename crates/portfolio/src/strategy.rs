@@ -146,13 +146,11 @@ impl Asp {
 /// large worlds.
 fn start<'a>(snapshot: &'a Snapshot, budget: &Budget) -> (Answer, Option<Instance<'a>>) {
     let problem = snapshot.problem();
-    // A candidate takes as long to look at as the actor has ties, and as there are numbers that a criterion is said by.
-    let criteria = snapshot.objectives().levels().iter().flatten();
-    let looked_at: usize = criteria.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
-    let choices = problem.current.positions().map(|actor| {
-        let looked_at = looked_at + problem.edges[actor].len();
-        problem.candidates(actor).len() * looked_at.div_ceil(FEW_TIES).max(1)
-    });
+    // A candidate takes as long to look at as the actor has ties.
+    let choices = problem
+        .current
+        .positions()
+        .map(|actor| problem.candidates(actor).len() * problem.edges[actor].len().div_ceil(FEW_TIES).max(1));
     let choices: usize = choices.sum();
     if choices <= MOST_CHOICES {
         return (Greedy.construct(snapshot, budget), None);
