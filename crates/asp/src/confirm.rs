@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{mem, thread};
 
 use placement::criteria::Encoding;
+use placement::file::Levels;
 use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
 
@@ -56,13 +57,30 @@ impl<'a> Examined<'a> {
     /// # Errors
     /// Where it is not feasible, or does not cost what is said.
     pub fn confirm(&self, ask: impl Fn(&Job) -> Option<Sums> + Sync) -> Result<Judged, JudgeError> {
-        // What cannot be made smaller cannot be judged.
-        let Ok(scale) = Scale::of(self.world) else { return Ok(Judged::None) };
-        if scale.is_exact() {
-            return self.judge(self.world, self.cost.vector(self.world), &ask);
+        if let Ok(scale) = Scale::of(self.world) {
+            return self.in_scale(self.world, &scale, &ask);
         }
-        match scale.apply(self.world, Rounding::Relaxed) {
-            Ok(smaller) => self.judge(&smaller, vector(&smaller, self.assignment), &ask),
+        // Of criteria whose numbers cannot be made smaller nothing is asked; whether it is feasible does not depend on them.
+        let mut file = self.world.file().clone();
+        file.objectives = Levels::InOrder(vec![vec![Criterion::Overload]]);
+        let Ok(plain) = self.world.in_numbers(file, self.world.rules().cloned()) else {
+            return Ok(Judged::None);
+        };
+        let Ok(scale) = Scale::of(&plain) else { return Ok(Judged::None) };
+        Ok(self.in_scale(&plain, &scale, &ask)?.min(Judged::Constraints))
+    }
+
+    fn in_scale(
+        &self,
+        world: &Snapshot,
+        scale: &Scale,
+        ask: &(impl Fn(&Job) -> Option<Sums> + Sync),
+    ) -> Result<Judged, JudgeError> {
+        if scale.is_exact() {
+            return self.judge(world, self.cost.vector(world), ask);
+        }
+        match scale.apply(world, Rounding::Relaxed) {
+            Ok(smaller) => self.judge(&smaller, vector(&smaller, self.assignment), ask),
             Err(_) => Ok(Judged::None),
         }
     }

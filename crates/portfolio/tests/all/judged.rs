@@ -1,7 +1,7 @@
 //! clingo judges finished plans: by the shipped programs, over the facts of the world that was planned.
 
 use asp::Scale;
-use placement::file::SnapshotFile;
+use placement::file::{Levels, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, Plan, PlanError, Snapshot,
@@ -140,6 +140,21 @@ fn longest_paths_are_judged_in_worlds_where_finding_them_would_take_long() {
             assert_eq!(is_refused, judged == Judged::All, "{size} {fan}: {said:?}");
         }
     }
+}
+
+/// Whether a plan is feasible is judged also where its price has numbers that cannot be made smaller.
+#[test]
+fn where_a_criterion_cannot_be_judged_constraints_are() {
+    let mut file = layers(100, 10).file().clone();
+    file.objectives = Levels::InOrder(vec![vec![Criterion::Overload], vec![Criterion::Busiest]]);
+    file.messages.iter_mut().for_each(|message| message.count = 9);
+    let snapshot = Snapshot::new(file).unwrap();
+    assert!(Scale::of(&snapshot).is_err());
+    let planned = plan(&snapshot, &Greedy, &judge(), &Budget::effort(Some(1), 1)).unwrap();
+    assert_eq!((planned.judged, planned.cost.unplaced), (Judged::Constraints, 0));
+    let nowhere = Assignment::of(None, snapshot.actors());
+    let said = judge().confirm(&snapshot, &nowhere, &price(&snapshot, &planned.assignment));
+    assert!(matches!(said, Err(JudgeError::Mismatch(_))), "{said:?}");
 }
 
 /// What follows from facts alone is looked at by clingo too, where the planner had overlooked it.
