@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use asp::{Limits, Session};
-use placement::{Answer, Budget, ProvenBy, Snapshot, SolveError, StoppedBy, Strategy};
+use placement::criteria::Class;
+use placement::{
+    Answer, Budget, Criterion, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy,
+};
 use search::{Greedy, Instance};
 
 use crate::part::Part;
@@ -112,6 +115,12 @@ impl Asp {
             return Ok(search.answer(StoppedBy::Deadline));
         }
         search.allow(self.effort);
+        if instance.is_none() && may_gain_anew(snapshot) && search.over().is_none() {
+            let budget = Budget { effort: Some(search.left()), ..*search.budget() };
+            let anew = Greedy.construct_anew(snapshot, &budget);
+            search.spend(anew.effort);
+            search.offer(anew.assignment, Stage::Construction, FoundBy::Construction);
+        }
         let proves = self.without != Some(Part::Proofs);
         let (is_branched, is_small) =
             (proves && whole::is_branched(snapshot), proves && whole::is_small(snapshot));
@@ -140,6 +149,13 @@ impl Asp {
         }
         Ok(rounds::run(search, instance, self.without))
     }
+}
+
+/// Whether to begin as if nothing ran may find what steps from there do not: whoever stays keeps its unit in use, and that counts.
+fn may_gain_anew(snapshot: &Snapshot) -> bool {
+    let counts_places = |criterion: &Criterion| criterion.measure().class() == Class::Places;
+    snapshot.objectives().levels().iter().flatten().any(counts_places)
+        && snapshot.problem().movable.iter().any(|actor| snapshot.problem().current[*actor].is_some())
 }
 
 /// An answer at once, and what was laid out for it: [`Greedy`] looks at every candidate of every actor, which takes too long in

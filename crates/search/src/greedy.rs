@@ -33,46 +33,57 @@ impl Strategy for Greedy {
 impl Greedy {
     /// Its answer before the repair under a policy's rules, for whoever searches on from it.
     pub fn construct(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
-        let begun = || {
-            let mut state = State::new(snapshot);
+        construct(snapshot, budget, true)
+    }
+
+    /// The same as if nothing that can move ran anywhere.
+    pub fn construct_anew(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
+        construct(snapshot, budget, false)
+    }
+}
+
+fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
+    let begun = || {
+        let mut state = State::new(snapshot);
+        if keeps {
             keep_what_runs(&mut state, snapshot);
-            let order = Order::new(snapshot, &state);
-            (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget }, state, order)
-        };
-        let bundles = Bundles::new(snapshot);
-        let (mut work, mut state, mut order) = begun();
-        // An effort does not cut it short: who is priced first would gain what the others pay.
-        let mut is_cut = work.is_over();
-        while !is_cut && let Some(actor) = order.next(snapshot) {
+        }
+        let order = Order::new(snapshot, &state);
+        (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget }, state, order)
+    };
+    let bundles = Bundles::new(snapshot);
+    let (mut work, mut state, mut order) = begun();
+    // An effort does not cut it short: who is priced first would gain what the others pay.
+    let mut is_cut = work.is_over();
+    while !is_cut && let Some(actor) = order.next(snapshot) {
+        match bundles.of(actor) {
+            // The rest of the bundle finds its place taken care of when its turn comes.
+            Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
+            _ => place(&mut state, snapshot, actor),
+        }
+        work.spend();
+        is_cut = order.left > 0 && (budget.stop)();
+    }
+    if is_cut {
+        // What a clock cut short counts for nothing. Everybody is placed all the same: an answer would leave out actors that have room.
+        (work, state, order) = begun();
+        for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
             match bundles.of(actor) {
-                // The rest of the bundle finds its place taken care of when its turn comes.
                 Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
-                _ => place(&mut state, snapshot, actor),
-            }
-            work.spend();
-            is_cut = order.left > 0 && (budget.stop)();
-        }
-        if is_cut {
-            // What a clock cut short counts for nothing. Everybody is placed all the same: an answer would leave out actors that have room.
-            (work, state, order) = begun();
-            for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
-                match bundles.of(actor) {
-                    Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
-                    _ => place_anywhere(&mut state, snapshot, actor, turn),
-                }
+                _ => place_anywhere(&mut state, snapshot, actor, turn),
             }
         }
-        let improved = improve(&mut state, snapshot, &bundles, &mut work);
-        Answer {
-            assignment: state.assignment,
-            bound: BTreeMap::new(),
-            optimal: false,
-            effort: work.done,
-            stage: Stage::Construction,
-            found_by: FoundBy::Construction,
-            proven_by: None,
-            stopped_by: if improved || work.left == 0 { StoppedBy::Effort } else { StoppedBy::Deadline },
-        }
+    }
+    let improved = improve(&mut state, snapshot, &bundles, &mut work);
+    Answer {
+        assignment: state.assignment,
+        bound: BTreeMap::new(),
+        optimal: false,
+        effort: work.done,
+        stage: Stage::Construction,
+        found_by: FoundBy::Construction,
+        proven_by: None,
+        stopped_by: if improved || work.left == 0 { StoppedBy::Effort } else { StoppedBy::Deadline },
     }
 }
 

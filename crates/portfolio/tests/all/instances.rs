@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use placement::file::{Actor, Levels, Message, Node, RunsOn, SnapshotFile, Unit};
-use placement::{Answer, Budget, FoundBy, NoPolicy, Plan, ProvenBy, Snapshot, StoppedBy, Strategy, plan};
+use placement::{
+    Answer, Budget, Criterion, FoundBy, NoPolicy, Plan, ProvenBy, Snapshot, StoppedBy, Strategy, plan,
+};
 use search::Greedy;
 
 use worlds::line::world;
@@ -127,6 +129,18 @@ fn up_to_twenty_actors_on_two_hundred_large_nodes_are_proven() {
     let heavy = Snapshot::new(cluster(200, 16, |i| 60_000_000 + 1_000_003 * i as u64)).unwrap();
     let plan = solve(&heavy, None);
     assert_eq!((plan.cost.vector(&heavy), plan.optimal), (vec![0, 0, 234_360, 0], true));
+}
+
+/// What runs all over keeps every unit in use: emptying one takes many steps that gain nothing.
+#[test]
+fn what_runs_all_over_is_put_together() {
+    let units: String = (0..40).map(|i| format!("u{i}:cpu:100:node=n{i} ")).collect();
+    let actors: String = (0..120).map(|i| format!("a{i}:cpu=10:at=u{} ", i % 40)).collect();
+    let mut file = world(units.trim(), actors.trim(), "").file().clone();
+    file.objectives = Levels::InOrder(vec![vec![Criterion::Overload], vec![Criterion::Consolidate]]);
+    let snapshot = Snapshot::new(file).unwrap();
+    let plan = solve(&snapshot, Some(1_000));
+    assert_eq!(plan.cost.vector(&snapshot), [0, 0, 12]);
 }
 
 #[test]

@@ -40,7 +40,12 @@ fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
         let fits = Scale::of(&snapshot).is_ok();
-        assert_eq!(planned.judged, if fits { Judged::All } else { Judged::Constraints }, "in {}", snapshot.write());
+        assert_eq!(
+            planned.judged,
+            if fits { Judged::All } else { Judged::Constraints },
+            "in {}",
+            snapshot.write()
+        );
         if !fits || !Scale::of(&snapshot).unwrap().is_exact() {
             continue;
         }
