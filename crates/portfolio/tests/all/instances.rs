@@ -134,9 +134,9 @@ fn up_to_twenty_actors_on_two_hundred_large_nodes_are_proven() {
 /// What runs all over keeps every unit in use: emptying one takes many steps that gain nothing.
 #[test]
 fn what_runs_all_over_is_put_together() {
-    let units: String = (0..40).map(|i| format!("u{i}:cpu:100:node=n{i} ")).collect();
-    let actors: String = (0..120).map(|i| format!("a{i}:cpu=10:at=u{} ", i % 40)).collect();
-    let mut file = world(units.trim(), actors.trim(), "").file().clone();
+    let units: Vec<String> = (0..40).map(|i| format!("u{i}:cpu:100:node=n{i}")).collect();
+    let actors: Vec<String> = (0..120).map(|i| format!("a{i}:cpu=10:at=u{}", i % 40)).collect();
+    let mut file = world(&units.join(" "), &actors.join(" "), "").file().clone();
     file.objectives = Levels::InOrder(vec![vec![Criterion::Overload], vec![Criterion::Consolidate]]);
     let snapshot = Snapshot::new(file).unwrap();
     let plan = solve(&snapshot, Some(1_000));
