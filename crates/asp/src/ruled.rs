@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Assignment, Rules, Snapshot};
+use placement::{Assignment, GroundRule, Rules, Snapshot};
 
 const WRITES: &str = "a string takes any text";
 
@@ -40,12 +40,12 @@ pub(crate) fn text(
         let not = if literal < 0 { "not " } else { "" };
         format!("{not}{}", atom(literal.unsigned_abs()))
     };
-    for rule in rules.ground() {
+    if placed.is_some() {
+        spread(&mut absent, rules);
+    }
+    let is_absent = |atom: u32| i32::try_from(atom).is_ok_and(|atom| absent.contains(&atom));
+    for rule in rules.ground().iter().filter(|rule| may_hold(rule, &absent)) {
         let (lower, total) = (i128::from(rule.lower), rule.most());
-        let missing = rule.body.iter().filter(|(part, _)| absent.contains(part));
-        if total - missing.map(|(_, weight)| i128::from(*weight)).sum::<i128>() < lower {
-            continue;
-        }
         let body = if lower >= total {
             rule.body.iter().map(|(part, _)| literal(*part)).collect::<Vec<_>>().join(", ")
         } else {
@@ -57,18 +57,46 @@ pub(crate) fn text(
         let neck = if body.is_empty() { "" } else { " :- " };
         writeln!(text, "ruled({}){neck}{body}.", rule.head).expect(WRITES);
     }
-    for demand in rules.cases() {
+    for demand in rules.cases().iter().filter(|demand| !is_absent(demand.atom)) {
         writeln!(text, ":- {}.", atom(demand.atom)).expect(WRITES);
     }
-    for (number, excuse) in rules.excuses().iter().enumerate() {
+    let excuses = rules.excuses().iter().enumerate();
+    for (number, excuse) in excuses.filter(|(_, excuse)| !is_absent(excuse.atom)) {
         writeln!(text, "excused({number}) :- {}.", atom(excuse.atom)).expect(WRITES);
     }
+    let penalties = rules.penalties().iter().enumerate();
     for (position, (costs, weight)) in
-        rules.penalties().iter().enumerate().filter(|(_, (_, weight))| *weight > 0)
+        penalties.filter(|(_, (costs, weight))| *weight > 0 && !is_absent(*costs))
     {
         let costs = atom(*costs);
         writeln!(text, "#minimize {{ {weight}@P,policy,ruled,{position} : {costs}, level(policy,P) }}.")
             .expect(WRITES);
     }
     text
+}
+
+/// Whether enough of a rule's body can hold where these atoms do not.
+fn may_hold(rule: &GroundRule, absent: &BTreeSet<i32>) -> bool {
+    let missing = rule.body.iter().filter(|(part, _)| absent.contains(part));
+    rule.most() - missing.map(|(_, weight)| i128::from(*weight)).sum::<i128>() >= i128::from(rule.lower)
+}
+
+/// What no rule can give any more does not hold either.
+fn spread(absent: &mut BTreeSet<i32>, rules: &Rules) {
+    loop {
+        let (mut given, mut lost) = (BTreeSet::new(), BTreeSet::new());
+        for rule in rules.ground() {
+            let Ok(head) = i32::try_from(rule.head) else { continue };
+            if may_hold(rule, absent) {
+                given.insert(head);
+            } else {
+                lost.insert(head);
+            }
+        }
+        let before = absent.len();
+        absent.extend(lost.difference(&given));
+        if absent.len() == before {
+            return;
+        }
+    }
 }
