@@ -1,6 +1,5 @@
 //! Committing a plan, in the world that it was found to hold in.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::Due;
@@ -21,32 +20,6 @@ use crate::searches::Considered;
 /// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
 /// more before it is begun.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
-
-/// Decisions that were on their way for so long that others were made meanwhile.
-#[derive(Default)]
-pub struct Late {
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-impl Late {
-    fn begins(&self) {
-        self.begun.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn ends(&self) {
-        self.ended.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn ended(&self) -> u64 {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Whether any was on its way at some moment since so many had ended.
-    fn since(&self, ended: u64) -> bool {
-        self.begun.load(Ordering::Acquire) > ended
-    }
-}
 
 /// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
 /// written: nobody waits for what is told.
@@ -127,40 +100,4 @@ pub fn settled(
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
     ctx.consider(key, now);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `b` one is late, `e` it has ended, `w` a write begins, `?` it ends: whether it was beside a late one.
-    fn beside(text: &str) -> String {
-        let (late, mut ended) = (Late::default(), 0);
-        let mut said = String::new();
-        for letter in text.chars() {
-            match letter {
-                'b' => late.begins(),
-                'e' => late.ends(),
-                'w' => ended = late.ended(),
-                _ => said.push(if late.since(ended) { 'y' } else { 'n' }),
-            }
-        }
-        said
-    }
-
-    #[test]
-    fn a_write_beside_one_that_is_late_is_told() {
-        for (text, expected) in [
-            ("w?", "n"),
-            ("bw?", "y"),
-            ("wb?", "y"),
-            ("bwe?", "y"),
-            ("wbe?", "y"),
-            ("bew?", "n"),
-            ("bbew?", "y"),
-            ("bbeew?", "n"),
-        ] {
-            assert_eq!(beside(text), expected, "{text}");
-        }
-    }
 }

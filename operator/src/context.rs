@@ -14,10 +14,10 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use world::{ApplicationKey, Policy};
 
 use crate::caches::Caches;
-use crate::commit::Late;
 use crate::config::Planning;
 use crate::events::Events;
 use crate::judged::Mismatches;
+use crate::late::Late;
 use crate::line::Line;
 use crate::metrics::Metrics;
 use crate::namesakes::Met;

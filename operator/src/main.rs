@@ -24,6 +24,7 @@ mod identity;
 mod indexed;
 mod instances;
 mod judged;
+mod late;
 mod leader;
 mod line;
 mod look;
@@ -183,7 +184,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),
         plans,
-        late: commit::Late::default(),
+        late: late::Late::default(),
         pace: pace::Pace::default(),
         starts: pace::Starts::default(),
         made: pace::Made::default(),
