@@ -11,7 +11,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::caches::Caches;
 use crate::config::Planning;
@@ -26,47 +25,37 @@ const LEASE_OF: &str = "cairn-agent-";
 #[derive(Clone, Default)]
 struct Agents(Arc<Mutex<Heartbeats<String>>>);
 
-/// What lets time pass, once everything else is known.
-pub struct Clock {
+/// Who tells when it is known which agents are silent.
+pub struct Silence {
     agents: Agents,
-    /// Until then, time passes for what is kept of units that are not offered.
-    ticks: JoinHandle<()>,
     /// Whether all Leases were listed once.
     listed: watch::Receiver<bool>,
 }
 
-/// Begins to listen for agents where it is known where their Leases are.
-pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Clock {
+/// Begins to let time pass, and to listen for agents where it is known where their Leases are.
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Silence {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
     let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
         tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));
     }
-    let caches = caches.clone();
-    let ticks = tokio::spawn(async move {
+    let (passing, caches) = (agents.clone(), caches.clone());
+    tokio::spawn(async move {
         loop {
-            // What is over is said again, and let go then.
-            drop(caches.change(|index| index.pass(Timestamp::now())));
+            passing.pass(&caches);
             tokio::time::sleep(EVERY).await;
         }
     });
-    Clock { agents, ticks, listed }
+    Silence { agents, listed }
 }
 
-impl Clock {
-    /// Lets time pass from now on; when this returns, who has been silent for long is known to be so: nobody is planned before.
-    pub async fn begin(mut self, caches: Arc<Caches>) {
+impl Silence {
+    /// When this returns, who has been silent for long is known to be so: nobody is planned before.
+    pub async fn known(mut self, caches: &Caches) {
         // Without Leases nobody tells; with them the watch lives as long as the process.
         let _ = self.listed.wait_for(|listed| *listed).await;
-        self.ticks.abort();
-        self.agents.pass(&caches);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(EVERY).await;
-                self.agents.pass(&caches);
-            }
-        });
+        self.agents.pass(caches);
     }
 }
 

@@ -143,7 +143,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    let clock = agents::start(&client, &caches, &config.planning);
+    let silence = agents::start(&client, &caches, &config.planning);
     for feed in feeds {
         tokio::spawn(feed);
     }
@@ -198,7 +198,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let work = async {
         let leads = async {
             caches.warm().await;
-            clock.begin(caches.clone()).await;
+            silence.known(&caches).await;
             warm.send_replace(true);
             tracing::info!("the caches are filled");
             leadership.clone().acquired().await;
