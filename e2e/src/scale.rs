@@ -113,11 +113,9 @@ pub struct Churn {
 /// What could merely be better is looked at in the background, in its turn: these are no answers to anything that happens.
 const BACKGROUND: [&str; 2] = ["chance", "second-look"];
 
-impl Churn {
-    /// Searches, or moves, that answered something: not those of looks in the background.
-    fn caused(of: &BTreeMap<String, f64>) -> f64 {
-        of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| count).sum()
-    }
+/// Of searches, or moves, those that answered something: not those of looks in the background.
+fn caused(of: &BTreeMap<String, f64>) -> f64 {
+    of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| count).sum()
 }
 
 /// An application gets one actor more.
@@ -128,8 +126,8 @@ pub struct Change {
     pub seconds_until_decided: f64,
     /// Until the new actor's pod was bound.
     pub seconds_until_bound: f64,
-    /// How many searches the operator made for it.
-    pub searches: f64,
+    /// The searches that ended meanwhile, by what made them due.
+    pub searches_by: BTreeMap<String, f64>,
     /// How many decisions of other applications are not what they were.
     pub others: usize,
 }
@@ -247,7 +245,7 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
         let other = all.items.into_iter().filter(|decision| decision.name_any() != name);
         Ok(other.map(|decision| (decision.name_any(), decision.metadata.generation)).collect())
     };
-    let (before, searched) = (others().await?, searches(operator).await?);
+    let (before, searched) = (others().await?, by_cause(operator, SEARCHES).await?);
     let started = Instant::now();
     let worker = json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": ACTORS / 5 * 4}]);
     let patch = Patch::Json::<()>(serde_json::from_value(worker)?);
@@ -269,7 +267,7 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
     Ok(Change {
         seconds_until_decided: seconds(decided)?,
         seconds_until_bound: seconds(bound)?,
-        searches: searches(operator).await? - searched,
+        searches_by: since(&searched, by_cause(operator, SEARCHES).await?),
         others: before.iter().filter(|(name, version)| after.get(*name) != Some(version)).count(),
     })
 }
@@ -411,10 +409,10 @@ fn page(all: &[Measured], commit: &str) -> String {
             row.size.nodes,
             churn.seconds,
             churn.pods,
-            Churn::caused(&churn.moves_by),
-            Churn::caused(&churn.searches_by),
-            churn.moves_by.values().sum::<f64>() - Churn::caused(&churn.moves_by),
-            churn.searches_by.values().sum::<f64>() - Churn::caused(&churn.searches_by),
+            caused(&churn.moves_by),
+            caused(&churn.searches_by),
+            churn.moves_by.values().sum::<f64>() - caused(&churn.moves_by),
+            churn.searches_by.values().sum::<f64>() - caused(&churn.searches_by),
             churn.cores,
             ratio(churn.cores, 0.2),
             churn.mib_before,
@@ -422,8 +420,8 @@ fn page(all: &[Measured], commit: &str) -> String {
         );
     }
     text += "\nAnd applications get one or more actors, one after the other: until the decision is written and the new pods are bound.\n\n\
-             | applications × nodes | decided | bound | worst bound ÷ aim (2 s) | searches (aim 1 each) | decisions of others \
-             (aim 0) |\n|---|---:|---:|---:|---:|---:|\n";
+             | applications × nodes | decided | bound | worst bound ÷ aim (2 s) | searches (aim 1 each) | looks in the \
+             background meanwhile | decisions of others (aim 0) |\n|---|---:|---:|---:|---:|---:|---:|\n";
     for row in all {
         let told = |of: fn(&Change) -> f64| {
             let all: Vec<String> = row.changes.iter().map(|change| format!("{:.1}", of(change))).collect();
@@ -432,13 +430,14 @@ fn page(all: &[Measured], commit: &str) -> String {
         let worst = row.changes.iter().map(|change| change.seconds_until_bound).fold(0.0, f64::max);
         let _ = writeln!(
             text,
-            "| {} × {} | {} s | {} s | {:.2} | {} | {} |",
+            "| {} × {} | {} s | {} s | {:.2} | {} | {} | {} |",
             row.size.applications,
             row.size.nodes,
             told(|change| change.seconds_until_decided),
             told(|change| change.seconds_until_bound),
             ratio(worst, 2.0),
-            told(|change| change.searches),
+            told(|change| caused(&change.searches_by)),
+            told(|change| change.searches_by.values().sum::<f64>() - caused(&change.searches_by)),
             row.changes.iter().map(|change| change.others).sum::<usize>()
         );
     }

@@ -355,7 +355,7 @@ async fn search(
     let strategy = strategy(policy)?;
     let timer = ctx.metrics.plan_seconds.start_timer();
     let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
-    let others = others.clone();
+    let (others, aside) = (others.clone(), ctx.searches.aside.clone());
     let (world, silent) = (world.clone(), ctx.caches.index().is_silent());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
@@ -365,7 +365,8 @@ async fn search(
         let world = planned;
         span.in_scope(|| {
             let begun = Instant::now();
-            let left = || share(whole, others.count(), slots).saturating_sub(begun.elapsed());
+            let share = || share(whole, others.count(), slots, aside.last());
+            let left = || share().saturating_sub(begun.elapsed());
             let stop = || left().is_zero() || stop.load(Ordering::Acquire);
             let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
             // A decision that is not there is made from what is observed, where something is.
@@ -385,6 +386,9 @@ async fn search(
                 plan = plan.judged_again(&derived, &judge)?;
             }
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
+            if plan.stopped_by == StoppedBy::Deadline {
+                aside.took(begun.elapsed().saturating_sub(share()));
+            }
             Ok::<_, PlanError>(plan)
         })
     });
@@ -399,14 +403,15 @@ async fn search(
 }
 
 /// What one of so many who wait gets of a search's time where so many search at once: together they take half of it and 10 ms for
-/// each, and never more than all of it, but for the 10 ms that each gets at least. What a longer search would find is looked for afterwards, when nobody waits.
-fn share(wall: Duration, waiting: usize, slots: usize) -> Duration {
+/// each, and never more than all of it, but for the 10 ms that each gets at least. What a plan takes beside its search, judging and
+/// explaining, is `aside` of it. What a longer search would find is looked for afterwards, when nobody waits.
+fn share(wall: Duration, waiting: usize, slots: usize, aside: Duration) -> Duration {
     if waiting <= slots {
         return wall;
     }
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let queue = wall.min((wall / 2).saturating_add(SMALLEST_SHARE.saturating_mul(count(waiting))));
-    (queue / count(waiting.div_ceil(slots))).max(SMALLEST_SHARE.min(wall))
+    (queue / count(waiting.div_ceil(slots))).saturating_sub(aside).max(SMALLEST_SHARE.min(wall))
 }
 
 /// The strategy that the policy names, which may be one for production alone.
@@ -436,20 +441,24 @@ mod tests {
 
     #[test]
     fn a_queue_takes_half_the_time_of_a_search_and_10_ms_for_each() {
-        // Milliseconds of one search; who wait, who search at once; milliseconds of each, of all of them.
-        for (wall, waiting, slots, each, all) in [
-            (2000, 1, 2, 2000, 2000),
-            (2000, 2, 2, 2000, 2000),
-            (2000, 3, 2, 515, 1030),
-            (2000, 10, 2, 220, 1100),
-            (2000, 100, 2, 40, 2000),
-            (2000, 1000, 2, 10, 5000),
-            (60_000, 10, 1, 3010, 30_100),
-            (5, 10, 1, 5, 50),
+        // Milliseconds of one search, and beside it; who wait, who search at once; milliseconds of each, of all of them.
+        for (wall, aside, waiting, slots, each, all) in [
+            (2000, 0, 1, 2, 2000, 2000),
+            (2000, 300, 2, 2, 2000, 2000),
+            (2000, 0, 3, 2, 515, 1030),
+            (2000, 0, 10, 2, 220, 1100),
+            (2000, 70, 10, 2, 150, 1100),
+            (2000, 300, 10, 2, 10, 1550),
+            (2000, 0, 100, 2, 40, 2000),
+            (2000, 0, 1000, 2, 10, 5000),
+            (60_000, 0, 10, 1, 3010, 30_100),
+            (5, 0, 10, 1, 5, 50),
         ] {
-            let share = share(Duration::from_millis(wall), waiting, slots);
-            assert_eq!(share, Duration::from_millis(each), "{wall} ms, {waiting} wait, {slots} search");
-            assert_eq!(share.as_millis() * waiting.div_ceil(slots) as u128, all, "{wall} ms, {waiting} wait");
+            let [wall, aside, each] = [wall, aside, each].map(Duration::from_millis);
+            let share = share(wall, waiting, slots, aside);
+            assert_eq!(share, each, "{wall:?}, {waiting} wait, {slots} search");
+            let taken = if waiting > slots { share + aside } else { share };
+            assert_eq!(taken.as_millis() * waiting.div_ceil(slots) as u128, all, "{wall:?}, {waiting} wait");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The searches of all applications, and what each was begun with.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use control::{Due, SecondLook};
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -79,6 +80,8 @@ pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
     /// How many wait for their turn or search.
     pub under_way: Arc<AtomicUsize>,
+    /// What a plan takes beside its search.
+    pub aside: Arc<Aside>,
     through: UnboundedSender<ApplicationKey>,
 }
 
@@ -86,7 +89,7 @@ impl Searches {
     /// No searches yet; with the names of those for whom one will be through.
     pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
         let (through, settles) = mpsc::unbounded();
-        (Self { of: Mutex::default(), under_way: Arc::default(), through }, settles)
+        (Self { of: Mutex::default(), under_way: Arc::default(), aside: Arc::default(), through }, settles)
     }
 
     /// A search is through: what it found is to be settled.
@@ -130,6 +133,22 @@ impl Searches {
 
     pub fn put(&self, key: &ApplicationKey, search: Search) {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
+    }
+}
+
+/// How long the last plan whose search the clock ended took beside it: to be judged and explained.
+#[derive(Default)]
+pub struct Aside(AtomicU64);
+
+impl Aside {
+    /// As long as this took it.
+    pub fn took(&self, time: Duration) {
+        self.0.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// How long it took.
+    pub fn last(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Acquire))
     }
 }
 
