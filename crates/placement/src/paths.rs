@@ -13,6 +13,21 @@ pub(crate) struct Paths {
     order: Vec<ActorIx>,
     /// By actor: whom it sends to, ascending.
     next: IxVec<ActorIx, Vec<ActorIx>>,
+    /// By actor: who sends to it.
+    before: IxVec<ActorIx, Vec<ActorIx>>,
+    /// By actor: where it is in the order.
+    position: IxVec<ActorIx, usize>,
+}
+
+/// What is known of an actor, by its position in the order, while prices change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// The path to it costs what it did.
+    Yes,
+    /// The path to it may cost something else.
+    No,
+    /// What is sent to it and by it may cost something else.
+    Changed,
 }
 
 impl Paths {
@@ -52,7 +67,18 @@ impl Paths {
                 }
             }
         }
-        if order.len() == next.len() { Ok(Self { order, next }) } else { Err(cycle(&next, &waiting_for)) }
+        if order.len() < next.len() {
+            return Err(cycle(&next, &waiting_for));
+        }
+        let mut before: IxVec<ActorIx, Vec<ActorIx>> = IxVec::of(Vec::new(), next.len());
+        let mut position = IxVec::of(0, next.len());
+        for (at, &from) in order.iter().enumerate() {
+            position[from] = at;
+            for &to in &next[from] {
+                before[to].push(from);
+            }
+        }
+        Ok(Self { order, next, before, position })
     }
 
     /// The most expensive path, where a message from one actor to another costs what `price` says, nothing if it says so.
@@ -76,6 +102,44 @@ impl Paths {
             at = Some(from);
         }
         (until, steps)
+    }
+
+    /// Brings what the most expensive path to each actor costs up to date where messages from and to those who are `changed` cost
+    /// something else than before: only those are looked at whom that reaches.
+    pub fn follow(
+        &self,
+        until: &mut IxVec<ActorIx, i64>,
+        changed: &[ActorIx],
+        was: impl Fn(ActorIx, ActorIx) -> Option<i64>,
+        is: impl Fn(ActorIx, ActorIx) -> Option<i64>,
+    ) {
+        let mut known = vec![Known::Yes; self.order.len()];
+        for &actor in changed {
+            known[self.position[actor]] = Known::Changed;
+        }
+        let first = changed.iter().map(|&actor| self.position[actor]).min().unwrap_or(self.order.len());
+        let path = |until: i64, price: Option<i64>| price.map_or(0, |price| until.saturating_add(price));
+        for at in first..self.order.len() {
+            if known[at] == Known::Yes {
+                continue;
+            }
+            let here = self.order[at];
+            let paths = self.before[here].iter().map(|&from| path(until[from], is(from, here)));
+            let (cost, cost_before) = (paths.max().unwrap_or(0), until[here]);
+            if cost == cost_before && known[at] == Known::No {
+                continue;
+            }
+            until[here] = cost;
+            for &to in &self.next[here] {
+                let (before, after) = (path(cost_before, was(here, to)), path(cost, is(here, to)));
+                // It was the most expensive one, or is.
+                let counts = after > until[to] || (before == until[to] && after < before);
+                let known = &mut known[self.position[to]];
+                if counts && *known == Known::Yes {
+                    *known = Known::No;
+                }
+            }
+        }
     }
 
     /// What the most expensive path to each actor costs; `found` hears of each path that is more expensive than those before.
@@ -123,4 +187,49 @@ fn cycle(next: &IxVec<ActorIx, Vec<ActorIx>>, waiting_for: &IxVec<ActorIx, usize
     }
     walked.reverse();
     walked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Random graphs whose prices change around a few actors, one after the other: paths as if walked anew.
+    #[test]
+    fn what_changes_reach_is_all_that_is_looked_at_anew() {
+        for seed in 0..200 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let count = rng.usize(1..12);
+            let actors = (0..count).map(|index| json!({"id": index.to_string(), "runsOn": {"cpu": 1}}));
+            let messages = (0..rng.usize(..30)).map(|_| {
+                let (one, other) = (rng.usize(..count), rng.usize(..count));
+                json!({"from": one.min(other).to_string(), "to": one.max(other).to_string(), "count": 1})
+            });
+            let (actors, messages): (Vec<_>, Vec<_>) = (actors.collect(), messages.collect());
+            let file = json!({"version": 1, "units": [], "actors": actors, "messages": messages});
+            let paths = Paths::of(&serde_json::from_value(file).unwrap()).unwrap();
+            // Who has no place sends and receives nothing.
+            let price = |places: &[Option<i64>], from: ActorIx, to: ActorIx| {
+                Some((places[from.at()]? - places[to.at()]?).abs())
+            };
+            let mut then = vec![None; count];
+            let mut until = IxVec::of(0, count);
+            for _ in 0..20 {
+                let mut now = then.clone();
+                let changed: Vec<ActorIx> =
+                    (0..rng.usize(1..4)).map(|_| ActorIx::new(rng.usize(..count))).collect();
+                for actor in &changed {
+                    now[actor.at()] = Some(rng.i64(..9)).filter(|place| *place > 0);
+                }
+                let was = |from, to| price(&then, from, to);
+                let is = |from, to| price(&now, from, to);
+                let mut after = until.clone();
+                paths.follow(&mut after, &changed, was, is);
+                assert_eq!(after.raw(), paths.longest_to_each(is).0.raw(), "seed {seed}");
+                if rng.bool() {
+                    (then, until) = (now, after);
+                }
+            }
+        }
+    }
 }

@@ -180,6 +180,7 @@ impl<'a> State<'a> {
         let step = self.step(actor, unit, comes);
         for figure in self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut()) {
             figure.count(self.snapshot, &step);
+            figure.keep(self.snapshot);
         }
         self.limits.iter_mut().for_each(|(_, excess)| excess.count(self.snapshot, &step));
         self.remaining.count(problem, actor, unit, step.sign());

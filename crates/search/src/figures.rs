@@ -108,6 +108,10 @@ impl<'m> Figures<'m> {
     /// Has everything follow changes of place: item, from, to. Says how value and breach change.
     pub fn take(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
         self.before = self.now;
+        if !self.is_open {
+            // Whatever was taken and not taken back.
+            self.terms.iter_mut().for_each(|(_, figure)| figure.keep(self.snapshot));
+        }
         self.follow(model, changes.iter().copied(), Self::count);
         self.now = if self.is_open { Sums { broken: self.breach(), ..self.now } } else { self.sums() };
         (self.now.value - self.before.value, self.now.broken - self.before.broken)

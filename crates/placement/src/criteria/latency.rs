@@ -16,6 +16,11 @@ fn latest(world: &Encoding) -> i64 {
 /// What a message is to a judge beside the bits of a path, in facts.
 const PER_MESSAGE: usize = 8;
 
+/// How many paths are copied, and read, while one message is priced.
+const COPIED: usize = 8;
+/// How often a message of an actor that goes elsewhere is priced: before and after, where it is sent and where it arrives.
+const LOOKED_AT: usize = 4;
+
 /// Σ exchange costs along the most expensive path of messages between actors that have a place.
 pub(super) struct Latency;
 
@@ -37,12 +42,13 @@ impl Measure for Latency {
     }
 
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
-        Some(Box::new(Whereabouts(IxVec::of(None, snapshot.actors()))))
+        Some(Box::new(Whereabouts::nowhere(snapshot.actors())))
     }
 
+    // What one actor more or less would change: the messages of it and of few others, and what is copied for all.
     fn looks_at(&self, snapshot: &Snapshot) -> usize {
         let sent = ActorIx::first(snapshot.actors()).map(|actor| snapshot.sends_to(actor).len());
-        snapshot.actors() + sent.sum::<usize>()
+        snapshot.actors() / COPIED + LOOKED_AT * sent.sum::<usize>() / snapshot.actors().max(1)
     }
 
     // Ties to what is fixed, and links, are looked at anyway.
@@ -105,22 +111,89 @@ impl Measure for Latency {
     }
 }
 
-/// Where actors are.
+/// Where actors are, and what the paths to them cost where they were.
 #[derive(Clone)]
-struct Whereabouts(Assignment);
+struct Whereabouts {
+    now: Assignment,
+    /// Where they were when paths were worked out.
+    then: Assignment,
+    /// By actor, what the most expensive path to it cost then.
+    until: IxVec<ActorIx, i64>,
+    /// The most expensive of all.
+    latest: i64,
+    /// Who is elsewhere since, and whether an actor is one of them.
+    gone: Vec<ActorIx>,
+    is_gone: IxVec<ActorIx, bool>,
+}
+
+impl Whereabouts {
+    /// Nobody is anywhere.
+    fn nowhere(actors: usize) -> Self {
+        let nowhere = IxVec::of(None, actors);
+        Self {
+            now: nowhere.clone(),
+            then: nowhere,
+            until: IxVec::of(0, actors),
+            latest: 0,
+            gone: Vec::new(),
+            is_gone: IxVec::of(false, actors),
+        }
+    }
+
+    /// Has `until` follow those who are `gone` to their place of `now`, and says what the most expensive path costs.
+    fn follow(
+        &self,
+        snapshot: &Snapshot,
+        until: &mut IxVec<ActorIx, i64>,
+        gone: &[ActorIx],
+        now: impl Fn(ActorIx) -> Option<UnitIx>,
+    ) -> i64 {
+        let was = |from, to| Some(snapshot.exchange_cost(self.then[from]?, self.then[to]?));
+        let is = |from, to| Some(snapshot.exchange_cost(now(from)?, now(to)?));
+        snapshot.problem().paths.follow(until, gone, was, is);
+        until.iter().copied().max().unwrap_or(0)
+    }
+}
 
 impl Figure for Whereabouts {
     fn count(&mut self, _: &Snapshot, step: &Step) {
-        self.0[step.actor] = step.comes.then_some(step.unit);
+        let actor = step.actor;
+        self.now[actor] = step.comes.then_some(step.unit);
+        let is_gone = self.now[actor] != self.then[actor];
+        if is_gone == std::mem::replace(&mut self.is_gone[actor], is_gone) {
+            return;
+        }
+        if is_gone {
+            self.gone.push(actor);
+        } else if let Some(at) = self.gone.iter().rposition(|gone| *gone == actor) {
+            self.gone.swap_remove(at);
+        }
     }
 
     fn value(&self, snapshot: &Snapshot) -> i64 {
-        longest(snapshot, |actor| self.0[actor])
+        if self.gone.is_empty() {
+            return self.latest;
+        }
+        self.follow(snapshot, &mut self.until.clone(), &self.gone, |actor| self.now[actor])
     }
 
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64 {
         let after = step.comes.then_some(step.unit);
-        longest(snapshot, |actor| if actor == step.actor { after } else { self.0[actor] })
+        let gone: Vec<ActorIx> = self.gone.iter().copied().chain([step.actor]).collect();
+        let now = |actor| if actor == step.actor { after } else { self.now[actor] };
+        self.follow(snapshot, &mut self.until.clone(), &gone, now)
+    }
+
+    fn keep(&mut self, snapshot: &Snapshot) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let mut until = std::mem::take(&mut self.until);
+        self.latest = self.follow(snapshot, &mut until, &self.gone, |actor| self.now[actor]);
+        self.until = until;
+        for actor in self.gone.drain(..) {
+            (self.then[actor], self.is_gone[actor]) = (self.now[actor], false);
+        }
     }
 
     fn boxed(&self) -> Box<dyn Figure> {

@@ -204,6 +204,11 @@ pub trait Figure: Send + Sync {
     /// What it would come to after a step.
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64;
 
+    /// What was counted stays for some time: what is asked next differs little from it.
+    fn keep(&mut self, snapshot: &Snapshot) {
+        let _ = snapshot;
+    }
+
     /// Whether it depends on where an actor is.
     fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
         let _ = (snapshot, actor);
