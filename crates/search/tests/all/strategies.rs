@@ -144,7 +144,7 @@ fn where_steps_take_long_the_clock_is_asked_as_often() {
     let asked = AtomicU64::new(0);
     let stop = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
     let budget = Budget { effort: Some(100), seed: 1, stop: &stop, left: None };
-    let answer = Local.solve(&with_paths([20, 30, 20], 16), &budget).unwrap();
+    let answer = Local.solve(&with_paths([160, 240, 160], 32), &budget).unwrap();
     assert_eq!(answer.effort, 100);
     let asked = asked.into_inner();
     assert!(asked >= 99, "{asked} looks at the clock in 100 pieces");
