@@ -68,6 +68,8 @@ pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Resu
         fs::write(results.join("chaos.md"), page(&all, size, commit))?;
     }
     print!("{}", page(&all, size, commit));
+    let found: usize = all.iter().map(|batch| batch.findings.len()).sum();
+    ensure!(found == 0, "{found} findings, all of them in {}", results.join("chaos.md").display());
     Ok(())
 }
 
@@ -224,7 +226,7 @@ impl<'a> Scene<'a> {
         let client = cluster.client().await?;
         let leases = Api::namespaced(client.clone(), NAMESPACE);
         let pair = Pair { cluster, leases, processes: BTreeMap::new(), made: 0 };
-        let at_first = Wanted { replicas: size.actors * 3 / 4, edition: 0 };
+        let at_first = Wanted { replicas: size.actors, edition: 0 };
         let wanted = (0..size.applications).map(|index| (format!("app-{index}"), at_first)).collect();
         let rng = Rng::with_seed(seed);
         let mut scene =
@@ -276,7 +278,7 @@ impl<'a> Scene<'a> {
         let resizes = matches!(form, Form::Replicas | Form::Anew) || (coin && matches!(form, Form::Loss));
         let mut wanted = self.wanted[&name];
         if resizes {
-            wanted.replicas = self.rng.u32(self.size.actors / 2..=self.size.actors);
+            wanted.replicas = self.rng.u32(self.size.actors * 9 / 10..=self.size.actors * 11 / 10);
         }
         wanted.edition += u32::from(updates);
         self.wanted.insert(name.clone(), wanted);

@@ -196,8 +196,7 @@ impl Scene<'_> {
         self.story.table(["UNIT", &work, "ACTORS"], &facts.loads(&spec.assignments));
         self.story.say("");
         self.story.say(format!("objective  {}", in_words(spec)));
-        let proof = if spec.optimal { "proven optimal" } else { "not proven optimal" };
-        self.story.say(format!("           {} strategy {}: {proof}", vector(spec), spec.strategy));
+        self.story.say(format!("           {} {}", vector(spec), by_whom(spec)));
         Ok(())
     }
 
@@ -299,6 +298,20 @@ fn values(spec: &PlacementSpec) -> Vec<i64> {
 /// `[0, 59040, 21]`, the most important first.
 fn vector(spec: &PlacementSpec) -> String {
     format!("{:?}", values(spec))
+}
+
+/// `found by search, proven optimal by branch-and-bound, judged by clingo`.
+fn by_whom(spec: &PlacementSpec) -> String {
+    let proven = spec
+        .proven_by
+        .as_ref()
+        .map_or("not proven optimal".to_owned(), |by| format!("proven optimal by {by}"));
+    let judged = match spec.judged.as_deref() {
+        None | Some("none") => "not judged by clingo".to_owned(),
+        Some("all") => "judged by clingo".to_owned(),
+        Some(what) => format!("judged by clingo: {what}"),
+    };
+    format!("found by {}, {proven}, {judged}", spec.found_by.as_deref().unwrap_or("nobody knows what"))
 }
 
 /// `overload 0, communication 59,040 + migration 0, annoyance 21`.

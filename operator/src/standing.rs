@@ -131,6 +131,9 @@ impl<'a> Standing<'a> {
                         confirmed.is_told(digest, &self.judged(snapshot, (**plan).clone()).await?);
                         continue;
                     }
+                    if plan.judged == Judged::None {
+                        self.ctx.metrics.judged.with_label_values(&[plan.judged.into()]).inc();
+                    }
                 }
                 _ => {}
             }

@@ -114,7 +114,7 @@ impl Judge for ClingoJudge {
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
         // A policy with rules about where actors are has been asked before.
         let of_facts =
-            Policy::of(world)?.filter(|policy| policy.limits_places() && !policy.depends_on_placement());
+            Policy::of(world)?.filter(|policy| policy.speaks_of_facts() && !policy.depends_on_placement());
         if let Some(policy) = of_facts {
             self.verdict(&policy, assignment)?;
         }

@@ -88,10 +88,15 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
             }
             ("penalty", [weight, _]) => verdict.penalties.push(names.argument(*weight)),
             ("broken", [statement, what]) => verdict.broken.push((number(*statement)?, what.to_string())),
+            ("concluded", [statement, word, values]) => {
+                let values = names.all(values.arguments().unwrap_or_default());
+                verdict.concluded.push((number(*statement)?, word.to_string(), values));
+            }
             _ => {}
         }
     }
     verdict.broken.sort_unstable();
+    verdict.concluded.sort_unstable();
     verdict.violated.sort_unstable();
     verdict.penalties.sort_unstable();
     Ok(verdict)

@@ -8,7 +8,7 @@ use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 use crate::explained::Explained;
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{grouped, joined, section};
+use crate::text::{by_whom, grouped, joined, section};
 
 /// What a plan is about, for its first line.
 #[derive(Debug)]
@@ -124,7 +124,11 @@ impl Page<'_> {
         };
         let count = format!("{placed}/{wanted} actors placed{beside}");
         let cost = objective(self.snapshot, &self.plan.cost);
-        format!("{} · {cost}\n{}\n", self.style.paint(tone, &count), quality(self.snapshot, self.plan))
+        let plan = self.plan;
+        let (count, quality) = (self.style.paint(tone, &count), quality(self.snapshot, plan));
+        let (found, proven) = (plan.found_by.into(), plan.proven_by.map(Into::into));
+        let words = by_whom(Some(found), proven, Some(plan.judged.into()));
+        format!("{count} · {cost}\n{quality} ({words})\n")
     }
 }
 

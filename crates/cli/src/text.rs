@@ -28,6 +28,18 @@ pub fn grouped(number: i64) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
+/// Which part found an answer and which proved it the best, and what of it clingo judged, as far as that is known and anything was.
+pub fn by_whom(found: Option<&str>, proven: Option<&str>, judged: Option<&str>) -> String {
+    let by = |what: &str, who: Option<&str>| who.map(|who| format!("{what} by {who}"));
+    let judged = judged.filter(|judged| *judged != "none").map(|judged| match judged {
+        "all" => "judged by clingo".to_owned(),
+        what => format!("judged by clingo: {what}"),
+    });
+    let words: Vec<String> =
+        [by("found", found), by("proven", proven), judged].into_iter().flatten().collect();
+    words.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

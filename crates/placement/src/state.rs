@@ -74,8 +74,10 @@ impl<'a> State<'a> {
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(*actor)) {
             let home =
                 snapshot.problem.current[actor].expect("a fixed actor without a place is refused on input");
-            state.put(actor, home);
+            state.change(actor, home, true);
+            state.assignment[actor] = Some(home);
         }
+        state.keep();
         state
     }
 
@@ -84,9 +86,11 @@ impl<'a> State<'a> {
         let mut state = Self::new(snapshot);
         for (actor, place) in assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
             if let Some(unit) = *place {
-                state.put(actor, unit);
+                state.change(actor, unit, true);
+                state.assignment[actor] = Some(unit);
             }
         }
+        state.keep();
         state
     }
 
@@ -166,13 +170,21 @@ impl<'a> State<'a> {
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.change(actor, unit, true);
         self.assignment[actor] = Some(unit);
+        self.keep();
     }
 
     /// Takes an actor off its unit, and says which that was.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
         let unit = self.assignment[actor].take()?;
         self.change(actor, unit, false);
+        self.keep();
         Some(unit)
+    }
+
+    /// Whoever came or went stays so for some time.
+    fn keep(&mut self) {
+        let figures = self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut());
+        figures.for_each(|figure| figure.keep(self.snapshot));
     }
 
     fn change(&mut self, actor: ActorIx, unit: UnitIx, comes: bool) {
@@ -180,7 +192,6 @@ impl<'a> State<'a> {
         let step = self.step(actor, unit, comes);
         for figure in self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut()) {
             figure.count(self.snapshot, &step);
-            figure.keep(self.snapshot);
         }
         self.limits.iter_mut().for_each(|(_, excess)| excess.count(self.snapshot, &step));
         self.remaining.count(problem, actor, unit, step.sign());

@@ -60,6 +60,33 @@ pub(crate) fn derived(
     Ok(Derived { constraints, rules: Some(rules) })
 }
 
+/// Where what clingo concludes, of what is preferred and kept free, is not what was derived in this world.
+pub(crate) fn not_derived(
+    snapshot: &Snapshot,
+    concluded: &[(usize, String, Vec<Argument>)],
+) -> Option<String> {
+    let mut of_clingo = Constraints::new(snapshot);
+    for (statement, word, terms) in concluded {
+        if let Err(problem) = of_clingo.take(*statement, word, terms) {
+            return Some(problem);
+        }
+    }
+    let of_clingo = of_clingo.finish(&|_| String::new());
+    let given = &snapshot.file().constraints;
+    let derived = &given[given.len().saturating_sub(snapshot.derived_constraints())..];
+    let is_one = |constraint: &&Constraint| {
+        matches!(constraint, Constraint::Prefer { .. } | Constraint::Reserve { .. })
+    };
+    let mut left: Vec<&Constraint> = derived.iter().filter(is_one).collect();
+    for constraint in &of_clingo {
+        match left.iter().position(|known| *known == constraint) {
+            Some(at) => left.swap_remove(at),
+            None => return Some(format!("clingo concludes {constraint:?}, which was not derived")),
+        };
+    }
+    left.first().map(|constraint| format!("clingo does not conclude {constraint:?}"))
+}
+
 /// Terms back to actors and units.
 struct Names<'a> {
     terms: &'a Terms,

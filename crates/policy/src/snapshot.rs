@@ -8,7 +8,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
 use crate::choices::{Choices, choices, open_choices};
-use crate::derive::{derived, says};
+use crate::derive::{derived, not_derived, says};
 use crate::facts::Facts;
 use crate::ground::ground;
 use crate::program::Program;
@@ -125,6 +125,11 @@ impl<'a> Policy<'a> {
         self.program.limits_places()
     }
 
+    /// Whether it says anything from facts alone.
+    pub fn speaks_of_facts(&self) -> bool {
+        self.program.limits_places() || self.program.says_how_much()
+    }
+
     /// Where units are, on every level, and who runs where now.
     fn places(&self, facts: &mut String) {
         for at in ActorIx::first(self.snapshot.actors()) {
@@ -141,10 +146,17 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// What is broken of what the policy says from facts alone, in words with the policy's name.
+    /// What is broken of what the policy says from facts alone, or is not what was derived of it, in words with the policy's name.
     pub fn broken(&self, verdict: &Verdict) -> Option<String> {
-        let (statement, what) = verdict.broken.first()?;
-        Some(format!("policy {} line {}: {what} is broken", self.name, self.program.line(*statement)))
+        if let Some((statement, what)) = verdict.broken.first() {
+            return Some(format!(
+                "policy {} line {}: {what} is broken",
+                self.name,
+                self.program.line(*statement)
+            ));
+        }
+        let problem = not_derived(self.snapshot, &verdict.concluded)?;
+        Some(format!("policy {}: {problem}", self.name))
     }
 
     /// Broken constraints in words, with the policy's name; those that are excused in this assignment are left out.

@@ -30,6 +30,13 @@ broken(S,together(A,B,L)) :- pair(S,together(A,B,L),A,B,L), open(A,B), p_run_on(
     not share(A,B,L), not torn(A,B,L).
 ";
 
+/// What no assignment breaks, and what is held against what was derived of it.
+const HOW_MUCH: &str = "\
+concluded(S,prefer,v(A,U,W)) :- said(S,prefer(A,U,W)).
+concluded(S,reserve,v(U,R,Q)) :- said(S,reserve(U,R,Q)).
+#show concluded/3.
+";
+
 /// Who has no place; others always have one.
 const UNPLACED: &str = "\
 placed(A) :- p_run_on(A,_).
@@ -58,13 +65,25 @@ impl Program {
         if self.limits_places() {
             text.push_str(DERIVED);
         }
+        if self.says_how_much() {
+            text.push_str(HOW_MUCH);
+        }
         text + SHOWN
     }
 
     /// Whether it says of places, from facts alone, where who may not be.
     pub(crate) fn limits_places(&self) -> bool {
-        let limits = |atom: &Atom| ["forbid", "pin", "apart", "together"].contains(&atom.name.as_str());
-        self.statements.iter().any(|statement| matches!(&statement.head, Head::Atom(atom) if limits(atom)))
+        self.concludes(&["forbid", "pin", "apart", "together"])
+    }
+
+    /// Whether it says, from facts alone, what a place is worth to somebody, or what is kept free there.
+    pub(crate) fn says_how_much(&self) -> bool {
+        self.concludes(&["prefer", "reserve"])
+    }
+
+    fn concludes(&self, words: &[&str]) -> bool {
+        let is_one = |atom: &Atom| words.contains(&atom.name.as_str());
+        self.statements.iter().any(|statement| matches!(&statement.head, Head::Atom(atom) if is_one(atom)))
     }
 }
 

@@ -36,4 +36,7 @@ pub struct Verdict {
     /// What follows from facts alone and is broken, with the statement that says so, as clingo writes it.
     #[serde(default)]
     pub broken: Vec<(usize, String)>,
+    /// What follows from facts alone and cannot be broken: the statement that says so, its word, and what it says.
+    #[serde(default)]
+    pub concluded: Vec<(usize, String, Vec<Argument>)>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
 
 use exact::bound;
 use placement::{Answer, FoundBy, Snapshot, Stage, StoppedBy};
@@ -18,7 +19,8 @@ const FIRST: (usize, usize) = (160, 2);
 const LONG: u64 = 20_000;
 
 /// Numbers that the native search looks at in an effort unit, roughly: at fifty in each of two thousand steps. A bound is asked for when
-/// the search has looked at as many as that takes until it has an idea: in a search that ends before, it would only be in the way.
+/// the search has looked at as many as that takes until it has an idea, and has as long again: in a search that ends before, it
+/// would only be in the way, and hold several times the memory of the search.
 const NUMBERS: u64 = 100_000;
 
 /// Searches until the budget ends, in what is laid out already where it is.
@@ -38,6 +40,7 @@ pub(crate) fn run(mut search: Search, instance: Option<Instance>, without: Optio
     native.offer(&search.best.assignment);
     let (least, actors) = FIRST;
     let mut effort = least.max(movable(search.snapshot) / actors) as u64;
+    let begun = Instant::now();
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
         let why = loop {
@@ -53,7 +56,8 @@ pub(crate) fn run(mut search: Search, instance: Option<Instance>, without: Optio
             if let Some(why) = search.over().or(is_out_of_time) {
                 break why;
             }
-            let is_long = bounds.is_none() && search.spent() >= LONG;
+            let has_time = budget.left.is_none_or(|left| left() >= begun.elapsed());
+            let is_long = bounds.is_none() && search.spent() >= LONG && has_time;
             let work = is_long.then(|| bound::work(search.snapshot)).flatten();
             if work.is_some_and(|work| work <= search.spent().saturating_mul(NUMBERS)) {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());

@@ -10,7 +10,7 @@ pub struct Size {
     pub nodes: usize,
     /// How many applications.
     pub applications: usize,
-    /// How many actors each has at most; it never has fewer than half of them.
+    /// About how many actors each has: a tenth more or fewer.
     pub actors: u32,
     /// How often the leader is killed, and how often it is stopped.
     pub strikes: usize,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use asp::{ClingoJudge, Limits};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Derived, Judge, JudgeError, Ruling, Snapshot};
+use placement::{Assignment, Derived, Judge, JudgeError, Judged, Ruling, Snapshot};
 
 fn judge() -> ClingoJudge {
     ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000)
@@ -266,5 +266,38 @@ fn watts_that_do_not_fit_are_named() {
         }
         let refused = judge().derive(&Snapshot::new(file).unwrap()).unwrap_err();
         assert_eq!(refused.to_string(), format!("policy test: {problem}"));
+    }
+}
+
+/// What a policy prefers and keeps free breaks nothing where it is forgotten: clingo's conclusions are held against what was derived.
+#[test]
+fn what_is_preferred_and_kept_free_is_clingos() {
+    let program = "prefer(A,\"n0/cpu\",5) :- group(A,\"b\").\n\
+        prefer(a(\"shop\",\"app\",\"b-0\"),\"n0/cpu\",2).\n\
+        reserve(U,\"memory\",2) :- cu_zone(U,\"z0\"), cu_kind(U,\"cpu\").";
+    let assignment: Assignment = (0..6).map(|unit| Some(UnitIx::new(unit))).collect();
+    for placements in ["", "\n:~ run_on(A,\"n3/cpu\"). [1,A]"] {
+        let snapshot = world(&format!("{program}{placements}"));
+        let derived = judge().derive(&snapshot).unwrap();
+        let said = |derived: Derived| {
+            let world = snapshot.with_derived(derived).unwrap();
+            let cost = world.cost(&assignment);
+            judge().judge(&world, &assignment)?;
+            judge().confirm(&world, &assignment, &cost)
+        };
+        assert_eq!(said(derived.clone()).unwrap(), Judged::All, "{placements}");
+        for forgotten in 0..derived.constraints.len() {
+            let mut derived = derived.clone();
+            derived.constraints.remove(forgotten);
+            let problem = said(derived).unwrap_err();
+            assert!(
+                matches!(&problem, JudgeError::Mismatch(why) if why.contains("was not derived")),
+                "{problem}"
+            );
+        }
+        let mut more = derived;
+        more.constraints.push(more.constraints[0].clone());
+        let problem = said(more).unwrap_err().to_string();
+        assert!(problem.contains("clingo does not conclude"), "{problem}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{joined, section};
+use crate::text::{by_whom, joined, section};
 
 use super::folded::{ROWS, WRONG, groups, pools};
 use super::state::{Actor, Status};
@@ -140,15 +140,9 @@ fn verdict(status: &Status) -> String {
         Some(true) => ", proven to be the best",
         _ => "",
     };
-    let by = |what: &str, who: &Option<String>| who.as_ref().map(|who| format!("{what} by {who}"));
-    let mut words: Vec<String> =
-        [by("found", &status.found_by), by("proven", &status.proven_by)].into_iter().flatten().collect();
-    words.extend(match status.judged.as_deref() {
-        None | Some("none") => None,
-        Some("all") => Some("judged by clingo".to_owned()),
-        Some(what) => Some(format!("judged by clingo: {what}")),
-    });
-    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+    let [found, proven, judged] = [&status.found_by, &status.proven_by, &status.judged].map(Option::as_deref);
+    let words = by_whom(found, proven, judged);
+    let words = if words.is_empty() { words } else { format!(" ({words})") };
     format!("{}{proof}{words}\n", objective(status))
 }
 
