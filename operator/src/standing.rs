@@ -132,7 +132,7 @@ impl<'a> Standing<'a> {
                         continue;
                     }
                     if plan.judged == Judged::None {
-                        self.ctx.metrics.judged.with_label_values(&[plan.judged.into()]).inc();
+                        self.ctx.metrics.judged.with_label_values(&[<&str>::from(plan.judged)]).inc();
                     }
                 }
                 _ => {}
