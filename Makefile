@@ -87,7 +87,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)
-PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
+PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units held-out groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 RESULTS := docs/results
 # Instances of other shapes than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
@@ -180,6 +180,16 @@ $(DONE)/full-units: | bench-programs
 	@mkdir -p $(DONE)/grids
 	@for seed in 1 2 3 4; do python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/grids/Q-64x64-s$$seed.json; done
 	@$(BENCH) run --resume --instances $(DONE)/grids --strategies asp,local,tabu --budgets 5 --seeds 1,2,3 --out $(RESULTS)/placement/full-units
+	$(done)
+
+# Worlds that nothing was tuned on and no decision was made by: other seeds of the shapes, what a minute finds beside five seconds.
+HELD_OUT := H:400:80 X:256:256 F:400:32 Q:64:64 T:364:48 S:400:40 M:320:40 N:352:48 R:98:98 A:180:32
+$(DONE)/held-out: | bench-programs
+	$(call say,placement: worlds that nothing was tuned on)
+	@mkdir -p $(DONE)/unseen
+	@for shape in $(HELD_OUT); do for seed in 11 12 13; do set -- $$(echo $$shape | tr : ' '); \
+		python3 examples/instances/generate.py $$1 $$2 $$3 $$seed > $(DONE)/unseen/$$1-$$2x$$3-s$$seed.json || exit 1; done; done
+	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp,greedy --budgets 5,60 --seeds 1 --out $(RESULTS)/placement/held-out
 	$(done)
 
 $(DONE)/groups: | bench-programs

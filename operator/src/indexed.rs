@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, NodeTopology, Placement};
+use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, NodeTopology, Placement, labels};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -208,7 +208,8 @@ impl Indexed for Pod {
             Some(node) => caches.at_node(node, false, change),
             None => caches.change(change),
         }
-        if gives_back && own.is_none() {
+        // Whose actor keeps its place has another pod there soon. What anybody else gives back may be what others wait for.
+        if gives_back && !own.as_ref().is_some_and(|key| has_place(caches, key, &pod)) {
             caches.gave_quota_back(&namespace);
         }
         if gives_back {
@@ -238,6 +239,14 @@ impl Indexed for Pod {
     fn keep(index: &mut Index, names: &Names) {
         index.keep_pods(names);
     }
+}
+
+/// Whether the actor of a pod has a place by the decision for its application.
+fn has_place(caches: &Caches, key: &ApplicationKey, pod: &Pod) -> bool {
+    let index = caches.index();
+    let actor = pod.labels().get(labels::ACTOR);
+    let places = index.named_placement(key).map(|decision| &decision.spec.assignments);
+    actor.zip(places).is_some_and(|(actor, places)| places.iter().any(|place| place.actor == *actor))
 }
 
 /// The pool of a unit, by the unit's name.

@@ -1,7 +1,7 @@
 //! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use control::{Due, Observed, SecondLook, Verdict};
@@ -367,7 +367,14 @@ async fn search(
             let begun = Instant::now();
             let share = || share(whole, others.count(), slots, aside.last());
             let left = || share().saturating_sub(begun.elapsed());
-            let stop = || left().is_zero() || stop.load(Ordering::Acquire);
+            let ended = OnceLock::new();
+            let stop = || {
+                let is_over = left().is_zero() || stop.load(Ordering::Acquire);
+                if is_over {
+                    ended.get_or_init(|| begun.elapsed());
+                }
+                is_over
+            };
             let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
             // A decision that is not there is made from what is observed, where something is.
             let runs =
@@ -386,8 +393,8 @@ async fn search(
                 plan = plan.judged_again(&derived, &judge)?;
             }
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
-            if plan.stopped_by == StoppedBy::Deadline {
-                aside.took(begun.elapsed().saturating_sub(share()));
+            if let Some(ended) = ended.get() {
+                aside.took(begun.elapsed().saturating_sub(*ended));
             }
             Ok::<_, PlanError>(plan)
         })

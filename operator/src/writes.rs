@@ -329,7 +329,10 @@ fn namespace_goes(status: &Status) -> bool {
 fn existing_is_fine<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {
     match created {
         Ok(_) => Ok(Created::New),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Existed),
+        // A quota that several writers count at once answers 409, too, and the object is not there.
+        Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
+            Ok(Created::Existed)
+        }
         Err(e) => Err(e),
     }
 }
