@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Health, Link, NodeTopologySpec};
 
-use super::functions::is_of_board;
+use super::{functions::is_of_board, nvml::Found};
 
 /// Adds devices that somebody else found: to the board that is there already, or as a device of its own.
 ///
@@ -145,17 +145,13 @@ pub struct Memory {
 impl Memory {
     /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
     /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
-    /// driver gave up, is nothing that a container can use.
+    /// driver gave up, is nothing that a container can use. Partitions are gone when it says so: of a GPU that is lost, or of
+    /// which it fails to say which there are, those that were there last stay, as healthy as the GPU.
     ///
     /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was.
-    pub fn driven(
-        &mut self,
-        spec: &NodeTopologySpec,
-        found: Option<Vec<Device>>,
-        starting: bool,
-    ) -> Vec<Device> {
+    pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
-        let Some(mut found) = found else {
+        let Some(Found { devices: mut found, unsaid, .. }) = found else {
             if starting && !self.answered {
                 return self.driven.clone();
             }
@@ -175,9 +171,26 @@ impl Memory {
         let foreign: Vec<_> = foreign.collect();
         // A GPU that was lost stays known, so that it stays lost.
         found.extend(gone);
+        for part in &mut found {
+            let before = self.driven.iter().find(|it| it.parent.is_some() && it.id == part.id);
+            fill(part, before);
+        }
+        found.extend(self.unsaid_partitions(&found, &unsaid));
         self.driven.clone_from(&found);
         found.extend(foreign);
         found
+    }
+
+    /// The partitions that were there last and are not in what was found, of GPUs that are lost, which say nothing, or have
+    /// left it `unsaid` which they have.
+    fn unsaid_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
+        let as_its_gpu = |part: &Device| {
+            let gpu = found.iter().find(|it| part.parent.as_ref() == Some(&it.id))?;
+            let is_unsaid = gpu.health == Health::Lost || unsaid.contains(&gpu.id);
+            let is_missing = found.iter().all(|it| it.id != part.id);
+            (is_unsaid && is_missing).then(|| Device { health: gpu.health, ..part.clone() })
+        };
+        self.driven.iter().filter_map(as_its_gpu).collect()
     }
 
     /// The links between what the driver found, or those that it found last.
@@ -199,7 +212,8 @@ impl Memory {
     }
 
     /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
-    /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else.
+    /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else. If the
+    /// driver spoke before this was heard, its next words say what of it is gone: it may have left partitions unsaid.
     pub fn recall(&mut self, published: &NodeTopologySpec) {
         let devices = &published.devices;
         for device in devices.iter().filter(|device| is_pluggable(device)) {
@@ -207,9 +221,13 @@ impl Memory {
         }
         self.published = devices.iter().filter(|device| is_pluggable(device)).cloned().collect();
         if !self.answered {
-            self.driven = devices.iter().filter(|device| is_driven(device)).cloned().collect();
+            self.driven.clear();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
+        let is_known = |device: &Device| self.driven.iter().any(|it| it.id == device.id);
+        let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
+        let missed: Vec<_> = missed.cloned().collect();
+        self.driven.extend(missed);
     }
 
     /// Misses nothing any more of what is not there now.
@@ -235,6 +253,22 @@ impl Memory {
             self.pluggable.insert(device.id.clone(), device.clone());
         }
         spec.devices.extend(lost);
+    }
+}
+
+/// What a partition fails to say of itself is what it said `before`: as long as it exists it stays as it was made.
+fn fill(part: &mut Device, before: Option<&Device>) {
+    let Some(before) = before else { return };
+    for (now, before) in [(&mut part.model, &before.model), (&mut part.uuid, &before.uuid)] {
+        if now.is_none() {
+            now.clone_from(before);
+        }
+    }
+    if part.compute_resources.is_empty() {
+        part.compute_resources.clone_from(&before.compute_resources);
+    }
+    if part.memory_spaces.is_empty() {
+        part.memory_spaces.clone_from(&before.memory_spaces);
     }
 }
 
@@ -269,6 +303,11 @@ mod tests {
     fn board(id: &str, type_: &str, address: &str) -> Device {
         let address = (!address.is_empty()).then(|| address.to_owned());
         Device { id: id.into(), type_: type_.into(), pci_bus_id: address, ..Device::default() }
+    }
+
+    /// What NVIDIA's driver says that is all there is.
+    fn found(devices: Vec<Device>) -> Found {
+        Found { devices, ..Found::default() }
     }
 
     fn units(count: i32) -> Vec<ComputeResource> {
@@ -390,13 +429,15 @@ mod tests {
         let spec = NodeTopologySpec::default();
         let [one, other] =
             ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
-        memory.driven(&spec, Some(vec![one.clone(), other]), false);
+        let list = |gpus: &[&Device]| Some(found(gpus.iter().copied().cloned().collect()));
+        memory.driven(&spec, list(&[&one, &other]), false);
         let healths = |found: Vec<Device>| found.iter().map(|gpu| gpu.health).collect::<Vec<_>>();
-        assert_eq!(healths(memory.driven(&spec, Some(vec![one.clone()]), false)), [Health::Ok, Health::Lost]);
+        assert_eq!(healths(memory.driven(&spec, list(&[&one]), false)), [Health::Ok, Health::Lost]);
         memory.forget();
         assert_eq!(healths(memory.driven(&spec, None, true)), [Health::Unknown]);
-        assert_eq!(healths(memory.driven(&spec, Some(vec![one]), false)), [Health::Ok]);
+        assert_eq!(healths(memory.driven(&spec, list(&[&one]), false)), [Health::Ok]);
     }
+
     #[test]
     fn what_the_driver_said_before_a_restart_holds_until_it_speaks() {
         let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 80 << 30 }];
@@ -419,16 +460,73 @@ mod tests {
         assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
         let later = memory.driven(&spec, None, false);
         assert!(later.iter().all(|it| it.health == Health::Unknown && it.memory_spaces == ram), "{later:?}");
-        // it speaks: what it does not name is a GPU that is lost, and a partition that is gone
+        // it speaks: what it does not name is a GPU that is lost, with its partition
         let whole = driven("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
-        let now = memory.driven(&spec, Some(vec![whole.clone()]), true);
+        let now = memory.driven(&spec, Some(found(vec![whole.clone()])), true);
         let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
-        assert_eq!(now, [(whole.id.as_str(), Health::Ok), (gpu.id.as_str(), Health::Lost)]);
+        let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
+        assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
         assert_eq!(memory.links(Some(Vec::new())), []);
         // from then on what is published is what it says, and its silence is one
         memory.recall(&published);
         assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
         assert_eq!(memory.links(None), []);
+    }
+
+    #[test]
+    fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
+        let spec = NodeTopologySpec::default();
+        let driver = || Some("nvidia 580.65.06".to_owned());
+        let gpu = Device { driver: driver(), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
+        let parts = ["mig-1", "mig-2"].map(|id| Device {
+            driver: driver(),
+            parent: Some(gpu.id.clone()),
+            compute_resources: units(60),
+            ..board(id, "GPU Partition", "")
+        });
+        let mut devices = vec![gpu.clone()];
+        devices.extend_from_slice(&parts);
+        let published = NodeTopologySpec { devices, links: Vec::new() };
+        let look = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
+            let mut devices = vec![Device { health, ..gpu.clone() }];
+            devices.extend_from_slice(listed);
+            let unsaid = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
+            let devices = memory.driven(&spec, Some(Found { unsaid, ..found(devices) }), false);
+            let has_units = |it: &Device| it.parent.is_none() || it.compute_resources == units(60);
+            assert!(devices.iter().all(has_units), "{devices:?}");
+            NodeTopologySpec { devices, links: Vec::new() }.summary()
+        };
+        let bare = Device { compute_resources: Vec::new(), ..parts[0].clone() };
+        let (none, one): (&[Device], _) = (&[], std::slice::from_ref(&bare));
+        let mut memory = Memory::default();
+        memory.recall(&published);
+        for (health, listed, is_unsaid, then) in [
+            // the first look after a start
+            (Health::Ok, none, true, "1 GPU, 2 GPU Partition"),
+            (Health::Degraded, none, true, "1 GPU (1 degraded), 2 GPU Partition (2 degraded)"),
+            (Health::Lost, none, true, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
+            // whoever is lost is not believed
+            (Health::Lost, none, false, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
+            // one of them, which does not say what it has, is named
+            (Health::Ok, one, true, "1 GPU, 2 GPU Partition"),
+            (Health::Ok, one, false, "1 GPU, 1 GPU Partition"),
+            (Health::Ok, none, true, "1 GPU, 1 GPU Partition"),
+            (Health::Ok, none, false, "1 GPU"),
+            (Health::Ok, none, true, "1 GPU"),
+            (Health::Lost, none, true, "1 GPU (1 lost)"),
+        ] {
+            assert_eq!(look(&mut memory, health, listed, is_unsaid), then, "{health} {listed:?} {is_unsaid}");
+        }
+        assert_eq!(look(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
+        let all = memory.driven(&spec, Some(Found::default()), false);
+        assert!(all.len() == 3 && all.iter().all(|it| it.health == Health::Lost), "none is listed: {all:?}");
+
+        // the driver spoke before it was heard what was published
+        let mut memory = Memory::default();
+        assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU");
+        memory.recall(&published);
+        assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU, 2 GPU Partition");
+        assert_eq!(look(&mut memory, Health::Ok, none, false), "1 GPU");
     }
 
     #[test]

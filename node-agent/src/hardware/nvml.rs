@@ -20,12 +20,11 @@ use super::{
 };
 use crate::{metrics::CollectorState, source::Collector};
 
-use gpus::Found;
 use library::Library;
 use state::State;
 use xids::Xids;
 
-pub use {library::FirstVersion, trouble::Trouble};
+pub use {gpus::Found, library::FirstVersion, trouble::Trouble};
 
 /// What is said of those that may not be asked now.
 pub const RELEASED: &str = "the driver is released: nobody is asked who would load it";

@@ -283,9 +283,10 @@ impl Machine {
             Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
             _ => None,
         };
-        let (devices, links) = outcome.and_then(Result::ok).map(|it| (it.devices, it.links)).unzip();
+        let mut found = outcome.and_then(Result::ok);
+        let links = found.as_mut().map(|it| std::mem::take(&mut it.links));
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
-        let devices = self.memory.driven(spec, devices, starting);
+        let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
         merge::replace_links(spec, self.memory.links(links));
         outdated

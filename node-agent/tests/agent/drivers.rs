@@ -234,7 +234,10 @@ impl Watched {
     }
 
     fn set(&self, condition: &str) {
-        fs::write(self.folder.path().join("condition"), condition).expect("a file can be written");
+        // in one step: half a condition would be another one
+        let draft = self.folder.path().join("draft");
+        fs::write(&draft, condition).expect("a file can be written");
+        fs::rename(&draft, self.folder.path().join("condition")).expect("a file can be replaced");
     }
 
     fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
@@ -286,6 +289,44 @@ fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_aga
     machine.set("gpus=8");
     machine
         .wait("it wakes", |text| !text.contains("(unknown)") && text.contains(&speaks) && text.contains(end));
+}
+
+#[test]
+fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
+    let parts = [0, 1].map(|part| format!("mig-00000000-0000-5000-800{part}-000000000001"));
+    let counted = format!("{} memory_used_bytes", parts[0]);
+    let end = "gpu-0000:48:00.0 memory_used_bytes";
+    // the GPU and both of its parts are there and as healthy as this
+    let are = |text: &str, health: &str| {
+        let is = |start: String| {
+            let mut lines = text.lines().map(str::trim).filter(|line| line.starts_with(&start));
+            lines.any(|line| {
+                line.contains("MiB Device RAM")
+                    && line.contains('(') != health.is_empty()
+                    && line.ends_with(health)
+            })
+        };
+        is(format!("{SECOND}  GPU")) && parts.iter().all(|part| is(format!("{part}  GPU Partition")))
+    };
+    let machine = Watched::new("gpus=8 mig=1");
+    machine.wait("all are well", |text| are(text, "") && text.contains(&counted) && text.contains(end));
+    // that a change of health counts says that there were looks since
+    machine.set("gpus=8 mig=1 mig-fails=mode worn=1");
+    machine.wait("it does not say whether it is split", |text| {
+        are(text, "(degraded)") && !text.contains(&counted) && text.contains(end)
+    });
+    machine.set("gpus=8 mig=1 lost=1");
+    machine.wait("it is lost", |text| are(text, "(lost)") && text.contains(end));
+    machine.set("gpus=8 mig=1 mig-fails=list");
+    machine.wait("it does not say which parts it has", |text| {
+        are(text, "") && !text.contains(&counted) && text.contains(end)
+    });
+    machine.set("gpus=8 mig=1 gone=1");
+    machine.wait("it is not listed", |text| are(text, "(lost)") && text.contains(end));
+    machine.set("gpus=8 mig=1");
+    machine.wait("it is back", |text| are(text, "") && text.contains(&counted) && text.contains(end));
+    machine.set("gpus=8");
+    machine.wait("it is split no more", |text| !text.contains("GPU Partition") && text.contains(end));
 }
 
 /// What the probe says of the stub of OpenCL in this condition.

@@ -1,6 +1,6 @@
 //! Which GPUs there are, how they are partitioned, and how they are linked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ComputeResource, Device, Health, Link, MemorySpace};
 use nvml_wrapper::{
@@ -16,6 +16,8 @@ pub struct Found {
     pub devices: Vec<Device>,
     /// NVLinks between them.
     pub links: Vec<Link>,
+    /// GPUs that may have more partitions than those: NVML failed to say which.
+    pub unsaid: BTreeSet<String>,
 }
 
 /// The most links that a GPU has.
@@ -31,6 +33,8 @@ pub struct Gpu<'nvml> {
     pub handle: Handle<'nvml>,
     /// Its partitions, with their ids.
     pub partitions: Vec<(String, Handle<'nvml>)>,
+    /// Whether those are all.
+    pub are_all: bool,
 }
 
 /// Every GPU that still has a name; one that does not even say where it is cannot be told from the others.
@@ -39,8 +43,8 @@ pub fn list(nvml: &Nvml) -> Result<Vec<Gpu<'_>>, NvmlError> {
     for index in 0..nvml.device_count()? {
         let Ok(handle) = nvml.device_by_index(index) else { continue };
         let Some((id, address)) = place(&handle) else { continue };
-        let partitions = partitions(&handle);
-        gpus.push(Gpu { id, address, handle, partitions });
+        let (partitions, are_all) = partitions(&handle);
+        gpus.push(Gpu { id, address, handle, partitions, are_all });
     }
     Ok(gpus)
 }
@@ -51,15 +55,30 @@ pub fn place(gpu: &Handle<'_>) -> Option<(String, String)> {
     is_address(&address).then(|| (format!("gpu-{address}"), address))
 }
 
-/// The partitions (MIG devices) of a GPU.
-fn partitions<'nvml>(gpu: &Handle<'nvml>) -> Vec<(String, Handle<'nvml>)> {
-    if !gpu.mig_mode().is_ok_and(|mode| mode.current == 1) {
-        return Vec::new();
+/// The partitions (MIG devices) of a GPU, and whether those are all: an error is no word about them.
+fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool) {
+    match gpu.mig_mode() {
+        Ok(mode) if mode.current == 1 => {}
+        // It is not split, or cannot be; a library without the question is older than partitions.
+        Ok(_)
+        | Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
+            return (Vec::new(), true);
+        }
+        Err(_) => return (Vec::new(), false),
     }
-    let most = gpu.mig_device_count().unwrap_or(0).min(64);
-    let handles = (0..most).filter_map(|index| gpu.mig_device_by_index(index).ok());
-    // The UUID is the name that device plugins give it, and is its own as long as it exists.
-    handles.filter_map(|handle| Some((handle.uuid().ok()?.to_lowercase(), handle))).collect()
+    let Ok(most) = gpu.mig_device_count() else { return (Vec::new(), false) };
+    let (mut partitions, mut are_all) = (Vec::new(), true);
+    for index in 0..most.min(64) {
+        let found = gpu.mig_device_by_index(index);
+        match found.and_then(|handle| Ok((handle.uuid()?.to_lowercase(), handle))) {
+            // The UUID is the name that device plugins give it, and is its own as long as it exists.
+            Ok(named) => partitions.push(named),
+            // So NVML says that there is none with this number.
+            Err(NvmlError::NotFound | NvmlError::InvalidArg) => {}
+            Err(_) => are_all = false,
+        }
+    }
+    (partitions, are_all)
 }
 
 /// Whether a device has fallen off the bus, or is of no use before it is reset.
@@ -119,7 +138,8 @@ pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
             devices.push(partition);
         }
     }
-    Ok(Found { links: links(&gpus), devices })
+    let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
+    Ok(Found { links: links(&gpus), devices, unsaid })
 }
 
 /// Lost, degraded when memory that failed could not be replaced by spare rows, else well.

@@ -10,6 +10,7 @@
 //! | `gone=I` | GPU I is not listed |
 //! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
 //! | `mig=I` | GPU I is split into two partitions |
+//! | `mig-fails=mode`, `mig-fails=list` | asking that GPU whether it is split, or which partitions it has, is an error |
 //! | `old` | no energy, no throttling, no fields: what an old GPU does not support; no events; but counters of NVLinks in the way of then |
 //! | `worn=I` | memory of GPU I failed and could not be replaced |
 //! | `xids=N` | GPU 1 has reported so many XID errors |
@@ -46,6 +47,7 @@ const DRIVER_NOT_LOADED: Return = 9;
 const TIMEOUT: Return = 10;
 const GPU_IS_LOST: Return = 15;
 const LIB_RM_VERSION_MISMATCH: Return = 18;
+const UNKNOWN: Return = 999;
 
 const GIB: u64 = 1 << 30;
 
@@ -477,7 +479,11 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(
     pending: *mut c_uint,
 ) -> Return {
     let split = |setting: &Setting, index: u64| {
-        Ok(c_uint::from(setting.number("mig").is_some_and(|split| split as u64 == index)))
+        let is_split = setting.number("mig").is_some_and(|split| split as u64 == index);
+        if is_split && setting.text("mig-fails") == Some("mode") {
+            return Err(UNKNOWN);
+        }
+        Ok(c_uint::from(is_split))
     };
     unsafe {
         answer(device, pending, split);
@@ -499,7 +505,12 @@ pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     to: *mut Device,
 ) -> Return {
     let part = part as usize;
-    unsafe { answer(device, to, |_, _| if part < 2 { Ok(device * 256 + part + 1) } else { Err(NOT_FOUND) }) }
+    let value = |setting: &Setting, _| match part {
+        _ if setting.text("mig-fails") == Some("list") => Err(UNKNOWN),
+        0 | 1 => Ok(device * 256 + part + 1),
+        _ => Err(NOT_FOUND),
+    };
+    unsafe { answer(device, to, value) }
 }
 
 /// What a part has.
