@@ -90,3 +90,58 @@ impl Error {
         matches!(self, Self::World(_) | Self::Policy(_))
     }
 }
+
+/// What failed of one reconcile and keeps nothing else of it from being done: it is told when all else was.
+#[derive(Debug, Default)]
+pub struct Failures(Option<Error>);
+
+impl Failures {
+    /// What was done, or nothing where that failed, which is kept.
+    ///
+    /// # Errors
+    /// When the lease is lost: nothing more may be done then.
+    pub fn keep<T>(&mut self, done: Result<T, Error>) -> Result<Option<T>, Error> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(Error::NotLeading) => Err(Error::NotLeading),
+            Err(failure) => {
+                if self.0.is_none() {
+                    self.0 = Some(failure);
+                } else {
+                    // The first one is told in the end.
+                    tracing::warn!(error = failure.chain(), "this failed as well");
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// What was done, or the first failure that was kept.
+    ///
+    /// # Errors
+    /// When something failed.
+    pub fn or<T>(self, done: T) -> Result<T, Error> {
+        match self.0 {
+            Some(failure) => Err(failure),
+            None => Ok(done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_told_in_the_end_and_a_lost_lease_at_once() {
+        let search = |why: &str| Error::Search(why.to_owned());
+        let mut failures = Failures::default();
+        assert!(matches!(failures.keep(Ok(1)), Ok(Some(1))));
+        assert!(matches!(failures.keep::<()>(Err(search("first"))), Ok(None)));
+        assert!(matches!(failures.keep(Ok(2)), Ok(Some(2))), "the rest is done all the same");
+        assert!(matches!(failures.keep::<()>(Err(Error::Overtaken)), Ok(None)));
+        assert!(matches!(failures.keep::<()>(Err(Error::NotLeading)), Err(Error::NotLeading)));
+        assert!(matches!(failures.or(()), Err(Error::Search(why)) if why == "first"));
+        assert!(matches!(Failures::default().or(3), Ok(3)));
+    }
+}

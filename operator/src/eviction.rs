@@ -1,4 +1,5 @@
-//! Who is to move is evicted, as a drain does it: disruption budgets are obeyed, and one that allows nothing now is waited for.
+//! Who is to move is evicted, as a drain does it: disruption budgets are obeyed, and one that allows nothing now is waited for, as is
+//! admission that refuses it.
 
 use control::{About, Id, Moment};
 use world::ApplicationKey;
@@ -14,6 +15,9 @@ pub enum NotNow {
     Start(String, About, String),
     /// An actor whose pod may not be evicted, until when it is not tried again, and what was said.
     Evict(String, Moment, String),
+    /// An actor whose pod or Instance may not be taken away, until when it is not tried again, what was said, and whether that is
+    /// news.
+    Remove { actor: String, until: Moment, why: String, just_now: bool },
 }
 
 /// Evicts the pod of an actor that is to be elsewhere, unless that was refused a moment ago.
@@ -23,7 +27,6 @@ pub enum NotNow {
 pub async fn evict(
     ctx: &Context,
     key: &ApplicationKey,
-    namespace: &str,
     actor: String,
     pod: &Id,
 ) -> Result<Option<NotNow>, Error> {
@@ -31,7 +34,7 @@ pub async fn evict(
     if let Some((until, why)) = ctx.held_back(&tried) {
         return Ok(Some(NotNow::Evict(actor, until, why)));
     }
-    let Err(why) = ctx.writer.evict(namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
+    let Err(why) = ctx.writer.evict(&key.namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
     tracing::info!(actor, why, "may not be evicted now");
     let until = ctx.hold_back(tried, &why, None);
     Ok(Some(NotNow::Evict(actor, until, why)))

@@ -1,14 +1,68 @@
-//! Instances and pods of actors are made; what the API server says against one is no failure of the others.
+//! Instances and pods of actors are made, and taken away; what the API server says against one is no failure of the others.
 
-use control::{About, Scope};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use control::{About, Id, Moment, Scope};
 use crds::{ActorApplication, DevicePool, Instance};
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use world::{ActorName, ApplicationKey, Unit};
 
 use crate::context::{Context, moment};
-use crate::error::Error;
+use crate::error::{Error, Failures};
 use crate::eviction::NotNow;
+use crate::ownership::owner;
 use crate::pods;
+use crate::report::event;
+use crate::writes::each;
+
+/// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
+/// they are none of its actors. Says until when those that are refused are not tried again, and why.
+///
+/// # Errors
+/// When the lease is lost; what else fails is kept.
+pub async fn adopt(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Context,
+    failures: &mut Failures,
+) -> Result<Vec<(Moment, String)>, Error> {
+    let Some(owner) = owner(application) else { return Ok(Vec::new()) };
+    let waiting: Vec<Arc<Instance>> = {
+        let index = ctx.caches.index();
+        let stays = |it: &&Arc<Instance>| it.metadata.deletion_timestamp.is_none();
+        index.unowned_requests(key).filter(stays).cloned().collect()
+    };
+    let work = waiting.iter().map(|instance| adopt_one(application, key, instance, &owner, ctx));
+    let mut refused = Vec::new();
+    for adopted in each(work).await {
+        refused.extend(failures.keep(adopted)?.flatten());
+    }
+    Ok(refused)
+}
+
+async fn adopt_one(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    instance: &Instance,
+    owner: &[OwnerReference],
+    ctx: &Context,
+) -> Result<Option<(Moment, String)>, Error> {
+    let tried = (key.clone(), format!("adoption of {}", instance.uid().unwrap_or_default()));
+    if let Some(held) = ctx.held_back(&tried) {
+        return Ok(Some(held));
+    }
+    let labels = pods::labels_of_host(&world::actors_in(instance));
+    let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
+    let why = format!("Instance {} cannot be made one of its actors: {why}", instance.name_any());
+    let until = ctx.hold_back(tried, &why, None);
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Adopt", why.clone())).await;
+    Ok(Some((until, why)))
+}
 
 /// Makes the Instance of an actor, unless that was refused a moment ago; says who has none yet because it is refused.
 ///
@@ -60,4 +114,30 @@ pub async fn start(
         About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
     };
     Ok(Some(NotNow::Start(name.short(), about, refused.says)))
+}
+
+/// Takes away exactly this object, unless that was refused a moment ago; says which actor's stays because it is refused.
+///
+/// # Errors
+/// When the API server cannot be asked, or the lease is lost.
+pub async fn remove<K>(
+    ctx: &Context,
+    key: &ApplicationKey,
+    actor: String,
+    object: &Id,
+    at_once: bool,
+) -> Result<Option<NotNow>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let tried = (key.clone(), format!("removal of {} {}", K::kind(&()), object.uid));
+    if let Some((until, why)) = ctx.held_back(&tried) {
+        return Ok(Some(NotNow::Remove { actor, until, why, just_now: false }));
+    }
+    let done = ctx.writer.delete::<K>(&key.namespace, &object.name, &object.uid, at_once).await?;
+    let Err(why) = done else { return Ok(None) };
+    tracing::info!(actor, why, "may not be taken away now");
+    let why = format!("{} {} may not be taken away: {why}", K::kind(&()), object.name);
+    let until = ctx.hold_back(tried, &why, None);
+    Ok(Some(NotNow::Remove { actor, until, why, just_now: true }))
 }

@@ -11,25 +11,23 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
-use world::{ActorName, Actors, ApplicationKey, Index, Own, Policy, Which};
+use world::{ActorName, Actors, ApplicationKey, Index, Note, Own, Policy, Unit, Which};
 
 use crate::context::{Context, moment};
 use crate::devices;
-use crate::error::Error;
+use crate::error::{Error, Failures};
 use crate::eviction::{NotNow, evict};
 use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
-use crate::making::{create, start};
-use crate::ownership::owner;
+use crate::making::{adopt, create, remove, start};
 use crate::phase::{self, placement_status};
 use crate::places;
 use crate::planning::ask_if_due;
-use crate::pods;
 use crate::refusals::{as_told, by_nodes, remember, wait_for};
 use crate::report::{self, Outcome, application_status, event};
 use crate::rollout::Rollout;
 use crate::sight::{Sight, is_newest, to_do};
 use crate::touched::Waits;
-use crate::writes::all;
+use crate::writes::{all, each};
 
 /// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
 /// waits for who plans.
@@ -54,16 +52,21 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let key = ApplicationKey::of(application);
     ctx.meet(&key, application);
     ask_if_due(&key, ctx);
-    adopt(application, &key, ctx).await?;
+    let mut failures = Failures::default();
+    let not_adopted = adopt(application, &key, ctx, &mut failures).await?;
     let (said, again) = ctx.plans.last(&key);
     let is_planned = said.is_some();
     let mut outcome = Outcome { next: again, ..said.unwrap_or_default() };
+    for (until, message) in not_adopted {
+        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+        outcome.notes.push(Note { condition: "Refused", message });
+    }
     // Another's decision of its name is told by who plans.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
         // There is nothing to carry out or to tell before it is planned, and then it rings.
-        return Ok(wait(&outcome, control::LOOK_AGAIN));
+        return failures.or(wait(&outcome, control::LOOK_AGAIN));
     }
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
@@ -71,7 +74,8 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let is_known = outcome.infeasible.is_some();
     let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
     if let Some(mut decision) = outcome.decision.clone() {
-        carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals).await?;
+        let done = carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals, &mut failures);
+        Box::pin(done).await?;
         outcome.decision = Some(decision);
     }
     let waits = waits(&ctx.caches.index(), application, &outcome);
@@ -85,7 +89,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
-        return Ok(wait(&outcome, control::LOOK_AGAIN));
+        return failures.or(wait(&outcome, control::LOOK_AGAIN));
     }
     let later = ctx.pace.not_before(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
@@ -97,31 +101,13 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         ctx.pace.told(&key, moment(), told.written);
     }
     let second_look = ctx.second_look(&key);
-    Ok(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
+    failures.or(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
 }
 
 /// Looks again when there may be more to do, and after `longest` in any case.
 fn wait(outcome: &Outcome, longest: Duration) -> Action {
     let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
     Action::requeue(sooner.map_or(longest, |sooner| sooner.min(longest)))
-}
-
-/// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
-/// they are none of its actors.
-async fn adopt(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> Result<(), Error> {
-    let Some(owner) = owner(application) else { return Ok(()) };
-    let waiting: Vec<Arc<Instance>> = {
-        let index = ctx.caches.index();
-        let stays = |it: &&Arc<Instance>| it.metadata.deletion_timestamp.is_none();
-        index.unowned_requests(key).filter(stays).cloned().collect()
-    };
-    let owner = owner.as_slice();
-    let work = waiting.iter().map(|instance| async move {
-        let labels = pods::labels_of_host(&world::actors_in(instance));
-        ctx.writer.adopt(instance, owner, &labels).await
-    });
-    all(work).await?;
-    Ok(())
 }
 
 /// What an application waits for; of actors without a place what they ask for, once for all of a group.
@@ -148,13 +134,15 @@ const OTHERS_START: Duration = Duration::from_secs(1);
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
-/// Does what is to be done now; refusals are written before the pods that met them go.
+/// Does what is to be done now; refusals are written before the pods that met them go. A step that fails, or what fails beside
+/// the actors, keeps no other step from being done.
 async fn carry_out(
     application: &ActorApplication,
     decision: &mut Placement,
     ctx: &Context,
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
+    failures: &mut Failures,
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     let actors = world::actors(&ctx.caches.index(), application).names;
@@ -164,8 +152,14 @@ async fn carry_out(
     let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
     outcome.next = awaited.into_iter().chain(outcome.next).min();
     if !application.spec.paused && is_newest(decision, application) {
-        ctx.neighbours.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
-        rollout.keep((application, actors.as_slice()), &key, ctx, outcome).await?;
+        let of_it = (application, actors.as_slice());
+        if ctx.neighbours.keep(of_it, &key, ctx, outcome, failures).await? {
+            todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
+        }
+        // What starts now was chosen by what was kept before: nobody waits for the newest state.
+        failures.keep(rollout.keep(of_it, &key, ctx, outcome).await)?;
+    } else {
+        ctx.neighbours.recall(application, &key, ctx, outcome);
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     let version = (decision.uid(), decision.metadata.generation);
@@ -181,8 +175,7 @@ async fn carry_out(
         ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
-    let has_peers = ctx.neighbours.may_be_mounted(application, outcome);
-    let namespace = application.namespace().unwrap_or_default();
+    let has_peers = ctx.neighbours.may_be_mounted(application);
     let names: BTreeMap<String, ActorName> =
         actors.iter().map(|actor| (actor.short(), actor.clone())).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
@@ -190,7 +183,7 @@ async fn carry_out(
         ctx.starts.start(&key, moment());
     }
     let work = todo.steps.into_iter().map(|step| {
-        let (namespace, names, instances, units, pools) = (&namespace, &names, &instances, &units, &pools);
+        let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
             // What is decided anew meanwhile is for the next look.
@@ -198,22 +191,19 @@ async fn carry_out(
                 return Ok(None);
             }
             match step {
-                Step::Create { actor } => {
-                    // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
-                    let Some(name) = names.get(&actor) else { return Ok(None) };
-                    if matches!(name.which, Which::Index(_)) {
-                        return create(application, key, name, ctx).await;
+                Step::Create { actor } => match names.get(&actor) {
+                    Some(name) if matches!(name.which, Which::Index(_)) => {
+                        create(application, key, name, ctx).await
                     }
-                }
+                    // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
+                    _ => Ok(None),
+                },
                 Step::Remove { instance } => {
-                    ctx.writer.delete::<Instance>(namespace, &instance.name, &instance.uid, false).await?;
+                    remove::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
                 }
-                Step::Stop { actor, pod, end: End::Evict } => {
-                    return evict(ctx, key, namespace, actor, &pod).await;
-                }
-                Step::Stop { pod, end, .. } => {
-                    let at_once = end == End::AtOnce;
-                    ctx.writer.delete::<Pod>(namespace, &pod.name, &pod.uid, at_once).await?;
+                Step::Stop { actor, pod, end: End::Evict } => evict(ctx, key, actor, &pod).await,
+                Step::Stop { actor, pod, end } => {
+                    remove::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
                 }
                 Step::Start { actor, instance, unit, newest } => {
                     let application = if newest { application } else { last_good };
@@ -223,15 +213,31 @@ async fn carry_out(
                     let Some((instance, _)) = instances.get(&instance.name) else { return Ok(None) };
                     let has = (*root == Some(instance.name_any()), has_peers);
                     let pool = pools.get(&unit.pool).map(AsRef::as_ref);
-                    return start(application, name, instance, (unit, pool), has, ctx).await;
+                    start(application, name, instance, (unit, pool), has, ctx).await
                 }
             }
-            Ok::<_, Error>(None)
         }
     });
-    let not_now: Vec<NotNow> = all(work).await?.into_iter().flatten().collect();
+    let mut not_now: Vec<NotNow> = Vec::new();
+    for done in each(work).await {
+        not_now.extend(failures.keep(done)?.flatten());
+    }
+    settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, actors.as_slice())).await
+}
+
+/// Tells what could not be done now, and remembers what that says of places.
+async fn settle(
+    application: &ActorApplication,
+    not_now: Vec<NotNow>,
+    decision: &mut Placement,
+    ctx: &Context,
+    outcome: &mut Outcome,
+    refusals: &mut Vec<Refusal>,
+    (seen, units, actors): (&control::Seen, &BTreeMap<String, Unit>, &[ActorName]),
+) -> Result<(), Error> {
+    let key = ApplicationKey::of(application);
     if !application.spec.paused {
-        let (refused, said) = by_nodes(stuck(&not_now, decision, &seen, outcome, refusals), &units, &actors);
+        let (refused, said) = by_nodes(stuck(&not_now, decision, seen, outcome, refusals), units, actors);
         if !said.is_empty() {
             remember(&key, decision, ctx, refusals, refused).await?;
             ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
@@ -257,7 +263,7 @@ fn stuck(
 ) -> Vec<control::Refused> {
     let kept = not_now.iter().filter_map(|it| match it {
         NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
-        NotNow::Create { .. } | NotNow::Start(..) => None,
+        NotNow::Create { .. } | NotNow::Start(..) | NotNow::Remove { .. } => None,
     });
     let mut stuck = control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect());
     stuck.retain(|it| !refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone())));

@@ -1,4 +1,4 @@
-//! What nodes, admission and budgets did not take: told, waited for, and kept in the decision's status.
+//! What nodes, admission and budgets did not take, or not let go: told, waited for, and kept in the decision's status.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,8 @@ pub fn wait_for(
                 let until = ctx.hold_back((key.clone(), actor.clone()), &reason, None);
                 (actor, until, Wait::BackOff(reason))
             }
-            NotNow::Create { actor, until, why, just_now } => {
+            NotNow::Create { actor, until, why, just_now }
+            | NotNow::Remove { actor, until, why, just_now } => {
                 said.extend(just_now.then(|| format!("{actor}: {why}")));
                 (actor, until, Wait::BackOff(why))
             }

@@ -1,7 +1,8 @@
 //! How far the newest templates are, and which one the next pod is made from.
 
-use control::Moment;
+use control::{Id, Moment};
 use crds::{ActorApplication, Placement};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -9,6 +10,7 @@ use world::{ActorName, ApplicationKey, Own, Unit, is_ready, object_name, unit_of
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::making::remove;
 use crate::pods;
 use crate::readiness::why_not;
 use crate::report::{Outcome, Progress, event};
@@ -76,7 +78,9 @@ impl Rollout {
             let in_use: Vec<&str> =
                 std::iter::once(&self.newest).chain(&self.current).map(String::as_str).collect();
             for old in self.revisions.surplus(&in_use) {
-                ctx.writer.delete_revision(&old).await?;
+                let id = Id { name: old.name_any(), uid: old.uid().unwrap_or_default() };
+                // One that may not go is one too many, and nobody waits for that.
+                remove::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
             }
             return Ok(());
         }

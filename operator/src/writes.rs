@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
-use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -26,13 +25,19 @@ pub const FIELD_MANAGER: &str = "cairn";
 /// How many writes of one application are under way at the same time.
 const AT_ONCE: usize = 16;
 
-/// Does all of this, and fails with the first failure when everything has ended: a write that is dropped on its way could
-/// still arrive, when another leads.
+/// Does all of this, and says what became of each when everything has ended: a write that is dropped on its way could still
+/// arrive, when another leads.
+pub async fn each<T>(
+    work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
+) -> Vec<Result<T, Error>> {
+    stream::iter(work).buffer_unordered(AT_ONCE).collect().await
+}
+
+/// Does all of this, and fails with the first failure when everything has ended.
 pub async fn all<T>(
     work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
 ) -> Result<Vec<T>, Error> {
-    let done: Vec<Result<T, Error>> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
-    done.into_iter().collect()
+    each(work).await.into_iter().collect()
 }
 
 /// Writes, guarded by the lease.
@@ -141,13 +146,14 @@ impl Writer {
         }
     }
 
-    /// Makes an application the owner of exactly this Instance in the version that is known, and labels it.
+    /// Makes an application the owner of exactly this Instance in the version that is known, and labels it; what the API server says
+    /// against it is told apart from failures.
     pub async fn adopt(
         &self,
         there: &Instance,
         owner: &[OwnerReference],
         labels: &BTreeMap<String, String>,
-    ) -> Result<(), Error> {
+    ) -> Result<Result<(), String>, Error> {
         let turn = self.begin("Instance", "patch")?;
         let name = there.name_any();
         let api: Api<Instance> = Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
@@ -158,9 +164,10 @@ impl Writer {
             "uid": there.uid(), "resourceVersion": there.resource_version()}}));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match turn.within(api.patch(&name, &parameters, &patch)).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Ok(())),
             // It changed meanwhile, went, or is another one by now: the watch will say.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("Instance {name}"), source }),
         }
     }
@@ -212,8 +219,8 @@ impl Writer {
         }
     }
 
-    /// Evicts exactly the pod of this uid; that it is gone already is fine. What a disruption budget says against it is told
-    /// apart from failures.
+    /// Evicts exactly the pod of this uid; that it is gone already is fine. What a disruption budget or admission says against it is
+    /// told apart from failures.
     pub async fn evict(&self, namespace: &str, name: &str, uid: &str) -> Result<Result<(), String>, Error> {
         let turn = self.begin("Pod", "evict")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -229,19 +236,14 @@ impl Writer {
             Ok(_) => Ok(Ok(())),
             // Gone, or another one of that name: either way the one that was meant is not there any more.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
-            // A budget that allows no disruption now, or several budgets, which eviction cannot obey.
-            Err(kube::Error::Api(status)) if status.code == 429 || names_budgets(&status) => {
+            // A budget that allows no disruption now, several budgets, which eviction cannot obey, or admission.
+            Err(kube::Error::Api(status))
+                if status.code == 429 || names_budgets(&status) || is_refusal(&status) =>
+            {
                 Ok(Err(status.message.clone()))
             }
             Err(source) => Err(Error::Apply { what: format!("eviction of Pod {name}"), source }),
         }
-    }
-
-    /// Takes away a state of templates.
-    pub async fn delete_revision(&self, revision: &ControllerRevision) -> Result<(), Error> {
-        let namespace = revision.namespace().unwrap_or_default();
-        let uid = revision.uid().unwrap_or_default();
-        self.delete::<ControllerRevision>(&namespace, &revision.name_any(), &uid, false).await
     }
 
     /// Writes a new event.
@@ -264,8 +266,15 @@ impl Writer {
         Api::namespaced(self.client.clone(), &event.namespace().unwrap_or_default())
     }
 
-    /// Deletes exactly the object of this uid; that it is gone already is fine.
-    pub async fn delete<K>(&self, namespace: &str, name: &str, uid: &str, at_once: bool) -> Result<(), Error>
+    /// Deletes exactly the object of this uid; that it is gone already is fine. What the API server says against it is told apart
+    /// from failures.
+    pub async fn delete<K>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        at_once: bool,
+    ) -> Result<Result<(), String>, Error>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -281,9 +290,10 @@ impl Writer {
             ..DeleteParams::background()
         };
         match turn.within(api.delete(name, &parameters)).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Ok(())),
             // Gone, or another one of that name: either way the one that was meant is not there any more.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
         }
     }

@@ -166,8 +166,27 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
             seen.all_placed()
         })
         .await;
-    let mut volumes = seen.pods[0].spec.as_ref().unwrap().volumes.iter().flatten();
-    assert!(volumes.all(|volume| volume.config_map.is_none()), "{:?}", seen.pods[0]);
+    let mounts_no_file = |seen: &Seen| {
+        let mut volumes = seen.pods[0].spec.as_ref().unwrap().volumes.iter().flatten();
+        assert!(volumes.all(|volume| volume.config_map.is_none()), "{:?}", seen.pods[0]);
+    };
+    mounts_no_file(&seen);
+
+    // nor by who comes again while nothing is made, and whose it is stays told
+    stage.patch("other", &json!({"spec": {"paused": true}})).await;
+    stage.seen("other", |seen| seen.message("Paused", "True").map(drop)).await;
+    stage.namespace.kubectl(["delete", "pod", "other-server-0"]).await.unwrap();
+    let again = stage
+        .seen("other", |again| {
+            let uids = |seen: &Seen| seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+            ensure!(again.pods.len() == 1 && uids(again) != uids(&seen), "{:?}", uids(again));
+            again.message("Paused", "True")?;
+            let said = again.message("NameTaken", "True")?;
+            ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
+            Ok(())
+        })
+        .await;
+    mounts_no_file(&again);
     let theirs = stage.api::<ConfigMap>().get("other-peers").await.unwrap();
     assert_eq!(theirs.data.unwrap()["peers.json"], "theirs");
 

@@ -496,6 +496,17 @@ pub fn implementation(kind: &str, service_time: &str) -> Value {
     json!({"kind": kind, "serviceTime": service_time, "template": {"spec": {"containers": [container]}}})
 }
 
+/// A webhook that nobody answers: the API server fails where it would ask it, for each of these that is to be made in a namespace.
+pub fn unanswered(name: &str, namespace: &str, resource: &str) -> Value {
+    let hook = json!({
+        "name": "unanswered.cairn.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+        "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}]});
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name}, "webhooks": [hook]})
+}
+
 /// A pool of whole nodes of kind `cpu`.
 pub fn cpus() -> Value {
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"}, "spec": {"kind": "cpu"}})

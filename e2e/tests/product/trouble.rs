@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::stage::{SOON, Seen, Stage, application, cpus, gpus, unanswered};
 use crate::strangers::{OPERATOR_USER, is_refused};
 
 /// An application that must not notice anything: one actor on a node of its own.
@@ -249,6 +249,91 @@ async fn a_service_that_a_quota_refuses_holds_up_nobody() {
         .await;
     stage.api::<Service>().get("app").await.unwrap();
     unaffected(&stage, &bystander).await;
+}
+
+/// What fails beside actors keeps nobody from coming, nor from coming again, and what becomes of them is told; it is tried again
+/// until it is there.
+#[tokio::test]
+async fn a_service_that_cannot_be_made_holds_up_nobody() {
+    let stage = Stage::set("fails-beside", [SimulatedNode::new("one")], [cpus()]).await;
+    let name = format!("{}-unanswered", stage.namespace.name());
+    stage.apply(&unanswered(&name, stage.namespace.name(), "services")).await;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "trial"}, "spec": {"clusterIP": "None"}});
+    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &service, "failed calling webhook").await;
+    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let uids = |seen: &Seen| seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+    let before = stage.settled("app", Seen::all_placed).await;
+    stage.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
+    stage
+        .settled("app", |seen| {
+            ensure!(uids(seen) != uids(&before), "it is not gone yet");
+            seen.message("Ready", "True")?;
+            seen.all_placed()
+        })
+        .await;
+    assert!(stage.api::<Service>().get_opt("app").await.unwrap().is_none(), "it was made");
+    cluster().kubectl(["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
+    wait_for("its Service is there", SOON, async || stage.api::<Service>().get("app").await).await;
+}
+
+/// Whose pod may not be taken away keeps it, which is told, and nobody else waits for that; it goes once it may.
+#[tokio::test]
+async fn a_pod_that_may_not_be_deleted_holds_up_nobody() {
+    let stage = Stage::set("no-delete", [SimulatedNode::new("one")], [cpus()]).await;
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    let namespace = stage.namespace.name();
+    let name = format!("{namespace}-keeps-a");
+    let of_a = format!(
+        "request.namespace == '{namespace}' && request.name == 'app-a-0' && request.userInfo.username == '{OPERATOR_USER}'"
+    );
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]},
+            "matchConditions": [{"name": "of-a", "expression": of_a}],
+            "validations": [{"expression": "false", "message": "it stays for now"}]}});
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    stage.apply(&policy).await;
+    stage.apply(&binding).await;
+    let operator = format!("--as={OPERATOR_USER}");
+    let delete = ["delete", "pod", "app-a-0", "--dry-run=server", operator.as_str()];
+    is_refused(&stage, delete, &json!({}), "it stays for now").await;
+    let image = json!([{"op": "replace", "path": "/spec/actors/0/implementations/0/template/spec/containers/0/image", "value": "newer"}]);
+    stage
+        .namespace
+        .kubectl(["patch", "actorapp", "app", "--type=json", "-p", &image.to_string()])
+        .await
+        .unwrap();
+    stage.event("app", "Refused", "Pod app-a-0 may not be taken away").await;
+    let updated = |seen: &Seen, count: i32| -> anyhow::Result<()> {
+        let status = seen.application.status.clone().unwrap_or_default();
+        let actors = status.actors.unwrap_or_default();
+        ensure!(
+            status.observed_generation == seen.application.metadata.generation,
+            "it is not looked at yet"
+        );
+        ensure!((actors.updated, actors.running) == (count, 2), "{actors:?}");
+        Ok(())
+    };
+    stage.seen("app", |seen| updated(seen, 1)).await;
+    stage.namespace.kubectl(["delete", "pod", "app-b-0"]).await.unwrap();
+    let uid = |seen: &Seen, name: &str| seen.pods.iter().find(|pod| pod.name_any() == name)?.uid();
+    stage
+        .seen("app", |seen| {
+            let again = uid(seen, "app-b-0");
+            ensure!(again.is_some() && again != uid(&before, "app-b-0"), "it is not there again");
+            ensure!(uid(seen, "app-a-0") == uid(&before, "app-a-0"), "it went");
+            updated(seen, 1)
+        })
+        .await;
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        cluster().kubectl(["delete", kind, &name]).await.unwrap();
+    }
+    stage.settled("app", |seen| updated(seen, 2)).await;
 }
 
 /// Whose Instance is refused waits, and says for what; the others run.
