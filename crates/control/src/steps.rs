@@ -109,7 +109,7 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
     }
     let closed = seen.closed.clone().filter(|closed| seen.now < closed.until);
     let mut room = Room::new(wanted, &seen.left);
-    let mut update = Update::new(wanted, seen);
+    let mut update = Update::new(wanted, decision, seen);
     let turns = update.turns(wanted, seen, |actor, pod| {
         let place = decision.places.get(actor);
         place.is_some() && pod.unit.as_ref() == place && !infeasible.contains(actor)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::nouns::{Pod, Seen, State, Wanted};
+use crate::nouns::{Decision, Pod, Seen, State, Wanted};
 
-/// How far an update is, counted over the actors that are wanted.
+/// How far an update is, counted over the actors that are wanted and have a place or a pod.
 pub(crate) struct Update {
     /// Not ready, for whatever reason.
     down: u64,
@@ -17,8 +17,14 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    pub fn new(wanted: &Wanted, seen: &Seen) -> Self {
-        let pods = || wanted.actors.iter().map(|actor| seen.instances.get(&actor.name)?.pod.as_ref());
+    /// Who has neither a place nor a pod is down for want of room: no update has to wait for it.
+    pub fn new(wanted: &Wanted, decision: &Decision, seen: &Seen) -> Self {
+        let pods = || {
+            wanted.actors.iter().filter_map(|actor| {
+                let pod = seen.instances.get(&actor.name).and_then(|instance| instance.pod.as_ref());
+                (pod.is_some() || decision.places.contains_key(&actor.name)).then_some(pod)
+            })
+        };
         let count = |those: &dyn Fn(Option<&Pod>) -> bool| {
             u64::try_from(pods().filter(|pod| those(*pod)).count()).unwrap_or(u64::MAX)
         };

@@ -264,6 +264,8 @@ fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
         "actors=3 nodes=n0 units=n0/cpus-0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
     let all = "pods=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0";
     let two = "pods=1:n0/cpus-0,2:n0/cpus-0";
+    let without =
+        "actors=3 nodes=n0 units=n0/cpus-0 unplaced=0 decided=1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
     check(&[
         // Nothing is old, or nothing may be down.
         (&format!("{world} update=1 {all} ready=0,1,2"), ""),
@@ -285,6 +287,11 @@ fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
         // Who could not start again there is not stopped.
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0"), "stop pod-1"),
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0,1,2"), ""),
+        // Nobody waits for one that has no place, as soon as its pod is gone.
+        (&format!("{without} update=1 {two} ready=1,2 old=1,2"), "stop pod-1"),
+        (&format!("{without} update=1 {two} ready=2 old=1,2"), "stop pod-1"),
+        (&format!("{without} update=1 {two} ready=2 old=2"), ""),
+        (&format!("{without} update=1 pods=0:n0/cpus-0:going,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=1,2"), ""),
     ]);
 }
 
