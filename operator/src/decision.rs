@@ -11,6 +11,9 @@ use world::{ApplicationKey, Index, Policy, World};
 const LONGEST_REASON: usize = 1000;
 /// How many reasons are told of one actor.
 const MOST_REASONS: usize = 16;
+/// How many bytes of reasons a decision holds in all: etcd takes no object of more than 1.5 MB, and what is not taken would be
+/// searched for again and again.
+const MOST_TOLD: usize = 300_000;
 
 /// What is written for a plan; the moves are counted against what was decided before.
 pub fn spec(
@@ -43,7 +46,7 @@ pub fn spec(
         reasons.iter().take(MOST_REASONS).map(|it| cut(&policy.retold(it))).collect()
     };
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    PlacementSpec {
+    let mut spec = PlacementSpec {
         application: key.name,
         application_generation: application.metadata.generation.unwrap_or(0),
         policy: policy.name.clone(),
@@ -81,6 +84,31 @@ pub fn spec(
             .collect(),
         moves: moves((world, policy), plan, before, &assignments, index),
         assignments,
+    };
+    leave_out(&mut spec);
+    spec
+}
+
+/// Leaves out the reasons that are too much in all; the first ones stay.
+///
+/// Those of moves come last: the others are compared with what is decided next, and moves are other ones each time.
+fn leave_out(spec: &mut PlacementSpec) {
+    let mut left = MOST_TOLD;
+    let mut fits = |reason: &str| {
+        let rest = left.checked_sub(reason.len());
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    for it in &mut spec.unplaced {
+        it.reasons.retain(|reason| fits(reason));
+    }
+    for it in &mut spec.excused {
+        it.reasons.retain(|reason| fits(reason));
+    }
+    for it in &mut spec.moves {
+        if !fits(&it.reason) {
+            it.reason.clear();
+        }
     }
 }
 
@@ -163,4 +191,83 @@ pub fn says_the_same(old: &PlacementSpec, new: &PlacementSpec) -> bool {
         && old.levels == new.levels
         // A proof is news; that a search ended sooner this time is not.
         && (old.optimal || !new.optimal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACTORS: usize = 5000;
+    const LENGTH: usize = 100;
+
+    fn all<T>(one: impl Fn(String, &str) -> T) -> Vec<T> {
+        (0..ACTORS).map(|index| one(format!("camera-{index}"), &format!("node-{index}"))).collect()
+    }
+
+    fn reason() -> String {
+        "x".repeat(LENGTH)
+    }
+
+    fn unplaced() -> Vec<Unplaced> {
+        all(|actor, _| Unplaced { actor, reasons: vec![reason(); MOST_REASONS] })
+    }
+
+    fn excused() -> Vec<Excused> {
+        all(|actor, _| Excused { actor, reasons: vec![reason(); MOST_REASONS] })
+    }
+
+    fn moved() -> Vec<Move> {
+        all(|actor, node| {
+            let (from, to) = (format!("{node}/cpus-0"), format!("{node}/cpus-1"));
+            Move { actor, from: Some(from), to, reason: reason() }
+        })
+    }
+
+    fn placed() -> Vec<Assignment> {
+        all(|actor, node| {
+            let (unit, pool) = (format!("{node}/cpus-1"), format!("{node}-cpus"));
+            Assignment { actor, unit, node: node.to_owned(), pool }
+        })
+    }
+
+    #[test]
+    fn a_large_decision_can_be_written() {
+        for (what, mut spec, most) in [
+            ("unplaced", PlacementSpec { unplaced: unplaced(), ..PlacementSpec::default() }, 1_000_000),
+            ("moves", PlacementSpec { moves: moved(), ..PlacementSpec::default() }, 1_000_000),
+            // Whoever stays, though in a breach, and whoever moves has a place.
+            (
+                "places",
+                PlacementSpec {
+                    assignments: placed(),
+                    excused: excused(),
+                    moves: moved(),
+                    ..PlacementSpec::default()
+                },
+                1_500_000,
+            ),
+        ] {
+            leave_out(&mut spec);
+            let written = serde_json::to_string(&spec).unwrap().len();
+            assert!(written < most, "{what}: {written}");
+        }
+    }
+
+    #[test]
+    fn the_first_reasons_stay_and_nobody_is_left_out() {
+        let mut spec = PlacementSpec { unplaced: unplaced(), moves: moved(), ..PlacementSpec::default() };
+        leave_out(&mut spec);
+        assert_eq!((spec.unplaced.len(), spec.moves.len()), (ACTORS, ACTORS));
+        let told: Vec<usize> = spec.unplaced.iter().map(|it| it.reasons.len()).collect();
+        let whole = MOST_TOLD / LENGTH / MOST_REASONS;
+        assert!(told.is_sorted_by(|one, other| one >= other), "{told:?}");
+        assert_eq!((told[whole - 1], told.iter().sum::<usize>()), (MOST_REASONS, MOST_TOLD / LENGTH));
+        assert!(spec.moves.iter().all(|it| it.reason.is_empty()));
+
+        let mut few = PlacementSpec { moves: moved(), ..PlacementSpec::default() };
+        few.moves.truncate(MOST_TOLD / LENGTH);
+        let before = few.clone();
+        leave_out(&mut few);
+        assert_eq!(few, before);
+    }
 }

@@ -16,8 +16,8 @@ use crate::report::{Finding, conditions};
 pub struct About<'a> {
     /// The unit that was decided for it.
     pub place: Option<&'a str>,
-    /// Why it has none.
-    pub reasons: &'a [String],
+    /// Why it has none, where that is decided; what is too much in all is not told.
+    pub reasons: Option<&'a [String]>,
     /// What it waits for.
     pub wait: Option<&'a Wait>,
     /// Why it cannot be an actor.
@@ -50,12 +50,11 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
             (false, "NoPod", format!("it has no pod{waits}"))
         }
     };
-    let placed = match about.place {
-        Some(place) => finding("Placed", true, "Placed", format!("on {place}")),
-        None if about.reasons.is_empty() => {
-            finding("Placed", false, "Undecided", "no place is decided yet".to_owned())
-        }
-        None => finding("Placed", false, "Unplaced", about.reasons.join("; ")),
+    let placed = match (about.place, about.reasons) {
+        (Some(place), _) => finding("Placed", true, "Placed", format!("on {place}")),
+        (None, None) => finding("Placed", false, "Undecided", "no place is decided yet".to_owned()),
+        (None, Some([])) => finding("Placed", false, "Unplaced", "there is no place for it".to_owned()),
+        (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
     };
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
     if let Some(Wait::BackOff(why)) = about.wait {
@@ -196,9 +195,10 @@ mod tests {
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
         let unfit = field("unfit").map(|why| Unfit { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
+        let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
         let about = About {
             place: field("place"),
-            reasons: if world.contains("unplaced") { &reasons } else { &[] },
+            reasons: world.contains("unplaced").then_some(reasons),
             wait: wait.as_ref(),
             unfit: unfit.as_ref(),
             others_start: false,
@@ -227,7 +227,7 @@ mod tests {
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
         let about = About {
             place: field("place"),
-            reasons: &[],
+            reasons: None,
             wait: wait.as_ref(),
             unfit: None,
             others_start: world.contains("busy"),
@@ -285,6 +285,7 @@ mod tests {
                 "Ready=false it is on n/a-0, and is to be on m/a-0, Placed=true on m/a-0",
             ),
             ("unplaced", "Ready=false it has no pod, Placed=false no room"),
+            ("unplaced untold", "Ready=false it has no pod, Placed=false there is no place for it"),
             ("", "Ready=false it has no pod, Placed=false no place is decided yet"),
             ("unfit=two", "Ready=false two, Placed=false two"),
             (

@@ -365,7 +365,7 @@ async fn report_instances(
         let hosted: Vec<String> = world::actors_in(instance).iter().map(ActorName::short).collect();
         let about = About {
             place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
-            reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()).unwrap_or_default(),
+            reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()),
             wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
             unfit: actors.refused.get(name),
             others_start,

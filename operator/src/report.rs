@@ -291,7 +291,10 @@ pub fn in_words(spec: &PlacementSpec) -> String {
 }
 
 fn unplaced_in_words(spec: &PlacementSpec) -> String {
-    let why = |unplaced: &crds::Unplaced| format!("{} ({})", unplaced.actor, unplaced.reasons.join("; "));
+    let why = |unplaced: &crds::Unplaced| match unplaced.reasons.as_slice() {
+        [] => unplaced.actor.clone(),
+        reasons => format!("{} ({})", unplaced.actor, reasons.join("; ")),
+    };
     let names = listed(spec.unplaced.iter().map(why), ", ", spec.unplaced.len());
     match spec.unplaced.len() {
         1 => format!("1 actor has no place: {names}"),
@@ -322,7 +325,8 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     if !spec.moves.is_empty() {
         let moved = |m: &crds::Move| {
             let from = m.from.as_deref().unwrap_or("nowhere");
-            format!("{} from {from} to {}: {}", m.actor, m.to, m.reason)
+            let why = if m.reason.is_empty() { String::new() } else { format!(": {}", m.reason) };
+            format!("{} from {from} to {}{why}", m.actor, m.to)
         };
         let text = listed(spec.moves.iter().map(moved), "; ", spec.moves.len());
         events.push(event(EventType::Normal, "Moved", "Move", text));
@@ -388,5 +392,22 @@ mod tests {
         ] {
             assert_eq!(ready(world), expected, "{world}");
         }
+    }
+
+    #[test]
+    fn what_is_told_without_a_reason_ends_there() {
+        let told = |reason: &str| {
+            let reasons: Vec<String> = reason.split_whitespace().map(str::to_owned).collect();
+            let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());
+            let spec = PlacementSpec {
+                unplaced: vec![crds::Unplaced { actor: "a-1".to_owned(), reasons }],
+                moves: vec![crds::Move { actor, from: None, to, reason }],
+                ..PlacementSpec::default()
+            };
+            let notes = decision_events(&spec).into_iter().skip(1).filter_map(|event| event.note);
+            notes.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(told("full"), "a-0 from nowhere to n/u: full, 1 actor has no place: a-1 (full)");
+        assert_eq!(told(""), "a-0 from nowhere to n/u, 1 actor has no place: a-1");
     }
 }

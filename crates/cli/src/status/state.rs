@@ -93,7 +93,10 @@ impl Status {
         let wanted = world::actors(&known.index, application);
         let actors = actors(&wanted, decision, &instances, &known.kinds);
         let decided = decision.map(|decision| decision.spec.clone()).unwrap_or_default();
-        let excused = |one: &crds::Excused| format!("{}: {}", one.actor, one.reasons.join("; "));
+        let excused = |one: &crds::Excused| match one.reasons.as_slice() {
+            [] => one.actor.clone(),
+            reasons => format!("{}: {}", one.actor, reasons.join("; ")),
+        };
         Self {
             application: key.to_string(),
             phase: told.phase.unwrap_or_default().to_string(),
