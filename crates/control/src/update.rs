@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::nouns::{Decision, Pod, Seen, State, Wanted};
 
-/// How far an update is, counted over the actors that are wanted and have a place or a pod.
+/// How far an update is, counted over the actors that are wanted.
 pub(crate) struct Update {
     /// Not ready, for whatever reason.
     down: u64,
-    /// Without a pod, or with one that goes.
+    /// Without a pod where it has a place, or with one that goes.
     between: u64,
     /// With a pod of the newest template that is not ready.
     trying: u64,
@@ -17,22 +17,23 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// Who has neither a place nor a pod is down for want of room: no update has to wait for it.
     pub fn new(wanted: &Wanted, decision: &Decision, seen: &Seen) -> Self {
         let pods = || {
-            wanted.actors.iter().filter_map(|actor| {
+            wanted.actors.iter().map(|actor| {
                 let pod = seen.instances.get(&actor.name).and_then(|instance| instance.pod.as_ref());
-                (pod.is_some() || decision.places.contains_key(&actor.name)).then_some(pod)
+                (pod, decision.places.contains_key(&actor.name))
             })
         };
-        let count = |those: &dyn Fn(Option<&Pod>) -> bool| {
-            u64::try_from(pods().filter(|pod| those(*pod)).count()).unwrap_or(u64::MAX)
+        let count = |those: &dyn Fn(Option<&Pod>, bool) -> bool| {
+            u64::try_from(pods().filter(|(pod, has_place)| those(*pod, *has_place)).count())
+                .unwrap_or(u64::MAX)
         };
         let is_going = |pod: &Pod| pod.state == State::Going;
         Self {
-            down: count(&|pod| !pod.is_some_and(Pod::serves)),
-            between: count(&|pod| pod.is_none_or(is_going)),
-            trying: count(&|pod| pod.is_some_and(|pod| !pod.outdated && !pod.serves() && !is_going(pod))),
+            down: count(&|pod, _| !pod.is_some_and(Pod::serves)),
+            // Who has neither a place nor a pod tries nothing: pods that hang do not wait for it.
+            between: count(&|pod, has_place| pod.map_or(has_place, is_going)),
+            trying: count(&|pod, _| pod.is_some_and(|pod| !pod.outdated && !pod.serves() && !is_going(pod))),
             most: wanted.max_unavailable,
         }
     }
