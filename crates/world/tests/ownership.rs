@@ -138,6 +138,25 @@ fn a_foreign_instance_of_our_name_takes_the_name() {
     assert_eq!(shown(&other), format!("{taken}\n{ALL}"));
 }
 
+/// An owner is in the namespace of what it owns: whoever knows a uid may write it into an object anywhere.
+#[test]
+fn what_names_an_owner_in_another_namespace_is_foreign_whatever_the_uid() {
+    let elsewhere = |object: String| object.replace("namespace: ns", "namespace: elsewhere");
+    let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
+    // An Instance of our application, and its pod.
+    let handmade = elsewhere(instance("handmade", Some("web-uid")));
+    assert_eq!(shown(&handmade), ALL, "it is not surplus");
+    let theirs =
+        elsewhere(instance("web-server-0", Some("web-uid")) + &pod("web-server-0", Some("web-server-0-uid")));
+    assert_eq!(shown(&theirs), left);
+    assert_eq!(planned(&theirs), "n0/gpus-0, 3000 cpuMilli; ");
+    // A pod of our Instance, under its name.
+    let ours = instance("web-server-0", Some("web-uid"));
+    let both = ours + &elsewhere(pod("web-server-0", Some("web-server-0-uid")));
+    assert_eq!(shown(&both), format!("server-0\n{left}"));
+    assert_eq!(planned(&both), "n0/gpus-0, 3000 cpuMilli; ");
+}
+
 #[test]
 fn what_is_left_of_an_owner_that_is_gone_is_waited_for() {
     let pods = pod("web-server-0", Some("gone-uid"));
