@@ -36,6 +36,8 @@ pub struct Silence {
 pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Silence {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
+    // Time passes before anything is heard: what is lost from the beginning would be lost since 1970, and gone at once.
+    agents.pass(caches);
     let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
         tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::kept::Kept;
 use crate::numbers::{Exact, floor};
 use crate::unit::{HeldOnly, Unit};
-use crate::units::{free_node, offered};
+use crate::units::{free_node, lost_units, offered};
 use crate::{Index, Policy};
 
 /// Whichever policy: what is offered is the same under all.
@@ -25,8 +25,8 @@ impl Index {
     /// Lets time pass; the nodes at which units are gone by now, which [`Index::let_go`] lets go.
     pub fn pass(&mut self, now: Timestamp) -> Vec<String> {
         self.grace.now = now;
-        let over =
-            self.grace.kept.iter().filter(|(_, units)| units.values().any(|it| self.grace.is_over(it)));
+        let is_over = |kept: &Kept| !kept.is_gone && self.grace.is_over(kept);
+        let over = self.grace.kept.iter().filter(|(_, units)| units.values().any(is_over));
         over.map(|(node, _)| node.clone()).collect()
     }
 
@@ -34,7 +34,10 @@ impl Index {
     pub fn let_go(&mut self, node: &str) {
         let Some(mut units) = self.grace.kept.remove(node) else { return };
         self.node_changed(node);
-        units.retain(|_, kept| !self.grace.is_over(kept));
+        for kept in units.values_mut() {
+            kept.is_gone |= self.grace.is_over(kept);
+        }
+        units.retain(|unit, kept| !kept.is_gone || self.room(node).is_some_and(|room| room.held(unit) > 0));
         if !units.is_empty() {
             self.grace.kept.insert(node.to_owned(), units);
         }
@@ -77,11 +80,27 @@ impl Index {
             let kept = self.grace.kept.entry(node.clone()).or_default();
             kept.retain(|unit, _| !after.contains_key(unit));
             for (id, unit) in before.into_iter().filter(|(id, _)| !after.contains_key(id)) {
-                kept.entry(id).or_insert(Kept { unit, since });
+                // It was offered until now, whatever became of it before.
+                if kept.get(&id).is_none_or(|kept| kept.is_gone) {
+                    kept.insert(id, Kept { unit, since, is_gone: false });
+                }
             }
             if kept.is_empty() {
                 self.grace.kept.remove(&node);
             }
+            self.begin_grace(&node);
+        }
+    }
+
+    /// Begins the while of those at a node who are on a device that is lost, and of whom that was not known before: an operator that
+    /// starts anew hears of devices, of pods and of whose these are in any order.
+    pub(crate) fn begin_grace(&mut self, node: &str) {
+        let topology = self.topology(node).filter(|topology| topology.spec.has_lost());
+        let Some(topology) = topology.filter(|_| !self.grace.lasts.is_zero()) else { return };
+        let since = self.grace.now;
+        for unit in lost_units(self, node, topology, &plain()) {
+            let kept = self.grace.kept.entry(node.to_owned()).or_default();
+            kept.entry(unit.id.clone()).or_insert(Kept { unit, since, is_gone: false });
         }
     }
 
@@ -95,7 +114,8 @@ impl Index {
 
     /// The units of a node that were offered a moment ago, when somebody was on them.
     pub(crate) fn kept_at(&self, node: &str) -> impl Iterator<Item = &str> {
-        self.grace.kept.get(node).into_iter().flat_map(BTreeMap::keys).map(String::as_str)
+        let units = self.grace.kept.get(node).into_iter().flatten();
+        units.filter(|(_, kept)| !kept.is_gone).map(|(unit, _)| unit.as_str())
     }
 
     /// One of them, in the numbers of a policy.

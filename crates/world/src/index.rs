@@ -269,6 +269,8 @@ impl Index {
         self.node_changed(name);
         let Some(node) = self.nodes.get(name) else {
             self.rooms.remove(name);
+            let is_used = self.pods_at.contains_key(name);
+            self.grace.left(name, |_| is_used);
             return;
         };
         let mut free = allocatable(node);
@@ -304,7 +306,9 @@ impl Index {
             (name, floor(*amount * scale))
         };
         let (left, provides) = (left.iter().map(told).collect(), free.iter().map(told).collect());
+        self.grace.left(name, |unit| held.contains_key(unit));
         self.rooms.insert(name.to_owned(), Room { free, provides, left, held, overfull });
+        self.begin_grace(name);
     }
 
     /// The application of this name.

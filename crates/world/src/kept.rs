@@ -21,12 +21,25 @@ pub(crate) struct Grace {
 pub(crate) struct Kept {
     pub unit: Unit,
     pub since: Timestamp,
+    /// Its while is over; as long as somebody is on it, and it is not offered, there is no other.
+    pub is_gone: bool,
 }
 
 impl Grace {
     /// A node that is gone takes its units along at once.
     pub fn forget(&mut self, node: &str) {
-        self.kept.remove(node);
+        for kept in self.kept.get_mut(node).into_iter().flat_map(BTreeMap::values_mut) {
+            kept.is_gone = true;
+        }
+    }
+
+    /// What is gone, and nobody is on any more, is forgotten.
+    pub fn left(&mut self, node: &str, is_held: impl Fn(&str) -> bool) {
+        let Some(units) = self.kept.get_mut(node) else { return };
+        units.retain(|unit, kept| !kept.is_gone || is_held(unit));
+        if units.is_empty() {
+            self.kept.remove(node);
+        }
     }
 
     /// Whether it was not offered for long enough.

@@ -103,6 +103,21 @@ fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
     hit.filter_map(unit).collect()
 }
 
+/// The units of a node that are offered no more because their device is lost, and that somebody is on: as they would be if it were
+/// merely degraded, with which who is there stays.
+pub(crate) fn lost_units(index: &Index, node: &str, topology: &NodeTopology, policy: &Policy) -> Vec<Unit> {
+    let mut topology = topology.clone();
+    for device in topology.spec.devices.iter_mut().filter(|device| device.health == Health::Lost) {
+        device.health = Health::Degraded;
+    }
+    let Some(free) = free_node(index, node) else { return Vec::new() };
+    let now = offered(index, &free, policy).units;
+    let before = FreeNode { topology: Some(&topology), lost: BTreeSet::new(), ..free };
+    let mut units = offered(index, &before, policy).units;
+    units.retain(|unit| before.room.held(&unit.id) > 0 && now.iter().all(|other| other.id != unit.id));
+    units
+}
+
 /// What the pools make of some nodes: units, and a report on each pool.
 #[derive(Debug, Default)]
 pub(crate) struct Offered {

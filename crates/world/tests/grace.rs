@@ -21,6 +21,9 @@ struct Scene {
     index: Index,
 }
 
+/// What an operator hears of.
+const KINDS: [&str; 7] = ["nodes", "topologies", "pools", "applications", "instances", "placements", "pods"];
+
 impl Scene {
     fn set() -> Self {
         let all = everything();
@@ -29,6 +32,35 @@ impl Scene {
         let mut scene = Self { all, index };
         scene.at(0);
         scene
+    }
+
+    /// The same where an operator begins when the first GPU of the first node is lost already, and hears of one kind after the other.
+    fn heard(kinds: &[&str]) -> Self {
+        let mut all = everything();
+        all.topologies[0] = with_first_gpu(&all, Health::Lost);
+        let mut index = Index::default();
+        index.keep_units_for(Duration::from_secs(30));
+        let mut scene = Self { all, index };
+        scene.at(0);
+        scene.hear(kinds);
+        scene
+    }
+
+    /// Hears of everything of these kinds, for the first time or again.
+    fn hear(&mut self, kinds: &[&str]) {
+        let (all, index) = (&self.all, &mut self.index);
+        for kind in kinds {
+            match *kind {
+                "nodes" => all.nodes.iter().for_each(|it| index.put_node(it.clone())),
+                "topologies" => all.topologies.iter().for_each(|it| index.put_topology(it.clone())),
+                "pools" => all.pools.iter().for_each(|it| index.put_pool(it.clone())),
+                "applications" => all.applications.iter().for_each(|it| index.put_application(it.clone())),
+                "instances" => all.instances.iter().for_each(|it| index.put_instance(it.clone())),
+                "placements" => all.placements.iter().for_each(|it| index.put_placement(it.clone())),
+                "pods" => all.pods.iter().for_each(|it| index.put_pod(it.clone())),
+                other => panic!("{other}"),
+            }
+        }
     }
 
     /// It is so many seconds after the beginning.
@@ -67,12 +99,7 @@ impl Scene {
 
     /// The first GPU of the first node is as told, and its agent says that the pod of `web-s-0` holds it.
     fn first_gpu(&mut self, health: Health) {
-        let mut topology: NodeTopology = self.all.topologies[0].as_ref().clone();
-        topology.spec.devices[0].health = health;
-        let status = serde_json::json!({"allocations": [{"namespace": "ns", "pod": "web-s-0", "podUid": "web-s-0-pod",
-            "container": "c", "resource": "nvidia.com/gpu", "deviceIds": ["gpu-0"]}]});
-        topology.status = Some(serde_json::from_value(status).unwrap());
-        self.index.put_topology(Arc::new(topology));
+        self.index.put_topology(with_first_gpu(&self.all, health));
     }
 
     fn gpu_pool(&self, change: impl FnOnce(&mut DevicePool)) -> Arc<DevicePool> {
@@ -80,6 +107,16 @@ impl Scene {
         change(&mut pool);
         Arc::new(pool)
     }
+}
+
+/// The first node's devices where its first GPU is as told, and its agent says that the pod of `web-s-0` holds it.
+fn with_first_gpu(all: &Objects, health: Health) -> Arc<NodeTopology> {
+    let mut topology: NodeTopology = all.topologies[0].as_ref().clone();
+    topology.spec.devices[0].health = health;
+    let status = serde_json::json!({"allocations": [{"namespace": "ns", "pod": "web-s-0", "podUid": "web-s-0-pod",
+        "container": "c", "resource": "nvidia.com/gpu", "deviceIds": ["gpu-0"]}]});
+    topology.status = Some(serde_json::from_value(status).unwrap());
+    Arc::new(topology)
 }
 
 #[test]
@@ -122,6 +159,35 @@ fn a_unit_is_gone_when_it_was_not_offered_for_a_while() {
     scene.at(30);
     assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "there is room for one on the other device");
     assert!(!scene.planned().contains("n0/gpus-0"), "{}", scene.planned());
+}
+
+/// Watches of different kinds fill in any order: each kind is the first one here, and the last.
+#[test]
+fn an_operator_that_starts_anew_begins_the_while_anew_once() {
+    let mut kinds = KINDS;
+    for _ in 0..2 {
+        for _ in 0..kinds.len() {
+            let mut scene = Scene::heard(&kinds);
+            assert_eq!(scene.gpus(), "n0/gpus-0~ n1/gpus-0", "{kinds:?}");
+            scene.at(29);
+            scene.hear(&kinds);
+            assert_eq!(scene.gpus(), "n0/gpus-0~ n1/gpus-0", "{kinds:?}");
+            assert!(scene.planned().contains("n0/gpus-0"), "{kinds:?}: {}", scene.planned());
+            scene.at(30);
+            assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "{kinds:?}");
+            // Whatever is heard again begins no other.
+            scene.hear(&kinds);
+            scene.at(31);
+            assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "{kinds:?}");
+            // A device that was well in between does.
+            scene.first_gpu(Health::Ok);
+            assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0", "{kinds:?}");
+            scene.first_gpu(Health::Lost);
+            assert_eq!(scene.gpus(), "n0/gpus-0~ n1/gpus-0", "{kinds:?}");
+            kinds.rotate_left(1);
+        }
+        kinds.reverse();
+    }
 }
 
 #[test]
