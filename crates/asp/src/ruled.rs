@@ -23,10 +23,14 @@ pub(crate) fn text(
     let mut inputs: BTreeMap<u32, String> = BTreeMap::new();
     let mut absent: BTreeSet<i32> = BTreeSet::new();
     for (actor, symbol) in actors.enumerate() {
+        let home = snapshot.problem().fixed_at(actor);
         for &(unit, atom) in rules.inputs(actor) {
-            if snapshot.problem().fixed[actor] {
+            if home == Some(unit) {
                 // It stays there.
                 writeln!(text, "ruled({atom}).").expect(WRITES);
+            } else if home.is_some() {
+                // The rules may be of a world in which it could have been elsewhere.
+                absent.extend(i32::try_from(atom));
             } else {
                 inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
                 if placed.is_some_and(|placed| placed[actor] != Some(unit)) {

@@ -25,6 +25,12 @@ impl Measure for Excused {
         most(amounts.snapshot).into()
     }
 
+    /// Nothing: who is excused follows from the rules as they are written out, also who is fixed, where they are of a world in which it
+    /// was not.
+    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+        0
+    }
+
     fn most_sum(&self, world: &Encoding) -> i64 {
         most(world.snapshot)
     }
