@@ -44,7 +44,7 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
 
 /// The rules that somebody wrote. Limits that are broken already are rules as well, and nobody who is placed again can come to
 /// one.
-fn written(snapshot: &Snapshot) -> Option<&Rules> {
+pub(crate) fn written(snapshot: &Snapshot) -> Option<&Rules> {
     snapshot.rules().filter(|rules| rules.are_written())
 }
 

@@ -60,14 +60,90 @@ fn a_decision_that_is_not_there_is_made_from_what_runs() {
         ("units=n0/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@- a-1@n0/gpu0"),
         // What passes a limit already is excused, until a search finds room.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0"),
+        // Who may not be where it runs goes elsewhere.
+        ("units=n0/fpga0:1,n1/gpu0:2 own=a-0@n0/fpga0,a-1@n1/gpu0", "a-0@n1/gpu0 a-1@n1/gpu0"),
     ];
     for (world, expected) in table {
-        let snapshot = snapshot(world);
-        let budget = Budget { effort: Some(1), seed: 1, stop: &|| false, left: None };
-        let plan = plan(&snapshot, &Observed(Box::new(Greedy)), &NoPolicy, &budget).unwrap();
-        assert_eq!(places(&snapshot, &plan), expected, "{world}");
-        assert_eq!(plan.strategy, "observed");
+        assert_eq!(observed(&snapshot(world)), expected, "{world}");
     }
+}
+
+/// Where everybody is placed without a decision.
+fn observed(snapshot: &Snapshot) -> String {
+    let strategy = Observed(Box::new(Greedy));
+    let plan = plan(snapshot, &strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(plan.strategy, "observed");
+    places(snapshot, &plan)
+}
+
+/// The same where all of them are searched for.
+fn searched(snapshot: &Snapshot) -> String {
+    places(snapshot, &plan(snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap())
+}
+
+#[test]
+fn who_runs_stays_whatever_rules_there_are() {
+    type Rule = fn(&Snapshot) -> Snapshot;
+    let together = "talk=a-0+b-0:9000";
+    let table: [(Rule, String, &str); 5] = [
+        // A limit that is passed already is written as rules: nobody leaves for that, and nobody comes.
+        (
+            Snapshot::clone,
+            format!("units=n0/gpu0:1,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0@n1/gpu0 {together}"),
+            "a-0@n0/gpu0 a-1@n0/gpu0 b-0@n1/gpu0",
+        ),
+        (
+            Snapshot::clone,
+            format!("units=n0/gpu0:1,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0 {together}"),
+            "a-0@n0/gpu0 a-1@n0/gpu0 b-0@n1/gpu0",
+        ),
+        // A policy's rule that is kept, and one that is broken already.
+        (
+            ruled,
+            format!(
+                "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1,n1/gpu1:1 own=a-0@n0/gpu0,a-1@n0/gpu1,b-0@n1/gpu0 {together}"
+            ),
+            "a-0@n0/gpu0 a-1@n0/gpu1 b-0@n1/gpu0",
+        ),
+        (
+            ruled,
+            format!("units=n0/gpu0:2,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0@n1/gpu0 {together}"),
+            "a-0@n0/gpu0 a-1@n0/gpu0 b-0@n1/gpu0",
+        ),
+        // One that what runs breaks as long as somebody runs nowhere.
+        (
+            asking_for_all,
+            format!("units=n0/gpu0:1,n0/gpu1:2,n1/gpu0:1 own=a-0@n0/gpu0,a-1,b-0@n1/gpu0 {together}"),
+            "a-0@n0/gpu0 a-1@n0/gpu1 b-0@n1/gpu0",
+        ),
+    ];
+    for (rule, world, expected) in table {
+        let ruled = rule(&snapshot(&world));
+        assert_eq!(observed(&ruled), expected, "{world}");
+        assert_ne!(searched(&ruled), expected, "{world}: a search moves nobody, so this shows nothing");
+    }
+}
+
+#[test]
+fn who_comes_obeys_the_rules_that_what_runs_obeys() {
+    for (world, expected) in [
+        // They talk to each other, and may not be on one unit.
+        ("units=n0/gpu0:2,n0/gpu1:1 own=a-0@n0/gpu0,a-1 talk=a-0+a-1:9", "a-0@n0/gpu0 a-1@n0/gpu1"),
+        // There is room, and the rule leaves it.
+        ("units=n0/gpu0:2 own=a-0@n0/gpu0,a-1", "a-0@n0/gpu0 a-1@-"),
+    ] {
+        assert_eq!(observed(&ruled(&snapshot(world))), expected, "{world}");
+    }
+}
+
+/// Everybody must have a place, and there is none for the one who runs nowhere as long as the others stay.
+#[test]
+fn all_are_searched_for_where_the_rules_do_not_let_what_runs_stay() {
+    let world = "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1,b-0@n1/gpu0 apart=a-0+a-1";
+    let world = asking_for_all(&snapshot(world));
+    let found = observed(&world);
+    assert_eq!(found, searched(&world));
+    assert!(!found.contains("@-"), "{found}");
 }
 
 #[test]
@@ -267,6 +343,36 @@ fn ruled(snapshot: &Snapshot) -> Snapshot {
         units.clone().flat_map(|unit| [0, 1].map(|actor| (own[actor], unit, at(actor, unit)))).collect();
     let ground = units.clone().map(both).collect();
     let rules = Rules::new(snapshot.actors(), ground, &inputs, units.map(demand).collect(), vec![]);
+    snapshot.clone().with_rules(Some(rules.unwrap()))
+}
+
+/// The world under a policy's rule that everybody has a place.
+fn asking_for_all(snapshot: &Snapshot) -> Snapshot {
+    let own: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&a| !snapshot.is_fixed(a)).collect();
+    let units = snapshot.units();
+    let at = |actor: usize, unit: usize| u32::try_from(1 + actor + own.len() * unit).unwrap();
+    // Behind the last unit: whether it is anywhere, and whether it is not.
+    let (placed, missing) = (|actor| at(actor, units), |actor| at(actor, units + 1));
+    let rules = (0..own.len()).flat_map(|actor| {
+        let anywhere = (0..units).map(|unit| (at(actor, unit).cast_signed(), 1)).collect();
+        let nowhere = vec![(-placed(actor).cast_signed(), 1)];
+        [
+            GroundRule { head: placed(actor), lower: 1, body: anywhere, any: true },
+            GroundRule { head: missing(actor), lower: 1, body: nowhere, any: false },
+        ]
+    });
+    let demand = |actor: usize| GroundConstraint {
+        atom: missing(actor),
+        rule: "policy p line 1".to_owned(),
+        says: format!("{} has no place", snapshot.actor_id(own[actor])),
+        limit: None,
+    };
+    let inputs: Vec<_> = (0..own.len())
+        .flat_map(|actor| (0..units).map(move |unit| (actor, unit)))
+        .map(|(actor, unit)| (own[actor], UnitIx::new(unit), at(actor, unit)))
+        .collect();
+    let demands = (0..own.len()).map(demand).collect();
+    let rules = Rules::new(snapshot.actors(), rules.collect(), &inputs, demands, vec![]);
     snapshot.clone().with_rules(Some(rules.unwrap()))
 }
 
