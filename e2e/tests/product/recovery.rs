@@ -1,15 +1,15 @@
 //! What an operator finds when it comes: everything that was there before it, in any order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
-use e2e::{SimulatedNode, wait_for};
+use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::stage::{Group, SOON, Seen, Stage, application, cpus, gpus};
 
 /// The snapshot from which an application would be planned now.
 async fn snapshot(stage: &Stage, name: &str) -> anyhow::Result<String> {
@@ -29,16 +29,39 @@ fn uids(seen: &Seen) -> BTreeSet<Option<String>> {
     seen.pods.iter().map(kube::ResourceExt::uid).collect()
 }
 
-/// What is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice.
+/// Searches that the operator has made since it began, by what made them due.
+async fn searches(stage: &Stage) -> BTreeMap<String, u64> {
+    let port = stage.product.operator.port(8080).unwrap();
+    let text = e2e::process::http(port, "/metrics").await.unwrap().body;
+    let one = |line: &str| {
+        let (why, count) = line.strip_prefix("cairn_operator_searches_total{why=\"")?.split_once("\"} ")?;
+        Some((why.to_owned(), count.parse::<u64>().unwrap()))
+    };
+    text.lines().filter_map(one).filter(|(_, count)| *count > 0).collect()
+}
+
+/// Applies an application under the policy `recounted`, and waits until it is placed.
+async fn place(stage: &Stage, name: &str, groups: &[Group<'_>]) {
+    let mut manifest = application(name, groups);
+    manifest["spec"]["policy"] = json!("recounted");
+    stage.apply(&manifest).await;
+    stage.settled(name, Seen::all_placed).await;
+}
+
+/// What is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice. Nobody is searched
+/// for anew.
 #[tokio::test]
 async fn what_is_taken_is_counted_as_before_after_a_restart() {
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
     let mut stage = Stage::set("recount", nodes, [cpus(), gpus()]).await;
     stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     stage.offered("gpus", 2).await;
+    // One that no clock cuts short.
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "recounted", "namespace": NAMESPACE,
+        "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
+    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
     for name in ["first", "second"] {
-        stage.apply(&application(name, &[("a", 1, &[("gpu", "1ms")]), ("b", 3, &[("cpu", "2ms")])])).await;
-        stage.settled(name, Seen::all_placed).await;
+        place(&stage, name, &[("a", 1, &[("gpu", "1ms")]), ("b", 3, &[("cpu", "2ms")])]).await;
     }
     // what was written last is seen by now
     let before = wait_for("a snapshot with everybody's place", SOON, async || {
@@ -57,8 +80,18 @@ async fn what_is_taken_is_counted_as_before_after_a_restart() {
         anyhow::Ok(())
     })
     .await;
+    // When the second of these comes, this operator has led for a while: those that were there before have been looked at.
+    for name in ["third", "fourth"] {
+        place(&stage, name, &[("a", 1, &[("cpu", "1ms")])]).await;
+    }
+    assert_eq!(
+        searches(&stage).await,
+        [("undecided".to_owned(), 2)].into(),
+        "of those that came since alone"
+    );
     let seen = stage.settled("first", Seen::all_placed).await;
     assert_eq!(uids(&seen), pods, "nobody was started anew");
+    cluster().kubectl(["delete", "configmap", "recounted", "-n", NAMESPACE]).await.unwrap();
 }
 
 /// An application is deleted while nobody leads: its room is free for whom waited for it.
