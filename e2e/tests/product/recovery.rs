@@ -125,13 +125,8 @@ async fn what_comes_first_waits_for_the_rest() {
     assert!(seen.pods.iter().all(|pod| pod.name_any().starts_with("app-a-")), "{:?}", uids(&seen));
 }
 
-/// A decision that somebody deletes is made again from what runs.
-#[tokio::test]
-async fn a_deleted_decision_reshuffles_nothing() {
-    let stage = Stage::set("forgotten", ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 5, &[("cpu", "1ms")])])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
-    stage.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
+/// Waits for another decision than before, which is made from what runs: everybody stays.
+async fn decided_anew(stage: &Stage, before: &Seen) {
     let known = before.decision.as_ref().unwrap().uid();
     let after = stage
         .settled("app", |seen| {
@@ -141,7 +136,61 @@ async fn a_deleted_decision_reshuffles_nothing() {
         })
         .await;
     assert_eq!(after.places(), before.places());
-    assert_eq!(uids(&after), uids(&before), "nobody was started anew");
+    assert_eq!(uids(&after), uids(before), "nobody was started anew");
+    assert_eq!(after.spec().strategy, "observed");
+}
+
+/// A decision that somebody deletes is made again from what runs, whatever else would be better by now, and whatever rules there are.
+#[tokio::test]
+async fn a_deleted_decision_reshuffles_nothing() {
+    let stage = Stage::set("forgotten", ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
+    let program =
+        "at(A,N) :- run_on(A,U), cu_node(U,N).\n:- at(A,N), at(B,N), group(A,\"a\"), group(B,\"b\").\n";
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "separate", "namespace": NAMESPACE,
+        "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 30s\n", "program.lp": program}});
+    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])]);
+    manifest["spec"]["policy"] = json!("separate");
+    manifest["spec"]["actors"][0]["spread"] = json!("node");
+    stage.apply(&manifest).await;
+    let before = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(before.nodes().len(), 3);
+    stage.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
+    decided_anew(&stage, &before).await;
+
+    // Those of `a` would be better off together; before anybody has moved for that, the decision is gone.
+    let before = stage.settled("app", Seen::all_placed).await;
+    let channels =
+        |rate: &str| json!([{"from": "a", "to": "a", "rate": format!("{rate}/s"), "pattern": "AllToAll"}]);
+    let edit = json!([{"op": "remove", "path": "/spec/actors/0/spread"},
+        {"op": "add", "path": "/spec/channels", "value": channels("50")}, {"op": "add", "path": "/spec/paused", "value": true}]);
+    let edit = edit.to_string();
+    stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &edit]).await.unwrap();
+    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+    stage.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
+    stage
+        .seen("app", |seen| {
+            let told = seen.message("Placed", "False")?;
+            ensure!(told == "nothing is decided yet", "{told}");
+            Ok(())
+        })
+        .await;
+    stage.patch("app", &json!({"spec": {"paused": false}})).await;
+    decided_anew(&stage, &before).await;
+
+    // A search brings them together, once one is asked for.
+    stage.patch("app", &json!({"spec": {"channels": channels("60")}})).await;
+    let together = |seen: &Seen| {
+        let nodes: BTreeSet<&str> = ["a-0", "a-1"]
+            .iter()
+            .filter_map(|actor| seen.places().get(actor)?.split_once('/'))
+            .map(|(node, _)| node)
+            .collect();
+        ensure!(nodes.len() == 1, "{nodes:?}");
+        seen.all_placed()
+    };
+    stage.settled("app", together).await;
+    cluster().kubectl(["delete", "configmap", "separate", "-n", NAMESPACE]).await.unwrap();
 }
 
 /// While nobody may decide anew for who lost its decision, who waits does not get the place where it runs, and is placed where room comes.
