@@ -196,6 +196,8 @@ impl Indexed for Pod {
         let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
+        // Whose actor keeps its place has another pod there soon.
+        let comes_again = gives_back && own.as_ref().is_some_and(|key| has_place(caches, key, &pod));
         let change = |index: &mut Index| {
             if present {
                 index.put_pod(pod);
@@ -208,8 +210,8 @@ impl Indexed for Pod {
             Some(node) => caches.at_node(node, false, change),
             None => caches.change(change),
         }
-        // Whose actor keeps its place has another pod there soon. What anybody else gives back may be what others wait for.
-        if gives_back && !own.as_ref().is_some_and(|key| has_place(caches, key, &pod)) {
+        // What anybody gives back may be what others of the namespace wait for.
+        if gives_back && !comes_again {
             caches.gave_quota_back(&namespace);
         }
         if gives_back {
