@@ -13,7 +13,7 @@ const FIRST_LOOK: u64 = 160;
 /// small worlds with uneven losses by chains at steady temperatures
 /// that change places.
 ///
-/// A piece of effort is a thousand steps tried on each of two threads, fewer where a criterion is read off all messages; before any,
+/// A piece of effort is a thousand steps tried on each of two threads, fewer where a criterion is read off many messages; before any,
 /// everybody is placed as far as that is easy. Making room for who is left, and bringing loads within capacities, belongs to the first,
 /// and counts for nothing where a deadline cuts it short.
 /// A search whose clock is known ends as long before it does as a last look takes at what chains would come to.

@@ -132,7 +132,7 @@ fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
     assert!(sent(&solve(&Local, &snapshot, Some(0), 1)) < sent(&cut), "it was cut short");
 }
 
-/// All to all, and the longest path counts: what a step makes of it is read off all messages.
+/// All to all, and the longest path counts: what a step makes of it is read off many messages.
 fn with_paths(stages: [usize; 3], units: usize) -> Snapshot {
     let file = worlds::all_to_all(&stages, units, 1).file().clone();
     Snapshot::new(SnapshotFile { objectives: "overload,latency".parse().unwrap(), ..file }).unwrap()
