@@ -133,18 +133,13 @@ pub fn snapshot(
     add_application(&mut file, (application, &actors), &numbers, |name| {
         current(name).map(|unit| (unit, false))
     });
-    let sums = match policy.rules().as_deref().map(str::trim) {
-        // A program may speak of anybody's actors.
-        Some(program) if !program.is_empty() => {
-            list_others(&mut file, index, key, policy, &offer, &mut notes);
-            BTreeMap::new()
-        }
-        _ => {
-            let (sums, faults) = index.others(key, policy);
-            notes.extend(faults.iter().map(|(other, problem)| left_out(other, problem)));
-            sums
-        }
-    };
+    // A program may speak of anybody's actors.
+    let are_listed = policy.rules().is_some_and(|program| !program.trim().is_empty());
+    if are_listed {
+        list_others(&mut file, index, key, policy, &offer);
+    }
+    let (sums, faults) = index.others(key, policy, are_listed);
+    notes.extend(faults.iter().map(|(other, problem)| unread(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
     let snapshot = Snapshot::new(file)?;
@@ -152,34 +147,24 @@ pub fn snapshot(
     Ok(World { snapshot, units, pools, notes, digests: Digests::default() })
 }
 
-/// Lists the placed actors of all other applications, and what they say to each other.
-fn list_others(
-    file: &mut SnapshotFile,
-    index: &Index,
-    key: &ApplicationKey,
-    policy: &Policy,
-    offer: &Offer,
-    notes: &mut Vec<Note>,
-) {
+/// Lists the placed actors of all other applications whose manifests can be read, and what they say to each other.
+fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, policy: &Policy, offer: &Offer) {
     for other in others(index, key) {
         let places = whereabouts(index, other, &ApplicationKey::of(other), offer);
         if places.is_empty() {
             continue;
         }
         let actors = actors(index, other);
-        match Numbers::of(other, &actors, policy) {
-            Ok(numbers) => {
-                add_application(file, (other, &actors), &numbers, |name| {
-                    places.get(&name.short()).map(|unit| (*unit, true))
-                });
-            }
-            Err(problem) => notes.push(left_out(&ApplicationKey::of(other), &problem)),
-        }
+        let Ok(numbers) = Numbers::of(other, &actors, policy) else { continue };
+        add_application(file, (other, &actors), &numbers, |name| {
+            places.get(&name.short()).map(|unit| (*unit, true))
+        });
     }
 }
 
-fn left_out(other: &ApplicationKey, problem: &str) -> Note {
-    Note { condition: "Partial", message: format!("{other} is left out: {problem}") }
+fn unread(other: &ApplicationKey, problem: &str) -> Note {
+    let message = format!("of {other} only its places and what its pods ask for are counted: {problem}");
+    Note { condition: "Partial", message }
 }
 
 /// How every pool is, by name, with the number of its units that host an actor.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
-use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::kept::Grace;
@@ -433,9 +433,10 @@ impl Index {
     }
 }
 
-/// By what it is known whose a pod is, and where its actor.
-fn stands(pod: &Pod) -> (Option<&str>, Option<&str>, bool) {
-    (controller(pod, "Instance").map(|owner| owner.uid.as_str()), unit_of(pod), is_over(pod))
+/// By what it is known whose a pod is, where its actor, and what it asks for.
+fn stands(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&PodSpec>) {
+    let owner = controller(pod, "Instance").map(|owner| owner.uid.as_str());
+    (owner, unit_of(pod), is_over(pod), pod.spec.as_ref())
 }
 
 /// The uid of the controller of an object, where it is of this kind of ours.

@@ -7,7 +7,7 @@ use crds::{ActorApplication, Placement};
 use crate::actors::Actors;
 use crate::application::ActorName;
 use crate::demand::Numbers;
-use crate::pods::asks;
+use crate::pods::{Amounts, asks};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
@@ -59,12 +59,29 @@ pub(crate) struct Known<'a> {
     pub actors: Actors,
     /// What was decided for it.
     pub decision: Option<&'a Placement>,
-    /// Its pods that are not over, as actors and units.
-    pub pods: Vec<(ActorName, &'a str)>,
+    /// Its pods that are not over.
+    pub pods: Vec<There<'a>>,
 }
 
-/// What one application puts on units, or why that cannot be counted.
-type Load = Result<BTreeMap<String, Sum>, String>;
+/// A pod that is there.
+pub(crate) struct There<'a> {
+    /// The actor that it was made for.
+    pub actor: ActorName,
+    /// Where it is.
+    pub unit: &'a str,
+    /// What it asks for itself, whatever the manifest says by now.
+    pub asks: &'a Amounts,
+}
+
+/// What one application puts on units.
+#[derive(Debug)]
+struct Load {
+    units: BTreeMap<String, Sum>,
+    /// Why its manifest cannot be read: the places that it has are counted all the same, with what its pods ask for.
+    fault: Option<String>,
+    /// Whether its actors can be listed one by one: neither has its manifest a fault, nor is it going away.
+    is_listed: bool,
+}
 
 /// What all applications put on units, counted over one window.
 #[derive(Debug)]
@@ -93,15 +110,15 @@ impl Loads {
         kind: impl Fn(&str) -> Option<&'a str>,
     ) {
         for key in std::mem::take(&mut self.changed) {
-            if let Some(Ok(before)) = self.of.remove(&key) {
-                for (unit, sum) in &before {
+            if let Some(before) = self.of.remove(&key) {
+                for (unit, sum) in &before.units {
                     if let Some(total) = self.total.get_mut(unit) {
                         total.subtract(sum);
                     }
                 }
             }
             let Some(load) = of(&key).and_then(|known| load(&known, policy, &kind)) else { continue };
-            for (unit, sum) in load.iter().flatten() {
+            for (unit, sum) in &load.units {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
             self.of.insert(key, load);
@@ -109,62 +126,87 @@ impl Loads {
         self.total.retain(|_, sum| sum.count > 0);
     }
 
-    /// What all but one put on units, and what cannot be counted.
-    pub fn without(&self, key: &ApplicationKey) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
+    /// What all but one put on units.
+    pub fn without(&self, key: &ApplicationKey) -> BTreeMap<String, Sum> {
         let mut total = self.total.clone();
-        for (unit, sum) in self.of.get(key).into_iter().flatten().flatten() {
+        for (unit, sum) in self.of.get(key).into_iter().flat_map(|load| &load.units) {
             if let Some(total) = total.get_mut(unit) {
                 total.subtract(sum);
             }
         }
         total.retain(|_, sum| sum.count > 0);
-        let faults = self.of.iter().filter(|(other, _)| *other != key);
-        let faults = faults.filter_map(|(other, load)| Some((other.clone(), load.as_ref().err()?.clone())));
-        (total, faults.collect())
+        total
+    }
+
+    /// What all but one put on units whose actors cannot be listed one by one.
+    pub fn unlisted_without(&self, key: &ApplicationKey) -> BTreeMap<String, Sum> {
+        let mut total: BTreeMap<String, Sum> = BTreeMap::new();
+        let unlisted = self.of.iter().filter(|(other, load)| *other != key && !load.is_listed);
+        for (unit, sum) in unlisted.flat_map(|(_, load)| &load.units) {
+            total.entry(unit.clone()).or_default().add(sum);
+        }
+        total
+    }
+
+    /// Whose manifests cannot be read, of all but one, and why.
+    pub fn faults_without(&self, key: &ApplicationKey) -> Vec<(ApplicationKey, String)> {
+        let others = self.of.iter().filter(|(other, _)| *other != key);
+        others.filter_map(|(other, load)| Some((other.clone(), load.fault.clone()?))).collect()
+    }
+
+    /// Whether what an application puts on units was counted by its pods.
+    pub fn is_unlisted(&self, key: &ApplicationKey) -> bool {
+        self.of.get(key).is_some_and(|load| !load.is_listed)
     }
 }
 
-/// What an application puts on units; nothing when it is going away, or is nowhere.
+/// What an application puts on units; nothing when it is nowhere.
+///
+/// Of one that is going away nobody comes any more, and its pods take room until they are gone. Where a manifest cannot be read it is
+/// not known what its actors do and ask for, but that they are there, and what their pods ask for.
 ///
 /// Who is on the move takes room where it is decided to be, and where it is until its pod is gone. On one unit, who goes makes room for
 /// who comes: it counts for the more of what was decided to be there and of what is there.
 fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a str>) -> Option<Load> {
     let Known { application, actors, decision, pods } = known;
-    let is_nowhere = decision.is_none() && pods.is_empty();
-    if application.metadata.deletion_timestamp.is_some() || is_nowhere {
+    let is_going = application.metadata.deletion_timestamp.is_some();
+    let decision = decision.filter(|_| !is_going);
+    if decision.is_none() && pods.is_empty() {
         return None;
     }
-    let numbers = match Numbers::of(application, actors, policy) {
-        Ok(numbers) => numbers,
-        Err(problem) => return Some(Err(problem)),
-    };
+    let numbers = Numbers::of(application, actors, policy);
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
-    let one = |group: Option<usize>, pool: Option<&str>| {
-        let kind = pool.and_then(kind);
-        let known = group.zip(kind).and_then(|(group, kind)| numbers.groups[group].kinds.get(kind));
-        // It runs there, whatever the manifest says by now; what it did there is not known any more.
+    let one = |group: Option<usize>, pool: Option<&str>, pod: Option<&Amounts>| {
+        let (numbers, kind) = (numbers.as_ref().ok(), pool.and_then(kind));
+        let known = group.zip(kind).and_then(|(group, kind)| numbers?.groups[group].kinds.get(kind));
+        // It runs there, whatever the manifest says by now; what it did there is not known any more, what its pod asks for is.
         known.map_or_else(
-            || Sum { count: 1, ..Sum::default() },
+            || Sum { count: 1, asks: pod.map(asks).unwrap_or_default(), ..Sum::default() },
             |(work, asked)| Sum { count: 1, work: *work, asks: asks(asked) },
         )
     };
     let group_of: BTreeMap<String, usize> =
         actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
+    let there: BTreeMap<(String, &str), &Amounts> =
+        pods.iter().map(|pod| ((pod.actor.short(), pod.unit), pod.asks)).collect();
     let (mut units, mut decided) = (BTreeMap::<String, Sum>::new(), BTreeSet::new());
     for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {
         let Some(group) = group_of.get(&assignment.actor) else { continue };
-        let sum = one(Some(*group), Some(assignment.pool.as_str()));
+        let place = (assignment.actor.clone(), assignment.unit.as_str());
+        let sum = one(Some(*group), Some(assignment.pool.as_str()), there.get(&place).copied());
         units.entry(assignment.unit.clone()).or_default().add(&sum);
-        decided.insert((assignment.actor.as_str(), assignment.unit.as_str()));
+        decided.insert(place);
     }
-    if !pods.iter().all(|(actor, unit)| decided.contains(&(actor.short().as_str(), *unit))) {
-        let mut there: BTreeMap<&str, Sum> = BTreeMap::new();
-        for (actor, unit) in pods {
-            there.entry(unit).or_default().add(&one(position(&actor.group), pool_of(unit)));
+    if !there.keys().all(|place| decided.contains(place)) {
+        let mut runs: BTreeMap<&str, Sum> = BTreeMap::new();
+        for pod in pods {
+            let sum = one(position(&pod.actor.group), pool_of(pod.unit), Some(pod.asks));
+            runs.entry(pod.unit).or_default().add(&sum);
         }
-        for (unit, sum) in there {
+        for (unit, sum) in runs {
             units.entry(unit.to_owned()).or_default().raise(&sum);
         }
     }
-    Some(Ok(units))
+    let is_listed = numbers.is_ok() && !is_going;
+    Some(Load { units, fault: numbers.err().filter(|_| !is_going), is_listed })
 }

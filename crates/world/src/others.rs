@@ -3,28 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
-use crds::ActorApplication;
+use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
 use crate::actors::actors_in;
 use crate::application::{ActorName, Which};
 use crate::asked::actors;
 use crate::index::Held;
-use crate::loads::{Known, Loads, Sum};
+use crate::loads::{Known, Loads, Sum, There};
 use crate::objects::{Name, namespace_of};
 use crate::ownership::Whose;
-use crate::pods::{is_over, unit_of};
+use crate::pods::{Amounts, is_over, unit_of};
+use crate::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 
 /// So many windows of policies are remembered at the same time.
 const MOST_WINDOWS: usize = 16;
 
 impl Index {
-    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be counted.
+    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be read.
+    ///
+    /// `are_listed`: of those whose actors can be listed one by one nothing is counted.
     pub(crate) fn others(
         &self,
         key: &ApplicationKey,
         policy: &Policy,
+        are_listed: bool,
     ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
         let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() > MOST_WINDOWS {
@@ -41,27 +45,48 @@ impl Index {
             })
         };
         loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
-        loads.without(key)
+        let sums = if are_listed { loads.unlisted_without(key) } else { loads.without(key) };
+        (sums, loads.faults_without(key))
     }
 
-    /// The pods of an application that are not over, as actors and units.
-    fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<(ActorName, &'a str)> {
+    /// The pods of an application that are not over.
+    fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<There<'a>> {
         let pod = |instance: &crds::Instance| {
-            let pod = self.pod(&namespace_of(instance), &instance.name_any())?;
-            let is_own = !is_over(pod) && matches!(self.of_pod(pod), Whose::Of(_));
-            unit_of(pod).filter(|_| is_own)
+            let held = self.pods.get(&(namespace_of(instance), instance.name_any()))?;
+            let is_own = !is_over(&held.pod) && matches!(self.of_pod(&held.pod), Whose::Of(_));
+            Some((unit_of(&held.pod).filter(|_| is_own)?, &held.asks))
         };
         let instances = self.instances_of(application).into_iter();
         let found = instances.filter_map(|instance| Some((actors_in(instance), pod(instance)?)));
-        found.flat_map(|(actors, unit)| actors.into_iter().map(move |actor| (actor, unit))).collect()
+        let there = |(actors, (unit, asks)): (Vec<ActorName>, (&'a str, &'a Amounts))| {
+            actors.into_iter().map(move |actor| There { actor, unit, asks })
+        };
+        found.flat_map(there).collect()
     }
 
     /// A pod comes or goes: what its application puts on units is counted anew, if that makes a difference.
     pub(crate) fn pod_counts(&mut self, name: &Name) {
-        let key = self.pods.get(name).and_then(|held| self.has_stray(held));
+        let key = self.pods.get(name).and_then(|held| self.is_by_pods(held).or_else(|| self.has_stray(held)));
         if let Some(key) = key {
             self.changed(&key);
         }
+    }
+
+    /// The application of a pod, where what its actor takes is counted by its pod and not by the manifest: that is going away, cannot be
+    /// read, or says nothing of where the pod is.
+    fn is_by_pods(&self, held: &Held) -> Option<ApplicationKey> {
+        let unit = unit_of(&held.pod)?;
+        let Whose::Of((application, instance)) = self.of_pod(&held.pod) else { return None };
+        let key = ApplicationKey::of(application);
+        let is_going = application.metadata.deletion_timestamp.is_some();
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unlisted = || loads.values().any(|loads| loads.is_unlisted(&key));
+        let kind = pool_of(unit).and_then(|pool| self.pools.get(pool)).map(|pool| pool.spec.kind.as_str());
+        let way = instance.spec.actor_group.as_deref().zip(kind);
+        let is_by_pods = is_going
+            || is_unlisted()
+            || way.is_none_or(|(group, kind)| way_of(application, group, kind).is_none());
+        is_by_pods.then_some(key)
     }
 
     /// The application of a pod, where one of its pods on the same unit was not decided to be there. Where none was, its decision says
@@ -90,6 +115,12 @@ impl Index {
         });
         has_stray.then_some(key)
     }
+}
+
+/// How actors of a group run on a kind of device, as far as the manifest says so.
+fn way_of<'a>(application: &'a ActorApplication, group: &str, kind: &str) -> Option<&'a Implementation> {
+    let group = application.spec.actors.iter().find(|it| it.name == group)?;
+    group.implementations.iter().find(|it| it.kind == kind)
 }
 
 /// Whether the manifest itself lists an actor: of one that was asked for only who counts them all knows whether it is one.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crds::{ActorApplication, Assignment, Placement, Time};
+use crds::{ActorApplication, Assignment, Placement, Quantity, Time};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::ResourceExt;
@@ -149,7 +149,8 @@ fn others(index: &Index) -> String {
     units.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Something happens to `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, and of a pod `goes`, `ends`, `gone`.
+/// Something happens to `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, `typo` in a quantity, `leaves`, and of a pod
+/// `goes`, `ends`, `gone`.
 fn happens(index: &mut Index, all: &Objects, event: &str) {
     let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
     let name = format!("shop-{rest}");
@@ -173,6 +174,19 @@ fn happens(index: &mut Index, all: &Objects, event: &str) {
         "wants" => {
             let mut application: ActorApplication = all.applications[1].as_ref().clone();
             application.spec.actors[0].replicas = rest.parse().unwrap();
+            index.put_application(Arc::new(application));
+        }
+        "typo" => {
+            let mut application: ActorApplication = all.applications[1].as_ref().clone();
+            let template = &mut application.spec.actors[0].implementations[0].template;
+            let container = &mut template.spec.as_mut().unwrap().containers[0];
+            let asked = container.resources.as_mut().unwrap().requests.as_mut().unwrap();
+            asked.insert("memory".to_owned(), Quantity("1gb".to_owned()));
+            index.put_application(Arc::new(application));
+        }
+        "leaves" => {
+            let mut application: ActorApplication = all.applications[1].as_ref().clone();
+            application.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
             index.put_application(Arc::new(application));
         }
         "goes" => {
@@ -228,6 +242,60 @@ fn others_take_room_where_they_are_decided_to_be_and_where_their_pods_are() {
             happens(&mut index, &all, event);
         }
         assert_eq!(others(&index), expected, "{events}");
+    }
+}
+
+/// Who else `web` sees on units, what cores are left for it on each node, and whether it is told that somebody cannot be read.
+fn room(index: &Index, policy: &Policy) -> String {
+    let world = world_of_web(index, policy);
+    let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
+    let units = written["units"].as_array().unwrap().iter().filter(|unit| !unit["others"].is_null());
+    let units: Vec<String> =
+        units.map(|unit| format!("{} {}", unit["id"].as_str().unwrap(), unit["others"]["count"])).collect();
+    let nodes = world.snapshot.file().nodes.iter();
+    let nodes: Vec<String> = nodes.map(|node| format!("{} {}", node.id, node.provides["cpuMilli"])).collect();
+    let is_partial = world.notes.iter().any(|note| note.condition == "Partial");
+    format!("{}; {}{}", units.join(", "), nodes.join(", "), if is_partial { "; Partial" } else { "" })
+}
+
+#[test]
+fn others_that_cannot_be_read_or_are_going_away_take_room_where_their_pods_are() {
+    let all = everything();
+    let plain = Policy::builtin("p");
+    // A program may speak of anybody: then everybody is listed who can be.
+    let ruled =
+        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+    let both = "n0/cpus-0 1, n1/gpus-0 1";
+    for (events, expected) in [
+        // what its pods ask for is known, and no template
+        ("typo", &*format!("{both}; n0 6000, n1 6000; Partial")),
+        ("typo, undecided", &format!("{both}; n0 6000, n1 6000; Partial")),
+        ("typo, goes s-0", &format!("{both}; n0 6000, n1 6000; Partial")),
+        // of who has not started nothing is known but its place
+        ("typo, gone s-0", &format!("{both}; n0 6000, n1 7000; Partial")),
+        ("typo, ends s-0", &format!("{both}; n0 6000, n1 7000; Partial")),
+        ("typo, undecided, gone s-0", "n0/cpus-0 1; n0 6000, n1 7000; Partial"),
+        (
+            "typo, decided s-0@n1/cpus-0 s-1@n0/cpus-0",
+            "n0/cpus-0 1, n1/cpus-0 1, n1/gpus-0 1; n0 6000, n1 6000; Partial",
+        ),
+        ("gone s-0, gone s-1, undecided, typo", "; n0 7000, n1 7000"),
+        // who is going away starts nothing any more, and is there until its pods are gone
+        ("leaves", &format!("{both}; n0 5000, n1 6000")),
+        ("leaves, undecided", &format!("{both}; n0 5000, n1 6000")),
+        ("leaves, goes s-0", &format!("{both}; n0 5000, n1 6000")),
+        ("leaves, gone s-0", "n0/cpus-0 1; n0 5000, n1 7000"),
+        ("leaves, ends s-0", "n0/cpus-0 1; n0 5000, n1 7000"),
+        ("leaves, gone s-0, gone s-1", "; n0 7000, n1 7000"),
+    ] {
+        let mut index = Index::of(&all);
+        for event in events.split(", ") {
+            // What was counted before the event is counted anew after it.
+            drop(room(&index, &plain));
+            happens(&mut index, &all, event);
+        }
+        assert_eq!(room(&index, &plain), expected, "{events}");
+        assert_eq!(room(&index, &ruled), expected, "{events}, and a program");
     }
 }
 
