@@ -44,7 +44,7 @@ pub async fn decide(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Some(plan) = placed((key, world), policy, decision, why, ctx).await? else { return Ok(false) };
+    let Some(plan) = placed(world, policy, decision, why, ctx).await? else { return Ok(false) };
     let standing = Standing { planned: world, plan, settle: true, key, policy, application, ctx };
     let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
         standing.in_the_newest_world().await?
@@ -65,9 +65,9 @@ pub async fn decide(
 /// a search.
 ///
 /// # Errors
-/// When the world cannot be planned, or who judges does not agree.
+/// When the world cannot be planned.
 async fn placed(
-    (key, world): (&ApplicationKey, &Arc<World>),
+    world: &Arc<World>,
     policy: &Policy,
     decision: &Decision,
     why: Due,
@@ -76,17 +76,20 @@ async fn placed(
     if !matches!(why, Due::Incomplete | Due::Demand) {
         return Ok(None);
     }
-    let (planned, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
+    let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
-        let mut plan = control::place_one(&planned.snapshot, &waited)?;
+        let mut plan = control::place_one(&world.snapshot, &waited)?;
         if plan.cost.unplaced > 0 {
-            explain::tell(&mut plan, &planned.snapshot, &judge, explain::REASONS_EFFORT);
+            explain::tell(&mut plan, &world.snapshot, &judge, explain::REASONS_EFFORT);
         }
-        Some(plan.judged_again(&planned.snapshot, &judge))
+        Some(plan)
     });
-    let Some(placed) = task.await.map_err(|e| Error::Search(e.to_string()))? else { return Ok(None) };
-    let plan = ctx.mismatches.judged(key, &world.snapshot, placed, &ctx.metrics)?;
-    ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
-    tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
-    Ok(Some(plan))
+    let plan = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    if let Some(plan) = &plan {
+        ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
+        // No process is waited for; whoever looks at it when there is time is judged.
+        ctx.metrics.judged.with_label_values(&[<&str>::from(plan.judged)]).inc();
+        tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
+    }
+    Ok(plan)
 }
