@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use asp::{ClingoJudge, Limits};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Derived, Judge, JudgeError, Judged, Ruling, Snapshot};
+use placement::{Assignment, Criterion, Derived, Judge, JudgeError, Judged, Ruling, Snapshot};
 
 fn judge() -> ClingoJudge {
     ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000)
@@ -281,8 +281,8 @@ fn what_is_preferred_and_kept_free_is_clingos() {
         let derived = judge().derive(&snapshot).unwrap();
         let said = |derived: Derived| {
             let world = snapshot.with_derived(derived).unwrap();
-            let cost = world.cost(&assignment);
-            judge().judge(&world, &assignment)?;
+            let judgement = judge().judge(&world, &assignment)?;
+            let cost = world.cost(&assignment).with(Criterion::Policy, judgement.penalty);
             judge().confirm(&world, &assignment, &cost)
         };
         assert_eq!(said(derived.clone()).unwrap(), Judged::All, "{placements}");

@@ -131,7 +131,7 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
     localize-0  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
 
     8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
     ");
     insta::assert_snapshot!(server.asked().join("\n"), @r"
     GET /api/v1/limitranges
@@ -175,7 +175,7 @@ fn what_runs_is_the_start_of_the_difference() {
       crop-0: communication+migration of the whole would be 32916 higher if it stayed
 
     8/8 actors placed · overload 0 · communication 100,440 + migration 564 · annoyance 17
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
     ");
 }
 

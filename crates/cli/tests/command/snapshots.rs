@@ -119,7 +119,7 @@ fn the_table_says_who_goes_where_and_why_and_what_has_no_place() {
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, beside 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
     ");
 }
 
@@ -157,7 +157,7 @@ fn an_explanation_says_what_it_would_cost_to_be_elsewhere_and_what_is_in_the_way
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, beside 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration.
+    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
     ");
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]);
     insta::assert_snapshot!(serde_json::to_string(&ran.json()["explanation"]).unwrap(), @r#"
@@ -205,7 +205,7 @@ fn a_rule_of_the_policy_that_keeps_an_actor_out_is_named_by_its_line() {
       crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
 
     2/3 actors placed · overload 0 · communication 0 · annoyance 0 · policy 0
-    Not proven optimal, the search ended without a proof.
+    Not proven optimal, the search ended without a proof. (found by search, judged by clingo)
     ");
 }
 
