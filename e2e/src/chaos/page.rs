@@ -16,7 +16,7 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
     };
     let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
     let mut text = format!(
-        "# Operators that are killed at random moments\n\n{} nodes, {} applications of up to {} actors each, two operators with a \
+        "# Operators that are killed at random moments\n\n{} nodes, {} applications of about {} actors each, two operators with a \
          lease of {} s; etcd, API server,\ncontroller manager, scheduler, KWOK and both operators share {cores} cores. An \
          application gets more or fewer actors, is deleted and made\nanew, or gets a new template, a node goes or is drained; up to {} ms later the operator that \
          leads is killed (SIGKILL) or stopped (SIGTERM).\n\n| after | times | median | worst | aim |\n|---|---:|---:|---:|---:|\n",
