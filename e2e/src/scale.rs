@@ -115,7 +115,17 @@ const BACKGROUND: [&str; 2] = ["chance", "second-look"];
 
 /// Of searches, or moves, those that answered something: not those of looks in the background.
 fn caused(of: &BTreeMap<String, f64>) -> f64 {
-    of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| count).sum()
+    sum(of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| *count))
+}
+
+/// Of searches, or moves, those of looks in the background.
+fn at_leisure(of: &BTreeMap<String, f64>) -> f64 {
+    sum(of.values().copied()) - caused(of)
+}
+
+/// That of nothing is 0, which would be -0 else.
+fn sum(counts: impl Iterator<Item = f64>) -> f64 {
+    counts.fold(0.0, |sum, count| sum + count)
 }
 
 /// An application gets one actor more.
@@ -411,8 +421,8 @@ fn page(all: &[Measured], commit: &str) -> String {
             churn.pods,
             caused(&churn.moves_by),
             caused(&churn.searches_by),
-            churn.moves_by.values().sum::<f64>() - caused(&churn.moves_by),
-            churn.searches_by.values().sum::<f64>() - caused(&churn.searches_by),
+            at_leisure(&churn.moves_by),
+            at_leisure(&churn.searches_by),
             churn.cores,
             ratio(churn.cores, 0.2),
             churn.mib_before,
@@ -437,7 +447,7 @@ fn page(all: &[Measured], commit: &str) -> String {
             told(|change| change.seconds_until_bound),
             ratio(worst, 2.0),
             told(|change| caused(&change.searches_by)),
-            told(|change| change.searches_by.values().sum::<f64>() - caused(&change.searches_by)),
+            told(|change| at_leisure(&change.searches_by)),
             row.changes.iter().map(|change| change.others).sum::<usize>()
         );
     }
