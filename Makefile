@@ -183,13 +183,17 @@ $(DONE)/full-units: | bench-programs
 	$(done)
 
 # Worlds that nothing was tuned on and no decision was made by: other seeds of the shapes, what a minute finds beside five seconds.
-HELD_OUT := H:400:80 X:256:256 F:400:32 Q:64:64 T:364:48 S:400:40 M:320:40 N:352:48 R:98:98 A:180:32
 $(DONE)/held-out: | bench-programs
 	$(call say,placement: worlds that nothing was tuned on)
 	@mkdir -p $(DONE)/unseen
-	@for shape in $(HELD_OUT); do for seed in 11 12 13; do set -- $$(echo $$shape | tr : ' '); \
-		python3 examples/instances/generate.py $$1 $$2 $$3 $$seed > $(DONE)/unseen/$$1-$$2x$$3-s$$seed.json || exit 1; done; done
-	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp,greedy --budgets 5,60 --seeds 1 --out $(RESULTS)/placement/held-out
+	@cargo build --locked --workspace --examples
+	@for seed in 11 12 13; do \
+		$(BIN)/examples/shapes $(DONE)/unseen $$seed || exit 1; \
+		python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/unseen/Q-64x64-s$$seed.json || exit 1; \
+		python3 examples/instances/generate.py R 98 98 $$seed > $(DONE)/unseen/R-98x98-s$$seed.json || exit 1; \
+	done
+	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp,greedy,metis --budgets 5 --seeds 1,2,3 --out $(RESULTS)/placement/held-out
+	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp --budgets 60 --seeds 1,2,3 --out $(RESULTS)/placement/held-out
 	$(done)
 
 $(DONE)/groups: | bench-programs
