@@ -20,7 +20,7 @@ const LONG: u64 = 20_000;
 
 /// Numbers that the native search looks at in an effort unit, roughly: at fifty in each of two thousand steps. A bound is asked for when
 /// the search has looked at as many as that takes until it has an idea, and has as long again: in a search that ends before, it
-/// would only be in the way, and hold several times the memory of the search.
+/// would only be in the way.
 const NUMBERS: u64 = 100_000;
 
 /// Searches until the budget ends, in what is laid out already where it is.
