@@ -77,14 +77,21 @@ pub(crate) fn not_derived(
     let is_one = |constraint: &&Constraint| {
         matches!(constraint, Constraint::Prefer { .. } | Constraint::Reserve { .. })
     };
-    let mut left: Vec<&Constraint> = derived.iter().filter(is_one).collect();
-    for constraint in &of_clingo {
-        match left.iter().position(|known| *known == constraint) {
-            Some(at) => left.swap_remove(at),
-            None => return Some(format!("clingo concludes {constraint:?}, which was not derived")),
-        };
+    // There may be one for each actor and unit.
+    let sorted = |constraints: &[Constraint]| {
+        let mut words: Vec<String> = constraints.iter().filter(is_one).map(|it| format!("{it:?}")).collect();
+        words.sort_unstable();
+        words
+    };
+    let (ours, theirs) = (sorted(derived), sorted(&of_clingo));
+    let same = ours.iter().zip(&theirs).take_while(|(one, other)| one == other).count();
+    match (ours.get(same), theirs.get(same)) {
+        (None, None) => None,
+        (Some(one), other) if other.is_none_or(|other| one < other) => {
+            Some(format!("clingo does not conclude {one}"))
+        }
+        (_, other) => other.map(|other| format!("clingo concludes {other}, which was not derived")),
     }
-    left.first().map(|constraint| format!("clingo does not conclude {constraint:?}"))
 }
 
 /// Terms back to actors and units.
