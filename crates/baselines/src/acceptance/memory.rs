@@ -1,12 +1,12 @@
 //! Memory of the process and its children together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Acceptance, Problem, Row};
-use crate::bench::Record;
+use crate::bench::{Record, children};
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_millis(20);
@@ -33,10 +33,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             margin: format!("{} MiB", peak / 1024),
             what: "memory: largest sum of the process and its children",
             subject: format!("{name}, asp, {budget} s"),
-            measured: format!(
-                "looked at {looks} times; largest of each alone, added: {} MiB",
-                record.peak_memory_mib
-            ),
+            measured: format!("looked at {looks} times; the process alone: {} MiB", record.peak_memory_mib),
             runs: 1,
         });
     }
@@ -45,27 +42,14 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
 
 /// KiB of a process and of all below it; what has ended meanwhile counts nothing.
 fn together(root: u32) -> u64 {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(process) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(parent) = parent(process) {
-            children.entry(parent).or_default().push(process);
-        }
-    }
     let mut all = BTreeSet::new();
     let mut open = vec![root];
     while let Some(process) = open.pop() {
         if all.insert(process) {
-            open.extend(children.get(&process).into_iter().flatten());
+            open.extend(children(process));
         }
     }
     all.into_iter().filter_map(resident).sum()
-}
-
-/// The fourth field; the second is a name in parentheses that may hold anything.
-fn parent(process: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn resident(process: u32) -> Option<u64> {
@@ -79,9 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_some_memory_and_a_parent() {
+    fn a_process_has_some_memory() {
         let own = std::process::id();
         assert!(together(own) > 500, "{}", together(own));
-        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
     }
 }

@@ -9,7 +9,7 @@ use placement::ix::ActorIx;
 use placement::{Budget, Objectives, Plan, Strategy};
 use portfolio::{ClingoJudge, Limits};
 
-use super::{Instance, Record};
+use super::{Instance, Record, memory};
 
 /// What is run.
 #[derive(Clone, Copy)]
@@ -41,20 +41,23 @@ pub fn apart(
     seed: u64,
     cp_sat: &str,
 ) -> Result<Record, Box<dyn std::error::Error>> {
-    let output = Command::new(std::env::current_exe()?)
+    let child = Command::new(std::env::current_exe()?)
         .args(["one", "--strategy", strategy, "--cp-sat", cp_sat, "--instance"])
         .arg(file)
         .args(["--budget", &budget.0.to_string(), "--seed", &seed.to_string()])
         .args(budget.1.then_some("--processor"))
-        .stderr(Stdio::inherit())
-        .output()?;
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let (output, of_children) = memory::watched(child)?;
     if !output.status.success() {
         return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
     }
     // METIS, which is C, prints what it could not do, too, before the record or when the process ends.
     let mut lines = output.stdout.split(|byte| *byte == b'\n');
     let record = lines.find(|line| line.starts_with(b"{")).unwrap_or_default();
-    Ok(serde_json::from_slice(record)?)
+    let mut record: Record = serde_json::from_slice(record)?;
+    record.peak_memory_mib += of_children;
+    Ok(record)
 }
 
 /// Plans once, and writes down what that gave and took.
@@ -89,7 +92,7 @@ pub fn measure(run: &Run) -> Record {
         levels: std::iter::once("unplaced".to_owned()).chain(levels).collect(),
         wall_seconds: wall.as_secs_f64(),
         cpu_seconds: processor_time().saturating_sub(before).as_secs_f64(),
-        peak_memory_mib: peak_memory_mib(),
+        peak_memory_mib: memory::peak(std::process::id()).unwrap_or(0),
         ..Record::default()
     };
     match planned {
@@ -127,15 +130,12 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
 /// Processor time of children that have not ended, as Linux tells it, in its hundredths of a second.
 fn of_children() -> Duration {
     const TICK: Duration = Duration::from_millis(10);
-    let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
     let mut ticks = 0;
-    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-        for child in read(format!("{}/children", task.path().display())).split_whitespace() {
-            let stat = read(format!("/proc/{child}/stat"));
-            // After the name, which is in brackets: the twelfth is the user's time, the next the system's.
-            let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-            ticks += times.filter_map(|ticks| ticks.parse::<u32>().ok()).sum::<u32>();
-        }
+    for child in memory::children(std::process::id()) {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        // After the name, which is in brackets: the twelfth is the user's time, the next the system's.
+        let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        ticks += times.filter_map(|ticks| ticks.parse::<u32>().ok()).sum::<u32>();
     }
     TICK * ticks
 }
@@ -152,11 +152,6 @@ fn processor_time() -> Duration {
 fn seconds(whole: i64, micros: i64) -> Duration {
     let whole = Duration::from_secs(u64::try_from(whole).unwrap_or(0));
     whole + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
-/// Linux counts in KiB, and of the children it tells the largest.
-fn peak_memory_mib() -> u64 {
-    usages().iter().map(|usage| u64::try_from(usage.max_rss()).unwrap_or(0) / 1024).sum()
 }
 
 fn usages() -> [Usage; 2] {

@@ -47,7 +47,8 @@ pub struct Record {
     pub wall_seconds: f64,
     /// Processor time of planning in seconds, children included.
     pub cpu_seconds: f64,
-    /// Peak memory of the process and of its largest child together, in MiB.
+    /// Peak memory of the process in MiB, and added to it that of the largest that it started, once [`apart`](super::apart) has
+    /// watched them.
     pub peak_memory_mib: u64,
     /// Why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

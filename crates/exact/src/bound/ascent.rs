@@ -5,49 +5,39 @@
 //! Halpern PDHG for linear programming, 2024), and the primal weight balanced at each restart (Applegate et al.,
 //! Practical large-scale linear programming using primal-dual hybrid gradient, 2021).
 
-use crate::bound::program::Program;
+use crate::bound::program::{Program, Row, short};
 
-/// The program in floating point, rows and columns side by side.
-struct Matrix {
-    row_start: Vec<usize>,
-    row_terms: Vec<(u32, f64)>,
-    column_start: Vec<usize>,
-    column_terms: Vec<(u32, f64)>,
+/// The program by columns, in floating point; by rows it is read as it is.
+struct Columns {
+    /// By variable: where its terms begin, and the end of all.
+    starts: Vec<u32>,
+    /// Rows and coefficients. Half the digits do: what the search finds is judged exactly.
+    terms: Vec<(u32, f32)>,
 }
 
-impl Matrix {
+impl Columns {
     fn new(program: &Program) -> Self {
-        let (mut row_start, mut row_terms) = (vec![0], Vec::new());
-        let mut counts = vec![0usize; program.costs.len() + 1];
-        for row in &program.rows {
-            for &(variable, coefficient) in &row.terms {
-                row_terms.push((short(variable), real(coefficient)));
-                counts[variable + 1] += 1;
-            }
-            row_start.push(row_terms.len());
+        let mut starts = vec![0u32; program.costs.len() + 1];
+        for row in program.rows() {
+            row.terms().for_each(|(variable, _)| starts[variable.at() + 1] += 1);
         }
-        for variable in 1..counts.len() {
-            counts[variable] += counts[variable - 1];
+        for variable in 1..starts.len() {
+            starts[variable] += starts[variable - 1];
         }
-        let column_start = counts.clone();
-        let mut column_terms = vec![(0, 0.0); row_terms.len()];
-        let mut next = counts;
-        for row in 0..program.rows.len() {
-            for &(variable, coefficient) in &row_terms[row_start[row]..row_start[row + 1]] {
-                let place = &mut next[variable as usize];
-                column_terms[*place] = (short(row), coefficient);
+        let mut terms = vec![(0, 0.0); program.coefficients()];
+        let mut next = starts.clone();
+        for (row, of_row) in program.rows().enumerate() {
+            for (variable, coefficient) in of_row.terms() {
+                let place = &mut next[variable.at()];
+                terms[*place as usize] = (short(row), half(coefficient));
                 *place += 1;
             }
         }
-        Self { row_start, row_terms, column_start, column_terms }
+        Self { starts, terms }
     }
 
-    fn row(&self, row: usize) -> &[(u32, f64)] {
-        &self.row_terms[self.row_start[row]..self.row_start[row + 1]]
-    }
-
-    fn column(&self, variable: usize) -> &[(u32, f64)] {
-        &self.column_terms[self.column_start[variable]..self.column_start[variable + 1]]
+    fn of(&self, variable: usize) -> &[(u32, f32)] {
+        &self.terms[self.starts[variable] as usize..self.starts[variable + 1] as usize]
     }
 }
 
@@ -75,10 +65,10 @@ pub struct Leave<'a> {
 ///
 /// `seen` is shown the multipliers now and then, each time for them to be judged, and at the end unless it was stopped.
 pub fn ascend(program: &Program, point: &mut Point, leave: Leave, seen: &mut dyn FnMut(&[f64])) {
-    let matrix = Matrix::new(program);
+    let columns = Columns::new(program);
     point.values.resize(program.costs.len(), 0.0);
-    point.multipliers.resize(program.rows.len(), 0.0);
-    let mut search = Search::new(program, &matrix, point);
+    point.multipliers.resize(program.row_count(), 0.0);
+    let mut search = Search::new(program, &columns, std::mem::take(point));
     let mut done = 0;
     while done < leave.steps && !(leave.stop)() {
         search.step();
@@ -101,12 +91,11 @@ const LOOKS_EVERY: usize = 100;
 
 struct Search<'a> {
     program: &'a Program,
-    matrix: &'a Matrix,
-    /// Costs over the largest: what the steps are sized for.
-    costs: Vec<f64>,
+    columns: &'a Columns,
+    /// The largest cost: what the steps are sized for.
     scale: f64,
-    primal_step: Vec<f64>,
-    dual_step: Vec<f64>,
+    primal_step: Vec<f32>,
+    dual_step: Vec<f32>,
     weight: f64,
     /// Current, and where the last restart began.
     x: Vec<f64>,
@@ -125,24 +114,24 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(program: &'a Program, matrix: &'a Matrix, point: &Point) -> Self {
+    fn new(program: &'a Program, columns: &'a Columns, point: Point) -> Self {
         let scale = program.costs.iter().map(|cost| real(*cost).abs()).fold(1.0, f64::max);
-        let sum = |terms: &[(u32, f64)]| terms.iter().map(|(_, coefficient)| coefficient.abs()).sum::<f64>();
-        let step = |sum: f64| if sum > 0.0 { 1.0 / sum } else { 1.0 };
+        let step = |sum: f32| if sum > 0.0 { 1.0 / sum } else { 1.0 };
+        let of_column = |v| columns.of(v).iter().map(|(_, coefficient)| coefficient.abs()).sum();
+        let of_row = |row: Row| row.terms().map(|(_, coefficient)| half(coefficient).abs()).sum();
         let y: Vec<f64> = point.multipliers.iter().map(|multiplier| multiplier / scale).collect();
         Self {
             program,
-            matrix,
-            costs: program.costs.iter().map(|cost| real(*cost) / scale).collect(),
+            columns,
             scale,
-            primal_step: (0..program.costs.len()).map(|v| step(sum(matrix.column(v)))).collect(),
-            dual_step: (0..program.rows.len()).map(|r| step(sum(matrix.row(r)))).collect(),
+            primal_step: (0..program.costs.len()).map(of_column).map(step).collect(),
+            dual_step: program.rows().map(of_row).map(step).collect(),
             weight: if point.weight > 0.0 { point.weight } else { 1.0 },
             anchor_x: point.values.clone(),
             anchor_y: y.clone(),
             next_x: vec![0.0; point.values.len()],
             next_y: vec![0.0; y.len()],
-            x: point.values.clone(),
+            x: point.values,
             y,
             since_restart: 0,
             steps: 0,
@@ -174,19 +163,20 @@ impl<'a> Search<'a> {
 
     fn plain_step(&mut self) {
         for variable in 0..self.x.len() {
-            let priced: f64 =
-                self.matrix.column(variable).iter().map(|&(row, c)| c * self.y[row as usize]).sum();
-            let step = self.primal_step[variable] / self.weight;
-            let to = self.x[variable] - step * (self.costs[variable] - priced);
+            let of_rows = self.columns.of(variable).iter();
+            let priced: f64 = of_rows.map(|&(row, c)| f64::from(c) * self.y[row as usize]).sum();
+            let step = f64::from(self.primal_step[variable]) / self.weight;
+            let cost = real(self.program.costs[variable]) / self.scale;
+            let to = self.x[variable] - step * (cost - priced);
             self.next_x[variable] = to.clamp(0.0, 1.0);
         }
-        for (position, row) in self.program.rows.iter().enumerate() {
-            let reached = self.matrix.row(position).iter().map(|&(variable, c)| {
-                let variable = variable as usize;
-                c * (2.0 * self.next_x[variable] - self.x[variable])
+        for (position, row) in self.program.rows().enumerate() {
+            let reached = row.terms().map(|(variable, coefficient)| {
+                let variable = variable.at();
+                real(coefficient) * (2.0 * self.next_x[variable] - self.x[variable])
             });
             let missing = real(row.right) - reached.sum::<f64>();
-            let to = self.y[position] + self.dual_step[position] * self.weight * missing;
+            let to = self.y[position] + f64::from(self.dual_step[position]) * self.weight * missing;
             self.next_y[position] = if row.equal { to } else { to.max(0.0) };
         }
     }
@@ -229,15 +219,16 @@ impl<'a> Search<'a> {
 }
 
 /// Σ (a − b)² / step.
-fn weighted(a: &[f64], b: &[f64], steps: &[f64]) -> f64 {
-    a.iter().zip(b).zip(steps).map(|((a, b), step)| (a - b) * (a - b) / step).sum()
-}
-
-fn short(position: usize) -> u32 {
-    u32::try_from(position).expect("programs are kept far below 2^32 rows and variables")
+fn weighted(a: &[f64], b: &[f64], steps: &[f32]) -> f64 {
+    a.iter().zip(b).zip(steps).map(|((a, b), step)| (a - b) * (a - b) / f64::from(*step)).sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the search is approximate, what it finds is judged exactly")]
 fn real(number: i64) -> f64 {
     number as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the search is approximate, what it finds is judged exactly")]
+fn half(number: i64) -> f32 {
+    number as f32
 }

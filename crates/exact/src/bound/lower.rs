@@ -112,7 +112,7 @@ fn level_bound(
     let mut best: Option<i64> = None;
     let (mut work, mut idle) = (0, 0);
     loop {
-        let coefficients: usize = relaxation.program.rows.iter().map(|row| row.terms.len()).sum();
+        let coefficients = relaxation.program.coefficients();
         if coefficients > MOST_COEFFICIENTS || work >= WORK || best == Some(value) || stop() {
             return best;
         }

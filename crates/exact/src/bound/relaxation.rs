@@ -16,7 +16,7 @@ use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
 
 use crate::bound::pairs::{Common, Commons, Pairs, Two};
-use crate::bound::program::Program;
+use crate::bound::program::{Program, Variable, short};
 use crate::bound::world::{Dimension, Limits, World};
 
 /// Where two actors can be together, and the variables of that.
@@ -27,11 +27,11 @@ pub struct Pair {
     /// The larger actor.
     pub b: ActorIx,
     /// By kind: that they share a unit of it; `None` where they cannot.
-    pub units: IxVec<KindIx, Option<usize>>,
+    pub units: IxVec<KindIx, Option<Variable>>,
     /// That they share a node; `None` where they cannot.
-    pub node: Option<usize>,
+    pub node: Option<Variable>,
     /// That they share a zone, or a node; `None` where they cannot.
-    pub zone: Option<usize>,
+    pub zone: Option<Variable>,
 }
 
 /// The program and what its variables mean.
@@ -41,11 +41,11 @@ pub struct Relaxation<'a> {
     /// The program.
     pub program: Program,
     /// By actor and kind.
-    pub on_kind: IxVec<ActorIx, BTreeMap<KindIx, usize>>,
+    pub on_kind: IxVec<ActorIx, BTreeMap<KindIx, Variable>>,
     /// The pairs, ascending.
     pub pairs: Vec<Pair>,
     /// By actor: the other and the position of their pair.
-    pub pairs_of: IxVec<ActorIx, Vec<(ActorIx, usize)>>,
+    pub pairs_of: IxVec<ActorIx, Vec<(ActorIx, u32)>>,
 }
 
 /// What the level counts of ties between actors, and whether nodes and zones make a difference.
@@ -58,7 +58,7 @@ struct Aim {
 }
 
 /// By unit: who would cost nothing there, and the variable of its being there.
-type Stays = BTreeMap<UnitIx, Vec<(ActorIx, usize)>>;
+type Stays = BTreeMap<UnitIx, Vec<(ActorIx, Variable)>>;
 
 impl<'a> Relaxation<'a> {
     /// Writes the program of one level; what `stop` cut short is none.
@@ -89,6 +89,7 @@ impl<'a> Relaxation<'a> {
         for criterion in level {
             relaxation.stay(&criterion.measure().homes(world.snapshot));
         }
+        relaxation.program.fit();
         relaxation
     }
 
@@ -99,9 +100,9 @@ impl<'a> Relaxation<'a> {
                 let variable = self.program.variable(0);
                 self.on_kind[actor].insert(kind, variable);
             }
-            let choice: Vec<usize> = self.on_kind[actor].values().copied().collect();
-            self.program.equal(choice.iter().map(|&variable| (variable, 1)).collect(), 1);
-            self.program.choices.push(choice);
+            let choice: Vec<Variable> = self.on_kind[actor].values().copied().collect();
+            self.program.equal(choice.iter().map(|&variable| (variable, 1)), 1);
+            self.program.choose(&choice);
         }
     }
 
@@ -154,7 +155,7 @@ impl<'a> Relaxation<'a> {
             if let Some(scope) = pairs.together.get(&(a, b)) {
                 self.join(&pair, *scope);
             }
-            let position = self.pairs.len();
+            let position = short(self.pairs.len());
             self.pairs_of[a].push((b, position));
             self.pairs_of[b].push((a, position));
             self.pairs.push(pair);
@@ -189,14 +190,14 @@ impl<'a> Relaxation<'a> {
     }
 
     /// What the kinds make a message cost; returns by kind the variable that both are on it, where there is one.
-    fn price_kinds(&mut self, pair: &Pair, rate: i64) -> IxVec<KindIx, Option<usize>> {
+    fn price_kinds(&mut self, pair: &Pair, rate: i64) -> IxVec<KindIx, Option<Variable>> {
         let mut both = IxVec::of(None, self.world.problem.kinds.len());
         if rate == 0 {
             return both;
         }
         let (of_a, of_b) = (self.on_kind[pair.a].clone(), self.on_kind[pair.b].clone());
         let mut choice = Vec::new();
-        let mut rows: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
+        let mut rows: BTreeMap<Variable, Vec<(Variable, i64)>> = BTreeMap::new();
         for (&k, &on_k) in &of_a {
             for (&l, &on_l) in &of_b {
                 let variable = self.program.variable(rate * self.world.kind_cost[k][l]);
@@ -212,7 +213,7 @@ impl<'a> Relaxation<'a> {
             terms.push((on, -1));
             self.program.equal(terms, 0);
         }
-        self.program.choices.push(choice);
+        self.program.choose(&choice);
         both
     }
 
@@ -225,7 +226,8 @@ impl<'a> Relaxation<'a> {
         program.constant += annoyance;
         for (kind, variable) in pair.units.enumerate() {
             if let Some(variable) = *variable {
-                program.costs[variable] = interference - annoyance - rate * self.world.kind_cost[kind][kind];
+                program.costs[variable.at()] =
+                    interference - annoyance - rate * self.world.kind_cost[kind][kind];
             }
         }
         // On one node every pair of units is, so the price is saved; else it is paid by all who are apart.
@@ -235,27 +237,27 @@ impl<'a> Relaxation<'a> {
             if told_apart {
                 program.constant += rate * price;
                 if let Some(shared) = shared {
-                    program.costs[shared] = -rate * price;
+                    program.costs[shared.at()] = -rate * price;
                 }
             }
         }
     }
 
     /// Who shares a unit is on its kind, shares its node, and shares its zone.
-    fn tie(&mut self, pair: &Pair, both: &IxVec<KindIx, Option<usize>>) {
+    fn tie(&mut self, pair: &Pair, both: &IxVec<KindIx, Option<Variable>>) {
         let program = &mut self.program;
         for (kind, variable) in pair.units.enumerate() {
             let Some(variable) = *variable else { continue };
             if let Some(both) = both[kind] {
-                program.at_most(vec![(variable, 1), (both, -1)], 0);
-                program.rides_on[variable] = Some(both);
+                program.at_most([(variable, 1), (both, -1)], 0);
+                program.rides_on[variable.at()] = Some(both);
             } else {
                 for actor in [pair.a, pair.b] {
-                    program.at_most(vec![(variable, 1), (self.on_kind[actor][&kind], -1)], 0);
+                    program.at_most([(variable, 1), (self.on_kind[actor][&kind], -1)], 0);
                 }
             }
         }
-        let on_units: Vec<(usize, i64)> =
+        let on_units: Vec<(Variable, i64)> =
             pair.units.iter().flatten().map(|&variable| (variable, 1)).collect();
         let wider = [pair.node, pair.zone];
         if let Some(least) = wider.iter().flatten().next()
@@ -266,13 +268,13 @@ impl<'a> Relaxation<'a> {
             program.at_most(terms, 0);
         }
         if let [Some(node), Some(zone)] = wider {
-            program.at_most(vec![(node, 1), (zone, -1)], 0);
+            program.at_most([(node, 1), (zone, -1)], 0);
         }
     }
 
     /// The two must be together.
     fn join(&mut self, pair: &Pair, scope: Scope) {
-        let terms: Vec<(usize, i64)> = match scope {
+        let terms: Vec<(Variable, i64)> = match scope {
             Scope::Unit => pair.units.iter().flatten().map(|&variable| (variable, 1)).collect(),
             Scope::Numa | Scope::Node => pair.node.iter().map(|&variable| (variable, 1)).collect(),
             Scope::Zone => pair.zone.iter().map(|&variable| (variable, 1)).collect(),
@@ -299,9 +301,9 @@ impl<'a> Relaxation<'a> {
                 let most = of_kind.map(|&unit| limits[unit]).max().unwrap_or(0);
                 let left = most - dimension.needs[actor][kind];
                 let others = self.pairs_of[actor].iter().filter_map(|&(other, pair)| {
-                    Some((self.pairs[pair].units[kind]?, dimension.needs[other][kind]))
+                    Some((self.pairs[pair as usize].units[kind]?, dimension.needs[other][kind]))
                 });
-                let mut terms: Vec<(usize, i64)> = others.filter(|(_, need)| *need > 0).collect();
+                let mut terms: Vec<(Variable, i64)> = others.filter(|(_, need)| *need > 0).collect();
                 if terms.iter().map(|(_, need)| need).sum::<i64>() > left {
                     terms.push((on_kind, -left));
                     self.program.at_most(terms, 0);
@@ -313,7 +315,7 @@ impl<'a> Relaxation<'a> {
     /// The same by node: what the units of a node, or the node itself, can take.
     fn fill_nodes(&mut self, actor: ActorIx) {
         let world = self.world;
-        if self.pairs_of[actor].iter().all(|&(_, pair)| self.pairs[pair].node.is_none()) {
+        if self.pairs_of[actor].iter().all(|&(_, pair)| self.pairs[pair as usize].node.is_none()) {
             return;
         }
         let kinds = |actor: ActorIx| self.on_kind[actor].keys().copied();
@@ -326,7 +328,7 @@ impl<'a> Relaxation<'a> {
             let homes = world.problem.candidates(actor).iter().map(|&unit| of_nodes[node_of[unit]]);
             let left = homes.max().unwrap_or(0) - i128::from(dimension.least_need(actor, kinds(actor)));
             let others = self.pairs_of[actor].iter().filter_map(|&(other, pair)| {
-                Some((self.pairs[pair].node?, dimension.least_need(other, kinds(other))))
+                Some((self.pairs[pair as usize].node?, dimension.least_need(other, kinds(other))))
             });
             at_most(&mut self.program, others.collect(), left);
         }
@@ -342,7 +344,7 @@ impl<'a> Relaxation<'a> {
             if is_candidate && home.price > 0 {
                 let stay = self.program.variable(-home.price);
                 let on_kind = self.on_kind[home.actor][&world.problem.unit_kind[home.unit]];
-                self.program.at_most(vec![(stay, 1), (on_kind, -1)], 0);
+                self.program.at_most([(stay, 1), (on_kind, -1)], 0);
                 stays.entry(home.unit).or_default().push((home.actor, stay));
             }
         }
@@ -359,7 +361,7 @@ impl<'a> Relaxation<'a> {
     /// Two that stay on different units do not share one.
     fn part(&mut self, stays: &Stays) {
         let node_of = &self.world.problem.unit_node;
-        let mut of: BTreeMap<ActorIx, Vec<(UnitIx, usize)>> = BTreeMap::new();
+        let mut of: BTreeMap<ActorIx, Vec<(UnitIx, Variable)>> = BTreeMap::new();
         for (home, stays) in stays {
             for &(actor, stay) in stays {
                 of.entry(actor).or_default().push((*home, stay));
@@ -369,7 +371,7 @@ impl<'a> Relaxation<'a> {
             let (Some(of_a), Some(of_b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };
             let both = of_a.iter().flat_map(|a| of_b.iter().map(move |b| (*a, *b)));
             for ((at_a, a), (at_b, b)) in both {
-                let mut terms: Vec<(usize, i64)> = Vec::new();
+                let mut terms: Vec<(Variable, i64)> = Vec::new();
                 if at_a != at_b {
                     terms.extend(pair.units.iter().flatten().map(|&variable| (variable, 1)));
                 }
@@ -397,8 +399,8 @@ fn sums<I: Ix>(of_units: &IxVec<UnitIx, i64>, place: &IxVec<UnitIx, I>, places: 
 
 /// A row that says something: that everything together does not fit. What there is may be without end, and add up to more than 64
 /// bits hold; what is needed never does.
-fn at_most(program: &mut Program, terms: Vec<(usize, i64)>, limit: i128) {
-    let terms: Vec<(usize, i64)> = terms.into_iter().filter(|(_, need)| *need > 0).collect();
+fn at_most(program: &mut Program, terms: Vec<(Variable, i64)>, limit: i128) {
+    let terms: Vec<(Variable, i64)> = terms.into_iter().filter(|(_, need)| *need > 0).collect();
     let needed: i64 = terms.iter().map(|(_, need)| need).sum();
     if let Ok(limit) = i64::try_from(limit)
         && needed > limit

@@ -2,6 +2,7 @@
 
 use placement::ix::{ActorIx, KindIx};
 
+use crate::bound::program::Variable;
 use crate::bound::relaxation::{Pair, Relaxation};
 
 /// One place to look: which variable of a pair says that the two share it, and which that an actor is there at all.
@@ -13,7 +14,7 @@ enum Share {
 }
 
 /// A violated inequality: by how much, in millionths, and its terms as at most `right`.
-type Cut = (u64, Vec<(usize, i64)>, i64);
+type Cut = (u64, Vec<(Variable, i64)>, i64);
 
 /// Less than this is not worth a row.
 const LEAST: f64 = 0.02;
@@ -37,10 +38,11 @@ pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize, stop: &dyn 
     for (_, terms, right) in cuts {
         relaxation.program.at_most(terms, right);
     }
+    relaxation.program.fit();
     found
 }
 
-fn variable(pair: &Pair, share: Share) -> Option<usize> {
+fn variable(pair: &Pair, share: Share) -> Option<Variable> {
     match share {
         Share::Unit(kind) => pair.units[kind],
         Share::Node => pair.node,
@@ -56,23 +58,23 @@ fn around(relaxation: &Relaxation, values: &[f64], share: Share, middle: ActorIx
         },
         Share::Node | Share::Zone => None,
     };
-    let presence = there.map_or(1.0, |variable| values[variable]);
-    let beside: Vec<(ActorIx, usize)> = relaxation.pairs_of[middle]
+    let presence = there.map_or(1.0, |variable| values[variable.at()]);
+    let beside: Vec<(ActorIx, Variable)> = relaxation.pairs_of[middle]
         .iter()
-        .filter_map(|&(other, pair)| Some((other, variable(&relaxation.pairs[pair], share)?)))
-        .filter(|(_, variable)| values[*variable] > LEAST)
+        .filter_map(|&(other, pair)| Some((other, variable(&relaxation.pairs[pair as usize], share)?)))
+        .filter(|(_, variable)| values[variable.at()] > LEAST)
         .collect();
     for (position, &(a, with_a)) in beside.iter().enumerate() {
         for &(c, with_c) in &beside[position + 1..] {
-            let excess = values[with_a] + values[with_c] - presence;
+            let excess = values[with_a.at()] + values[with_c.at()] - presence;
             if excess <= LEAST {
                 continue;
             }
             let of_a = &relaxation.pairs_of[a];
             // A pair that was not looked at may be together or not: nothing is known.
             let Ok(at) = of_a.binary_search_by_key(&c, |(other, _)| *other) else { continue };
-            let across = variable(&relaxation.pairs[of_a[at].1], share);
-            let excess = excess - across.map_or(0.0, |variable| values[variable]);
+            let across = variable(&relaxation.pairs[of_a[at].1 as usize], share);
+            let excess = excess - across.map_or(0.0, |variable| values[variable.at()]);
             if excess > LEAST {
                 let mut terms = vec![(with_a, 1), (with_c, 1)];
                 terms.extend(across.map(|variable| (variable, -1)));
