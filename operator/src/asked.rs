@@ -8,6 +8,7 @@ use crds::{ActorApplication, Placement};
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
+use crate::afterwards::{self, Placed};
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
@@ -41,11 +42,12 @@ pub async fn decide(
     world: &Arc<World>,
     (decision, why): (&Decision, Due),
     now: &Considered,
-    ctx: &Context,
+    ctx: &Arc<Context>,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
     let Some(plan) = placed(world, policy, decision, why, ctx).await? else { return Ok(false) };
-    let standing = Standing { planned: world, plan, settle: true, key, policy, application, ctx };
+    let standing =
+        Standing { planned: world, plan, settle: true, is_judged: false, key, policy, application, ctx };
     let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
         standing.in_the_newest_world().await?
     else {
@@ -58,6 +60,8 @@ pub async fn decide(
     now.facts.chances = u64::MAX;
     now.facts.second_look = None;
     settled((key, ctx), policy, &newest, &plan, now);
+    let snapshot = Arc::new(newest.snapshot.clone());
+    afterwards::judge(key, Placed { snapshot, plan: *plan, judge: judge(policy) }, ctx);
     Ok(true)
 }
 
@@ -87,8 +91,6 @@ async fn placed(
     let plan = task.await.map_err(|e| Error::Search(e.to_string()))?;
     if let Some(plan) = &plan {
         ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
-        // No process is waited for; whoever looks at it when there is time is judged.
-        ctx.metrics.judged.with_label_values(&[<&str>::from(plan.judged)]).inc();
         tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
     }
     Ok(plan)

@@ -13,6 +13,7 @@ use placement::{Assignment, Snapshot};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use world::{ApplicationKey, Policy};
 
+use crate::afterwards::Afterwards;
 use crate::caches::Caches;
 use crate::config::Planning;
 use crate::events::Events;
@@ -38,6 +39,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Plans on which clingo did not agree.
     pub mismatches: Mismatches,
+    /// What is judged after it was decided.
+    pub afterwards: Afterwards,
     pub planning: Planning,
     /// Searches at the same time, and who waits for one.
     pub solver_slots: Line,

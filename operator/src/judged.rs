@@ -33,6 +33,31 @@ impl Mismatches {
         planned: Result<Plan, PlanError>,
         metrics: &Metrics,
     ) -> Result<Plan, Error> {
+        self.counted(key, snapshot, planned, metrics, "the plan is not carried out")
+    }
+
+    /// The same of a plan that is decided already.
+    ///
+    /// # Errors
+    /// Why it is not confirmed.
+    pub fn judged_afterwards(
+        &self,
+        key: &ApplicationKey,
+        snapshot: &Snapshot,
+        planned: Result<Plan, PlanError>,
+        metrics: &Metrics,
+    ) -> Result<Plan, Error> {
+        self.counted(key, snapshot, planned, metrics, "the plan is carried out already")
+    }
+
+    fn counted(
+        &self,
+        key: &ApplicationKey,
+        snapshot: &Snapshot,
+        planned: Result<Plan, PlanError>,
+        metrics: &Metrics,
+        becomes: &str,
+    ) -> Result<Plan, Error> {
         let count = |judged: &str| metrics.judged.with_label_values(&[judged]).inc();
         match planned {
             Ok(plan) => {
@@ -48,7 +73,7 @@ impl Mismatches {
                 kept.insert(key.clone(), snapshot.write());
                 let ApplicationKey { namespace, name } = key;
                 Err(Error::Mismatch(format!(
-                    "clingo and the planner do not agree: {problem}; the plan is not carried out. This is a defect, report \
+                    "clingo and the planner do not agree: {problem}; {becomes}. This is a defect, report \
                      it with what /debug/mismatch/{namespace}/{name} answers"
                 )))
             }

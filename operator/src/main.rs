@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
+mod afterwards;
 mod agents;
 mod asked;
 mod caches;
@@ -178,6 +179,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         writer,
         metrics,
         mismatches,
+        afterwards: afterwards::Afterwards::default(),
         solver_slots: Line::new(config.planning.slots()),
         commit: Mutex::new(()),
         looks: Semaphore::new(config.planning.slots()),
@@ -195,7 +197,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });
-    let work = async {
+    let mut work = std::pin::pin!(async {
         let leads = async {
             caches.warm().await;
             silence.known(&caches).await;
@@ -209,8 +211,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         tokio::spawn(planning::background(context.clone()));
         tokio::spawn(tell_of_policies(context.clone(), refused_policies));
         look_after(&context, Queues { wanted, planned, to_plan, settles }).await;
-    };
-    let mut work = std::pin::pin!(work);
+    });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = &mut work => Err("the watches ended; this cannot be".into()),

@@ -315,7 +315,7 @@ async fn settle(
         return Ok(true);
     }
     let settle = round >= PLANS_SIDE_BY_SIDE;
-    let standing = Standing { planned: &world, plan, settle, key, policy, application, ctx };
+    let standing = Standing { planned: &world, plan, settle, is_judged: true, key, policy, application, ctx };
     let Some((lock, newest, verdict)) = standing.in_the_newest_world().await? else {
         return Ok(false);
     };

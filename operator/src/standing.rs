@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use control::Verdict;
 use crds::ActorApplication;
-use placement::{Assignment, Derived, Judge, Judged, Plan, PlanError, Snapshot};
+use placement::{Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Use;
 use tokio::sync::MutexGuard;
 use world::{ApplicationKey, Policy, World};
@@ -21,8 +21,6 @@ const LOOKS: u32 = 6;
 /// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
 /// it.
 const AHEAD: u32 = 2;
-/// So often what was changed to fit a newer world is judged; where the world changes faster, it is committed without.
-const JUDGEMENTS: u32 = 2;
 
 /// A plan, and the world that it was made for.
 pub struct Standing<'a> {
@@ -30,6 +28,8 @@ pub struct Standing<'a> {
     pub plan: Plan,
     /// Whether so much of it is kept as holds.
     pub settle: bool,
+    /// Whether it was judged, so that what is made of it is judged before it is committed.
+    pub is_judged: bool,
     pub key: &'a ApplicationKey,
     pub policy: &'a Policy,
     pub application: &'a ActorApplication,
@@ -42,51 +42,64 @@ struct Ahead {
     derived: Derived,
 }
 
-/// A plan in the world that it was last made or mended for.
-struct At {
+/// What has become of a plan that may be committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Becomes {
+    Whole,
+    Mended,
+    Part,
+}
+
+impl Becomes {
+    fn verdict(self, plan: Plan) -> Verdict {
+        let of = match self {
+            Self::Whole => Verdict::Stands,
+            Self::Mended => Verdict::Mended,
+            Self::Part => Verdict::Partly,
+        };
+        of(Box::new(plan))
+    }
+}
+
+/// A world with what the policy derives of it.
+struct Known {
     world: Arc<World>,
+    snapshot: Arc<Snapshot>,
+    derived: Derived,
+}
+
+impl Known {
+    fn has_law_of(&self, other: &Self) -> bool {
+        is_same_law((&self.derived, &self.snapshot), (&other.derived, &other.snapshot))
+    }
+}
+
+/// Whether a policy says the same of two worlds, and of the same actors and units.
+fn is_same_law((derived, snapshot): (&Derived, &Snapshot), (before, of): (&Derived, &Snapshot)) -> bool {
+    let (here, there) = (snapshot.file(), of.file());
+    let are_same_units =
+        || here.units.iter().map(|unit| &unit.id).eq(there.units.iter().map(|unit| &unit.id));
+    let are_same_actors =
+        || here.actors.iter().map(|actor| &actor.id).eq(there.actors.iter().map(|actor| &actor.id));
+    // Rules that depend on where actors are go by positions.
+    derived == before && (derived.rules.is_none() || are_same_units() && are_same_actors())
+}
+
+/// A plan in the world that it was last made, mended or judged for.
+struct At {
+    known: Known,
     plan: Plan,
-    /// Of one that was mended: the world with what the policy derives of it.
-    mended: Option<Arc<Snapshot>>,
+    becomes: Becomes,
+    /// Whether clingo has judged it there.
+    is_judged: bool,
 }
 
 /// What becomes of the plan in a newer world.
 struct Looked {
-    world: Arc<World>,
-    /// With what the policy derives of it.
-    snapshot: Arc<Snapshot>,
+    known: Known,
     verdict: Verdict,
-    /// Whether it is another plan than was judged, or may mean another thing to the policy.
+    /// Whether it is another plan than was judged, or means another thing to the policy.
     is_changed: bool,
-}
-
-/// What clingo made of a plan that was changed to fit a newer world.
-#[derive(Default)]
-struct Confirmed {
-    /// In the world of which digest, who was where.
-    known: Option<(String, Assignment)>,
-    judged: Judged,
-    judgements: u32,
-}
-
-impl Confirmed {
-    /// Whether the plan is to be judged first; else it is told what is known of it.
-    fn is_asked_first(&self, digest: &str, plan: &mut Plan) -> bool {
-        let is_known = |(of, places): &(String, Assignment)| of == digest && *places == plan.assignment;
-        if self.known.as_ref().is_some_and(is_known) {
-            plan.judged = self.judged;
-            return false;
-        }
-        self.judgements < JUDGEMENTS
-    }
-
-    fn is_told(&mut self, digest: String, plan: &Plan) {
-        *self = Self {
-            known: Some((digest, plan.assignment.clone())),
-            judged: plan.judged,
-            judgements: self.judgements + 1,
-        };
-    }
 }
 
 impl<'a> Standing<'a> {
@@ -94,16 +107,24 @@ impl<'a> Standing<'a> {
     /// where the world changes too fast.
     ///
     /// Under the lock the plan is checked, and nothing else; but where others commit faster than a policy's program can be written
-    /// out, that too. What collided is placed again without it, and so is what was
-    /// changed to fit another world judged; both are committed if they stand under it afterwards.
+    /// out, that too. What collided is placed again without it, and so is what was changed to fit another world judged; from then
+    /// on that is the plan which is looked at, so that what others do meanwhile costs it a judgement only where it collides again.
     ///
     /// # Errors
     /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
     pub async fn in_the_newest_world(
         &self,
     ) -> Result<Option<(MutexGuard<'a, ()>, Arc<World>, Verdict)>, Error> {
-        let mut confirmed = Confirmed::default();
-        let mut at = At { world: self.planned.clone(), plan: self.plan.clone(), mended: None };
+        let mut at = At {
+            known: Known {
+                world: self.planned.clone(),
+                snapshot: Arc::new(self.plan.world(&self.planned.snapshot).into_owned()),
+                derived: self.plan.derived.clone(),
+            },
+            plan: self.plan.clone(),
+            becomes: Becomes::Whole,
+            is_judged: true,
+        };
         let (mut may_mend, mut missed) = (true, 0);
         for look in 1..=LOOKS {
             let is_too_fast = missed >= AHEAD;
@@ -113,31 +134,26 @@ impl<'a> Standing<'a> {
                 missed += 1;
                 continue;
             };
-            let Looked { world, snapshot, mut verdict, is_changed } = looked;
-            match &mut verdict {
+            let Looked { known, verdict, is_changed } = looked;
+            let is_judged_first = is_changed && self.is_judged;
+            let (plan, becomes) = match verdict {
                 Verdict::Overtaken | Verdict::Partly(_) if may_mend && look < LOOKS => {
                     drop(lock);
-                    match self.mended(&at, &snapshot).await? {
-                        Some(plan) => at = At { world, plan, mended: Some(snapshot) },
+                    match self.mended(&at, &known.snapshot).await? {
+                        Some(plan) => at = At { known, plan, becomes: Becomes::Mended, is_judged: false },
                         // It is kept in part, or made again.
                         None => may_mend = false,
                     }
                     continue;
                 }
-                Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) if is_changed => {
-                    let digest = world.digest();
-                    if confirmed.is_asked_first(&digest, plan) {
-                        drop(lock);
-                        confirmed.is_told(digest, &self.judged(snapshot, (**plan).clone()).await?);
-                        continue;
-                    }
-                    if plan.judged == Judged::None {
-                        self.ctx.metrics.judged.with_label_values(&[<&str>::from(plan.judged)]).inc();
-                    }
-                }
-                _ => {}
-            }
-            return Ok(Some((lock, world, verdict)));
+                Verdict::Stands(plan) if is_judged_first => (plan, Becomes::Whole),
+                Verdict::Mended(plan) if is_judged_first => (plan, Becomes::Mended),
+                Verdict::Partly(plan) if is_judged_first => (plan, Becomes::Part),
+                verdict => return Ok(Some((lock, known.world, verdict))),
+            };
+            drop(lock);
+            let plan = self.judged(known.snapshot.clone(), *plan).await?;
+            at = At { known, plan, becomes, is_judged: true };
         }
         Ok(None)
     }
@@ -154,7 +170,7 @@ impl<'a> Standing<'a> {
     async fn mended(&self, at: &At, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
         let quick = portfolio::strategy(QUICK, Use::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
-        let (before, plan, newest) = (at.world.clone(), at.plan.clone(), newest.clone());
+        let (before, plan, newest) = (at.known.world.clone(), at.plan.clone(), newest.clone());
         let task = tokio::task::spawn_blocking(move || {
             let mut mended = control::mend(&before.snapshot, &plan, &newest, quick.as_ref())?;
             mended.moves = explain::moves(&newest, &mended.assignment);
@@ -174,7 +190,7 @@ impl<'a> Standing<'a> {
         }
         let world = newest(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
-        if digest == at.world.digest() {
+        if digest == at.known.world.digest() {
             return Ok(None);
         }
         Ok(Some(Ahead { digest, derived: self.derived(world).await? }))
@@ -197,12 +213,12 @@ impl<'a> Standing<'a> {
         // Whoever commits waits for nobody who looks.
         let world = newest_at_once(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
-        let (was_mended, is_ruled) = (at.mended.is_some(), self.is_ruled());
-        if digest == at.world.digest() {
-            let plan = Box::new(at.plan.clone());
-            let verdict = if was_mended { Verdict::Mended(plan) } else { Verdict::Stands(plan) };
-            let snapshot = at.mended.clone().unwrap_or_else(|| Arc::new(world.snapshot.clone()));
-            return Ok(Some(Looked { world, snapshot, verdict, is_changed: was_mended }));
+        let is_ruled = self.is_ruled();
+        let At { known: before, plan, becomes, is_judged } = at;
+        if digest == before.world.digest() {
+            let known = Known { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
+            let verdict = becomes.verdict(plan.clone());
+            return Ok(Some(Looked { known, verdict, is_changed: !is_judged }));
         }
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
@@ -210,55 +226,56 @@ impl<'a> Standing<'a> {
             (true, _) if here => self.derived(world.clone()).await?,
             (true, _) => return Ok(None),
         };
-        let (before, newest) = (at.world.clone(), world.clone());
-        let (plan, settle) = (at.plan.clone(), self.settle || was_mended);
+        let (planned, newest) = (before.world.clone(), world.clone());
+        let (of_before, settle) = (plan.clone(), self.settle || *becomes != Becomes::Whole);
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
             // What the policy derives may be another thing in the newest world.
-            let snapshot = newest.snapshot.with_derived(derived)?;
-            let mut verdict = control::still_stands(&before.snapshot, &plan, &snapshot, settle);
+            let snapshot = newest.snapshot.with_derived(derived.clone())?;
+            let mut verdict = control::still_stands(&planned.snapshot, &of_before, &snapshot, settle);
             if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }
-            Ok((verdict, snapshot))
+            Ok((verdict, Known { world: newest, snapshot: Arc::new(snapshot), derived }))
         });
-        let (verdict, snapshot) = task.await.map_err(|e| Error::Search(e.to_string()))??;
-        // Who stands where it was planned to was judged there, and no program says another thing of it here.
-        let is_changed = is_ruled || was_mended || !matches!(verdict, Verdict::Stands(_));
-        let verdict = match verdict {
-            Verdict::Stands(plan) if was_mended => Verdict::Mended(plan),
-            other => other,
+        let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
+        let Verdict::Stands(mut stands) = verdict else {
+            return Ok(Some(Looked { known, verdict, is_changed: true }));
         };
-        Ok(Some(Looked { world, snapshot: Arc::new(snapshot), verdict, is_changed }))
+        // Who stands where it was judged to was judged there, if no program says another thing of it here.
+        let is_changed = !is_judged || !known.has_law_of(before);
+        if !is_changed {
+            stands.judged = plan.judged;
+        }
+        Ok(Some(Looked { known, verdict: becomes.verdict(*stands), is_changed }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use placement::{Budget, NoPolicy};
-    use portfolio::Limits;
+    use portfolio::{ClingoJudge, Limits};
 
     use super::*;
 
     #[test]
-    fn what_was_judged_is_known_again_and_a_world_that_changes_too_fast_is_not_waited_for() {
-        let world = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9}],"exchangeCost":{"otherKind":1},
-            "actors":[{"id":"shop/app/a-0","runsOn":{"cpu":1}}]}"#;
-        let snapshot = Snapshot::read(world).unwrap();
-        let quick = portfolio::strategy(QUICK, Use::Production).unwrap().make(Limits::default());
-        let mut plan =
-            placement::plan(&snapshot, quick.as_ref(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
-        let judged = Plan { judged: Judged::All, ..plan.clone() };
-        let mut confirmed = Confirmed::default();
-        assert!(confirmed.is_asked_first("one", &mut plan));
-        confirmed.is_told("one".to_owned(), &judged);
-        assert!(!confirmed.is_asked_first("one", &mut plan));
-        assert_eq!(plan.judged, Judged::All);
-        // Another place or another world is another plan, and what was said of the last is not said of it.
-        let mut other = Plan { judged: Judged::None, assignment: Assignment::of(None, 1), ..plan.clone() };
-        assert!(confirmed.is_asked_first("one", &mut other));
-        assert!(confirmed.is_asked_first("two", &mut other));
-        confirmed.is_told("two".to_owned(), &judged);
-        assert!(!confirmed.is_asked_first("three", &mut other));
-        assert_eq!(other.judged, Judged::None);
+    fn a_law_is_another_where_it_says_another_thing_or_of_others() {
+        let world = |unit: &str, capacity: u32, program: &str| {
+            let text = format!(
+                r#"{{"version":1,"units":[{{"id":"{unit}","kind":"cpu","node":"n","capacity":{capacity}}}],"exchangeCost":{{"otherKind":1}},
+                "actors":[{{"id":"shop/app/a-0","runsOn":{{"cpu":1}}}}],"policy":{{"name":"p","program":"{program}"}}}}"#
+            );
+            let snapshot = Snapshot::read(&text).unwrap();
+            let derived = ClingoJudge::new(Limits::default(), 2_000).derive(&snapshot).unwrap();
+            (derived, snapshot)
+        };
+        let rule = ":~ run_on(A,_). [1,A]";
+        let (derived, snapshot) = world("u", 9, rule);
+        let is_same =
+            |(others, other): &(Derived, Snapshot)| is_same_law((others, other), (&derived, &snapshot));
+        assert!(is_same(&world("u", 8, rule)), "a capacity that no rule reads");
+        assert!(!is_same(&world("u", 9, ":~ run_on(A,_). [2,A]")));
+        assert!(!is_same(&world("v", 9, rule)), "the first unit is another one");
+        let (nothing, of_this) = world("u", 9, "");
+        let (still_nothing, of_that) = world("v", 9, "");
+        assert!(is_same_law((&nothing, &of_this), (&still_nothing, &of_that)), "there is no law");
     }
 }
