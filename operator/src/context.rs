@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
 use placement::{Assignment, Snapshot};
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy};
 
 use crate::afterwards::Afterwards;
@@ -27,6 +27,7 @@ use crate::pace::{Made, Pace, Starts};
 use crate::plans::Plans;
 use crate::policies::Policies;
 use crate::searches::{Considered, OneAtATime, Searches};
+use crate::standing::Turns;
 use crate::writes::Writer;
 
 /// What every reconcile shares.
@@ -45,7 +46,7 @@ pub struct Context {
     /// Searches at the same time, and who waits for one.
     pub solver_slots: Line,
     /// Plans are made side by side and committed one at a time.
-    pub commit: AsyncMutex<()>,
+    pub turns: Turns,
     /// Worlds are put together by so many as there are cores: more would wait for each other, each with a world half done.
     pub looks: Semaphore,
     /// The same for those who are looked after: they wait for nobody who is planned.

@@ -76,7 +76,7 @@ use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tracing_subscriber::EnvFilter;
 use world::ApplicationKey;
 
@@ -181,7 +181,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         mismatches,
         afterwards: afterwards::Afterwards::default(),
         solver_slots: Line::new(config.planning.slots()),
-        commit: Mutex::new(()),
+        turns: standing::Turns::default(),
         looks: Semaphore::new(config.planning.slots()),
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),

@@ -2,12 +2,13 @@
 //! mended, no program is written out and nobody is asked to judge.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::Verdict;
 use crds::ActorApplication;
 use placement::{Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Use;
-use tokio::sync::MutexGuard;
+use tokio::sync::{Mutex, MutexGuard};
 use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
@@ -21,6 +22,17 @@ const LOOKS: u32 = 6;
 /// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
 /// it.
 const AHEAD: u32 = 2;
+/// So long a plan that collided waits for others to be mended, judged and committed before it. Each takes some tenths of a second; who
+/// does not wait may be overtaken once more, and that is all.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whose turn it is: plans are made side by side and committed one at a time, and so are mended those that collided, or each would take
+/// what another just had judged.
+#[derive(Default)]
+pub struct Turns {
+    commit: Mutex<()>,
+    mend: Mutex<()>,
+}
 
 /// A plan, and the world that it was made for.
 pub struct Standing<'a> {
@@ -125,35 +137,44 @@ impl<'a> Standing<'a> {
             becomes: Becomes::Whole,
             is_judged: true,
         };
-        let (mut may_mend, mut missed) = (true, 0);
+        let (mut may_mend, mut missed, mut turn) = (true, 0, None);
         for look in 1..=LOOKS {
             let is_too_fast = missed >= AHEAD;
             let ahead = if is_too_fast { None } else { self.look_ahead(&at).await? };
-            let lock = self.ctx.commit.lock().await;
+            let lock = self.ctx.turns.commit.lock().await;
             let Some(looked) = self.under_lock(&at, ahead, is_too_fast).await? else {
                 missed += 1;
                 continue;
             };
             let Looked { known, verdict, is_changed } = looked;
-            let is_judged_first = is_changed && self.is_judged;
-            let (plan, becomes) = match verdict {
-                Verdict::Overtaken | Verdict::Partly(_) if may_mend && look < LOOKS => {
-                    drop(lock);
-                    match self.mended(&at, &known.snapshot).await? {
-                        Some(plan) => at = At { known, plan, becomes: Becomes::Mended, is_judged: false },
-                        // It is kept in part, or made again.
-                        None => may_mend = false,
-                    }
-                    continue;
-                }
-                Verdict::Stands(plan) if is_judged_first => (plan, Becomes::Whole),
-                Verdict::Mended(plan) if is_judged_first => (plan, Becomes::Mended),
-                Verdict::Partly(plan) if is_judged_first => (plan, Becomes::Part),
-                verdict => return Ok(Some((lock, known.world, verdict))),
-            };
+            let is_mended =
+                matches!(verdict, Verdict::Overtaken | Verdict::Partly(_)) && may_mend && look < LOOKS;
+            let is_judged_first = is_changed && self.is_judged && !matches!(verdict, Verdict::Overtaken);
+            if !is_mended && !is_judged_first {
+                return Ok(Some((lock, known.world, verdict)));
+            }
             drop(lock);
-            let plan = self.judged(known.snapshot.clone(), *plan).await?;
-            at = At { known, plan, becomes, is_judged: true };
+            if turn.is_none() && look < LOOKS {
+                // Whoever had it before has changed the world.
+                turn = Some(tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await);
+                continue;
+            }
+            let (plan, becomes) = match verdict {
+                _ if is_mended => {
+                    let Some(plan) = self.mended(&at, &known.snapshot).await? else {
+                        // It is kept in part, or made again.
+                        may_mend = false;
+                        continue;
+                    };
+                    (plan, Becomes::Mended)
+                }
+                Verdict::Stands(plan) => (*plan, Becomes::Whole),
+                Verdict::Mended(plan) => (*plan, Becomes::Mended),
+                Verdict::Partly(plan) => (*plan, Becomes::Part),
+                Verdict::Overtaken => return Ok(None),
+            };
+            let plan = if self.is_judged { self.judged(known.snapshot.clone(), plan).await? } else { plan };
+            at = At { known, plan, becomes, is_judged: self.is_judged };
         }
         Ok(None)
     }
