@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kube::runtime::events::EventType;
 use placement::{Judged, Plan, Snapshot};
 use portfolio::ClingoJudge;
 use tokio::sync::Semaphore;
 use world::ApplicationKey;
 
+use crate::caches::object_ref;
 use crate::context::Context;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::report::event;
 
 /// Worlds that are kept for it; where more wait, the newest are not judged.
 const MOST_WAITING: usize = 8;
@@ -73,6 +76,10 @@ pub fn judge(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
         };
         if let Err(problem) = judged {
             tracing::error!(problem = problem.chain(), "what was placed at once is not confirmed");
+            if let Some(application) = ctx.caches.applications.get(&object_ref(&key)) {
+                let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
+                ctx.tell(&*application, &told).await;
+            }
         }
     };
     tokio::spawn(tracing::Instrument::instrument(task, tracing::Span::current()));

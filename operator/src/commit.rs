@@ -6,7 +6,6 @@ use control::Due;
 use crds::{ActorApplication, Placement, Start};
 use kube::ResourceExt;
 use placement::Plan;
-use tokio::sync::MutexGuard;
 use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
@@ -16,6 +15,7 @@ use crate::line::Slot;
 use crate::ownership::owner;
 use crate::report::{Outcome, decision_events};
 use crate::searches::Considered;
+use crate::standing::Held;
 
 /// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
 /// more before it is begun.
@@ -27,7 +27,7 @@ pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
     policy: &Policy,
-    (lock, mut slot, world): (MutexGuard<'_, ()>, Option<Slot>, &World),
+    (lock, mut slot, world): (Held<'_>, Option<Slot>, &World),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,

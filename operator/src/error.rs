@@ -66,6 +66,19 @@ impl Error {
         if matches!(self, Self::World(WorldError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
     }
 
+    /// Whether it lies in what is planned, so that people are told and it is tried again when something has changed or much later.
+    pub fn is_told(&self) -> bool {
+        matches!(
+            self,
+            Self::World(_)
+                | Self::Policy(_)
+                | Self::Plan(_)
+                | Self::Search(_)
+                | Self::NameTaken(_)
+                | Self::Mismatch(_)
+        )
+    }
+
     /// The message with its causes, for people.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

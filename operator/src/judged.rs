@@ -99,7 +99,7 @@ mod tests {
         for name in 0..6 {
             let differs = Err(PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())));
             let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
-            assert_eq!(refused.reason(), "Mismatch");
+            assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
             assert!(refused.chain().contains("1 is not 2; the plan is not carried out"));
         }
         let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();

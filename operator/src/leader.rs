@@ -295,8 +295,16 @@ impl Campaign {
             let made = made.map(|lease| self.keep(lease, asked));
             return self.won(made);
         };
-        self.missing = None;
         let held = lease.spec.clone().unwrap_or_default();
+        // One that nobody has held yet was made anew: whoever held the one before may not know of it yet.
+        let knew_another = self.seen.as_ref().is_some_and(|(renewed, _)| renewed.is_some());
+        if held.renew_time.is_none() && knew_another {
+            let since = *self.missing.get_or_insert_with(Instant::now);
+            if !may_make(self.leads(), since.elapsed(), self.election.duration()) {
+                return Ok(None);
+            }
+        }
+        self.missing = None;
         let holder = held.holder_identity.as_deref().unwrap_or_default();
         if holder != self.election.identity && !holder.is_empty() && !self.has_lapsed(&held) {
             return Ok(None);

@@ -64,10 +64,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     let is_searched = outcome.searching && version(&outcome) == before;
     match decided {
         Ok(()) => ctx.plans.said(&key, outcome),
-        Err(
-            e
-            @ (Error::World(_) | Error::Policy(_) | Error::Plan(_) | Error::Search(_) | Error::NameTaken(_)),
-        ) => {
+        Err(e) if e.is_told() => {
             tell_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.told(), e.chain()));
             outcome.next = Some(moment() + LOOK_AGAIN);

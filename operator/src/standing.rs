@@ -110,9 +110,14 @@ struct At {
 struct Looked {
     known: Known,
     verdict: Verdict,
-    /// Whether it is another plan than was judged, or means another thing to the policy.
-    is_changed: bool,
+    /// Whether it is another plan than was judged.
+    is_unjudged: bool,
+    /// Whether the policy says another thing than where it was judged.
+    is_law_another: bool,
 }
+
+/// The lock of the commits, and the turn of who was mended: both are given back when the decision is written.
+pub type Held<'a> = (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>);
 
 impl<'a> Standing<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
@@ -120,13 +125,12 @@ impl<'a> Standing<'a> {
     ///
     /// Under the lock the plan is checked, and nothing else; but where others commit faster than a policy's program can be written
     /// out, that too. What collided is placed again without it, and so is what was changed to fit another world judged; from then
-    /// on that is the plan which is looked at, so that what others do meanwhile costs it a judgement only where it collides again.
+    /// on that is the plan which is looked at, so that what others do meanwhile costs it a judgement only where it collides again. One
+    /// that stands while the policy comes to say another thing is judged once more for that.
     ///
     /// # Errors
     /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
-    pub async fn in_the_newest_world(
-        &self,
-    ) -> Result<Option<(MutexGuard<'a, ()>, Arc<World>, Verdict)>, Error> {
+    pub async fn in_the_newest_world(&self) -> Result<Option<(Held<'a>, Arc<World>, Verdict)>, Error> {
         let mut at = At {
             known: Known {
                 world: self.planned.clone(),
@@ -137,7 +141,8 @@ impl<'a> Standing<'a> {
             becomes: Becomes::Whole,
             is_judged: true,
         };
-        let (mut may_mend, mut missed, mut turn) = (true, 0, None);
+        let (mut may_mend, mut may_follow_law, mut missed) = (true, true, 0);
+        let (mut has_waited, mut turn) = (false, None);
         for look in 1..=LOOKS {
             let is_too_fast = missed >= AHEAD;
             let ahead = if is_too_fast { None } else { self.look_ahead(&at).await? };
@@ -146,19 +151,27 @@ impl<'a> Standing<'a> {
                 missed += 1;
                 continue;
             };
-            let Looked { known, verdict, is_changed } = looked;
-            let is_mended =
-                matches!(verdict, Verdict::Overtaken | Verdict::Partly(_)) && may_mend && look < LOOKS;
-            let is_judged_first = is_changed && self.is_judged && !matches!(verdict, Verdict::Overtaken);
+            let Looked { known, verdict, is_unjudged, is_law_another } = looked;
+            let collides = matches!(verdict, Verdict::Overtaken | Verdict::Partly(_));
+            let is_mended = collides && may_mend && look < LOOKS;
+            let is_judged_first = self.is_judged
+                && !matches!(verdict, Verdict::Overtaken)
+                && (is_unjudged || is_law_another && may_follow_law);
             if !is_mended && !is_judged_first {
-                return Ok(Some((lock, known.world, verdict)));
+                return Ok(Some(((lock, turn), known.world, verdict)));
             }
             drop(lock);
-            if turn.is_none() && look < LOOKS {
+            if look == LOOKS {
+                break;
+            }
+            if self.is_judged && is_unjudged && !has_waited {
+                has_waited = true;
+                turn = tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await.ok();
                 // Whoever had it before has changed the world.
-                turn = Some(tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await);
+                missed = 0;
                 continue;
             }
+            may_follow_law &= is_unjudged;
             let (plan, becomes) = match verdict {
                 _ if is_mended => {
                     let Some(plan) = self.mended(&at, &known.snapshot).await? else {
@@ -171,20 +184,21 @@ impl<'a> Standing<'a> {
                 Verdict::Stands(plan) => (*plan, Becomes::Whole),
                 Verdict::Mended(plan) => (*plan, Becomes::Mended),
                 Verdict::Partly(plan) => (*plan, Becomes::Part),
-                Verdict::Overtaken => return Ok(None),
+                Verdict::Overtaken => break,
             };
-            let plan = if self.is_judged { self.judged(known.snapshot.clone(), plan).await? } else { plan };
+            let plan = if self.is_judged { self.judged(&known, plan).await? } else { plan };
             at = At { known, plan, becomes, is_judged: self.is_judged };
         }
         Ok(None)
     }
 
     /// The plan with what clingo makes of it in this world.
-    async fn judged(&self, snapshot: Arc<Snapshot>, plan: Plan) -> Result<Plan, Error> {
-        let (judge, world) = (judge(self.policy), snapshot.clone());
+    async fn judged(&self, known: &Known, plan: Plan) -> Result<Plan, Error> {
+        let (judge, world) = (judge(self.policy), known.snapshot.clone());
         let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
         let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
-        self.ctx.mismatches.judged(self.key, &snapshot, judged, &self.ctx.metrics)
+        self.ctx.writer.pulse.went_on();
+        self.ctx.mismatches.judged(self.key, &known.world.snapshot, judged, &self.ctx.metrics)
     }
 
     /// The plan with what collided placed again in this world; nothing where only a search can do that.
@@ -239,7 +253,7 @@ impl<'a> Standing<'a> {
         if digest == before.world.digest() {
             let known = Known { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
             let verdict = becomes.verdict(plan.clone());
-            return Ok(Some(Looked { known, verdict, is_changed: !is_judged }));
+            return Ok(Some(Looked { known, verdict, is_unjudged: !is_judged, is_law_another: false }));
         }
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
@@ -260,14 +274,14 @@ impl<'a> Standing<'a> {
         });
         let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
         let Verdict::Stands(mut stands) = verdict else {
-            return Ok(Some(Looked { known, verdict, is_changed: true }));
+            return Ok(Some(Looked { known, verdict, is_unjudged: true, is_law_another: false }));
         };
-        // Who stands where it was judged to was judged there, if no program says another thing of it here.
-        let is_changed = !is_judged || !known.has_law_of(before);
-        if !is_changed {
+        if *is_judged {
+            // Who stands where it was judged to was judged there.
             stands.judged = plan.judged;
         }
-        Ok(Some(Looked { known, verdict: becomes.verdict(*stands), is_changed }))
+        let is_law_another = !known.has_law_of(before);
+        Ok(Some(Looked { known, verdict: becomes.verdict(*stands), is_unjudged: !is_judged, is_law_another }))
     }
 }
 

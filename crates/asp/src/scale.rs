@@ -161,6 +161,9 @@ impl Scale {
         // An order that follows from the numbers is the one that followed from these.
         file.objectives = snapshot.objectives().into();
         self.divide_places(&mut file, snapshot, rounding);
+        if rounding == Rounding::Relaxed {
+            keep_caps(&mut file, snapshot);
+        }
         self.divide_actors(&mut file, snapshot, rounding);
         self.divide_prices(&mut file, snapshot, rounding);
         let level =
@@ -227,6 +230,19 @@ impl Scale {
 }
 
 /// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
+/// Lets places draw what they may draw in the original: where fixed actors draw more than their cap that is what they draw, of which
+/// rounding takes some away.
+fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
+    for cap in &snapshot.problem().caps {
+        let most = cap.limit.iter().copied().max().and_then(|most| u64::try_from(most).ok());
+        if let (Some(Constraint::PowerCap { max, .. }), Some(most)) =
+            (file.constraints.get_mut(cap.constraint), most)
+        {
+            *max = most.max(*max);
+        }
+    }
+}
+
 fn divide_costs(cost: &mut ExchangeCost, problem: &Problem, divide: impl Fn(u64) -> u64) {
     let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
     let name = |kind: KindIx| problem.kinds[kind].clone();

@@ -168,7 +168,7 @@ pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignmen
     let mut told = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };
     if !same {
         // What was proven, was proven of another world.
-        told.optimal = false;
+        (told.optimal, told.proven_by) = (false, None);
         told.bound.clear();
         told.judged = Judged::None;
         told.moves = newest.moves(&assignment);

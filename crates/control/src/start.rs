@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placement::ix::ActorIx;
-use placement::{Plan, Snapshot, Unplaced};
+use placement::{Judged, Plan, Snapshot, Unplaced};
 
 use crate::commit::price;
 use crate::nouns::Seen;
@@ -34,7 +34,7 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
     plan.moves.clear();
     plan.excused.clear();
     plan.bound.clear();
-    (plan.optimal, plan.proven_by) = (false, None);
+    (plan.optimal, plan.proven_by, plan.judged) = (false, None, Judged::None);
     plan
 }
 

@@ -23,13 +23,13 @@ pub(crate) fn place_the_rest(solution: &mut Solution, stop: &dyn Fn() -> bool) -
 
 fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     let mut order = Order::new(solution);
-    let (mut turn, mut next_look) = (0usize, PATIENCE);
+    let (mut turn, mut anywhere, mut next_look) = (0usize, 0usize, PATIENCE);
     while let Some(item) = order.next(solution) {
-        if let Some(unit) = place_for(solution, item, &mut turn) {
+        if let Some(unit) = place_for(solution, item, (&mut turn, &mut anywhere)) {
             solution.put(item, unit);
         }
-        if turn >= next_look {
-            next_look = turn + PATIENCE;
+        if turn + anywhere >= next_look {
+            next_look = turn + anywhere + PATIENCE;
             if stop() {
                 place_anywhere(solution, order, turn);
                 return false;
@@ -39,8 +39,10 @@ fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     true
 }
 
-/// Whoever waits goes to the first unit that takes it, from another one on at each turn, if need be above its capacity.
+/// Whoever waits goes to the first unit that takes it, from another one on at each turn, if need be above its capacity. Units far from
+/// there are looked at as often as between two looks at the clock, which is over.
 fn place_anywhere(solution: &mut Solution, order: Order, mut turn: usize) {
+    let mut far = 0..PATIENCE;
     for (.., Reverse(item)) in order.waiting.into_sorted_vec().into_iter().rev() {
         let candidates = solution.model.candidates(item);
         if solution.place[item] != NOWHERE || candidates.is_empty() {
@@ -48,9 +50,11 @@ fn place_anywhere(solution: &mut Solution, order: Order, mut turn: usize) {
         }
         turn += 1;
         let (before, from) = candidates.split_at(turn % candidates.len());
-        let mut near = from.iter().chain(before).copied();
-        let unit = near.clone().take(LOOKED_AT).find(|unit| takes(solution, item, *unit, false));
-        if let Some(unit) = unit.or_else(|| near.find(|unit| takes(solution, item, *unit, true))) {
+        let mut all = from.iter().chain(before).copied().enumerate();
+        let unit = all.clone().take(LOOKED_AT).find(|(_, unit)| takes(solution, item, *unit, false));
+        let mut may_look = |at: usize| at < LOOKED_AT || far.next().is_some();
+        let mut overloaded = || all.find(|(at, unit)| may_look(*at) && takes(solution, item, *unit, true));
+        if let Some((_, unit)) = unit.or_else(&mut overloaded) {
             solution.put(item, unit);
         }
     }
@@ -64,7 +68,11 @@ fn takes(solution: &mut Solution, item: ItemIx, unit: UnitIx, may_overload: bool
 }
 
 /// The cheapest of the places near the item's ties and some others; if those are full, any that takes it.
-fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<UnitIx> {
+fn place_for(
+    solution: &mut Solution,
+    item: ItemIx,
+    (turn, anywhere): (&mut usize, &mut usize),
+) -> Option<UnitIx> {
     let model = solution.model;
     let candidates = model.candidates(item);
     let mut seen: Vec<UnitIx> = model.unary(item).iter().map(|(unit, _)| *unit).collect();
@@ -90,6 +98,7 @@ fn place_for(solution: &mut Solution, item: ItemIx, turn: &mut usize) -> Option<
         return best;
     }
     // Nothing seen has room: anywhere, with as little overload as can be.
+    *anywhere += candidates.len();
     let mut feasible = candidates.to_vec();
     feasible.retain(|unit| takes(solution, item, *unit, true));
     feasible.into_iter().min_by_key(|unit| {

@@ -19,7 +19,7 @@ const LEAST_GAIN: i64 = 5000;
 const PATIENCE: usize = 2;
 
 /// Larger programs than this many coefficients are not searched.
-const MOST_COEFFICIENTS: usize = 6_000_000;
+pub const MOST_COEFFICIENTS: usize = 6_000_000;
 
 /// Coefficients times steps of one search: half a minute or so.
 const WORK: usize = 4_000_000_000;

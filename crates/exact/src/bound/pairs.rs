@@ -25,10 +25,18 @@ pub struct Pairs {
 
 impl Pairs {
     /// Finds the pairs: those that are tied, then those that are tied over others, as long as there is room for them.
+    ///
+    /// Relations of more pairs than are looked at are left out: what they demand makes a bound no less right.
     pub fn new(world: &World) -> Self {
         let problem = world.problem;
         let mut pairs = Self { all: Vec::new(), apart: BTreeMap::new(), together: BTreeMap::new() };
+        let mut bound = 0;
         for relation in &problem.relations {
+            let members = relation.actors.len();
+            bound += members * members.saturating_sub(1) / 2;
+            if bound > MOST_PAIRS {
+                break;
+            }
             for (position, &a) in relation.actors.iter().enumerate() {
                 // What fixed actors break among themselves is held against nobody.
                 let others = relation.actors[position + 1..].iter();

@@ -15,6 +15,7 @@ use placement::file::Scope;
 use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
 
+use crate::bound::lower::MOST_COEFFICIENTS;
 use crate::bound::pairs::{Common, Commons, Pairs, Two};
 use crate::bound::program::{Program, Variable, short};
 use crate::bound::world::{Dimension, Limits, World};
@@ -46,6 +47,9 @@ pub struct Relaxation<'a> {
     pub pairs: Vec<Pair>,
     /// By actor: the other and the position of their pair.
     pub pairs_of: IxVec<ActorIx, Vec<(ActorIx, u32)>>,
+    /// The units of each node are in one zone, so that who shares a node shares a zone, and who shares a zone with each of two shares it
+    /// with both.
+    pub nodes_within_zones: bool,
 }
 
 /// What the level counts of ties between actors, and whether nodes and zones make a difference.
@@ -53,8 +57,6 @@ struct Aim {
     pairs: PairSums,
     nodes: bool,
     zones: bool,
-    /// The units of each node are in one zone, so that who shares a node shares a zone.
-    nodes_within_zones: bool,
 }
 
 /// By unit: who would cost nothing there, and the variable of its being there.
@@ -71,23 +73,23 @@ impl<'a> Relaxation<'a> {
             pairs,
             nodes: pairs.exchanged > 0 && added.node > 0 && world.problem.nodes.len() > 1,
             zones: pairs.exchanged > 0 && added.zone > 0,
-            nodes_within_zones: world.problem.units_of_node.iter().all(|units| {
-                units.windows(2).all(|two| world.problem.unit_zone[two[0]] == world.problem.unit_zone[two[1]])
-            }),
         };
+        let zone = |unit: UnitIx| world.problem.unit_zone[unit];
+        let is_within = |units: &Vec<UnitIx>| units.windows(2).all(|two| zone(two[0]) == zone(two[1]));
         let mut relaxation = Self {
             world,
             program: Program::default(),
             on_kind: IxVec::of(BTreeMap::new(), actors),
             pairs: Vec::new(),
             pairs_of: IxVec::of(Vec::new(), actors),
+            nodes_within_zones: world.problem.units_of_node.iter().all(is_within),
         };
         relaxation.place();
         relaxation.fill_kinds();
         relaxation.pair_up(&aim, stop);
         relaxation.fill_places(stop);
         for criterion in level {
-            relaxation.stay(&criterion.measure().homes(world.snapshot));
+            relaxation.stay(&criterion.measure().homes(world.snapshot), stop);
         }
         relaxation.program.fit();
         relaxation
@@ -180,7 +182,7 @@ impl<'a> Relaxation<'a> {
         let units = kinds.map(|kind| fits(kind).then(|| self.program.variable(0))).collect();
         let is_kept_off = match apart {
             Some(Scope::Node) => true,
-            Some(Scope::Zone) => aim.nodes_within_zones,
+            Some(Scope::Zone) => self.nodes_within_zones,
             Some(Scope::Unit | Scope::Numa) | None => false,
         };
         let node = common.node && aim.nodes && !is_kept_off;
@@ -335,17 +337,22 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Who is not at home pays; who is there is so beside the others who are.
-    fn stay(&mut self, homes: &[Home]) {
+    fn stay(&mut self, homes: &[Home], stop: &dyn Fn() -> bool) {
         let world = self.world;
-        let mut stays = Stays::new();
+        // Whoever is preferred at a place twice is there once.
+        let mut prices: BTreeMap<(UnitIx, ActorIx), i64> = BTreeMap::new();
         for home in homes {
-            self.program.constant += home.price;
-            let is_candidate = world.problem.candidates(home.actor).binary_search(&home.unit).is_ok();
-            if is_candidate && home.price > 0 {
-                let stay = self.program.variable(-home.price);
-                let on_kind = self.on_kind[home.actor][&world.problem.unit_kind[home.unit]];
+            *prices.entry((home.unit, home.actor)).or_default() += home.price;
+        }
+        let mut stays = Stays::new();
+        for ((home, actor), price) in prices {
+            self.program.constant += price;
+            let is_candidate = world.problem.candidates(actor).binary_search(&home).is_ok();
+            if is_candidate && price > 0 {
+                let stay = self.program.variable(-price);
+                let on_kind = self.on_kind[actor][&world.problem.unit_kind[home]];
                 self.program.at_most([(stay, 1), (on_kind, -1)], 0);
-                stays.entry(home.unit).or_default().push((home.actor, stay));
+                stays.entry(home).or_default().push((actor, stay));
             }
         }
         for (home, stays) in &stays {
@@ -355,11 +362,11 @@ impl<'a> Relaxation<'a> {
                 at_most(&mut self.program, terms.collect(), limits[*home].into());
             }
         }
-        self.part(&stays);
+        self.part(&stays, stop);
     }
 
-    /// Two that stay on different units do not share one.
-    fn part(&mut self, stays: &Stays) {
+    /// Two that stay on different units do not share one. Rows that are left out prove less, and nothing wrong.
+    fn part(&mut self, stays: &Stays, stop: &dyn Fn() -> bool) {
         let node_of = &self.world.problem.unit_node;
         let mut of: BTreeMap<ActorIx, Vec<(UnitIx, Variable)>> = BTreeMap::new();
         for (home, stays) in stays {
@@ -369,6 +376,9 @@ impl<'a> Relaxation<'a> {
         }
         for pair in &self.pairs {
             let (Some(of_a), Some(of_b)) = (of.get(&pair.a), of.get(&pair.b)) else { continue };
+            if stop() || self.program.coefficients() > MOST_COEFFICIENTS {
+                return;
+            }
             let both = of_a.iter().flat_map(|a| of_b.iter().map(move |b| (*a, *b)));
             for ((at_a, a), (at_b, b)) in both {
                 let mut terms: Vec<(Variable, i64)> = Vec::new();

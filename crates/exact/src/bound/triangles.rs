@@ -25,7 +25,9 @@ const LEAST: f64 = 0.02;
 /// the right-hand side). Where a and c cannot be together, their term is 0.
 pub fn cut(relaxation: &mut Relaxation, values: &[f64], room: usize, stop: &dyn Fn() -> bool) -> usize {
     let kinds = relaxation.world.problem.kinds.positions();
-    let shares = kinds.map(Share::Unit).chain([Share::Node, Share::Zone]);
+    // A node with units of several zones joins them: who shares a place with each of two need not share one with both.
+    let zones = relaxation.nodes_within_zones.then_some(Share::Zone);
+    let shares = kinds.map(Share::Unit).chain([Share::Node]).chain(zones);
     let mut cuts: Vec<Cut> = Vec::new();
     for share in shares {
         for middle in relaxation.on_kind.positions().take_while(|_| !stop()) {

@@ -87,3 +87,52 @@ fn what_is_cut_short_proves_less_and_the_same_each_time() {
     assert!(some > 0 && some <= whole, "{some} of {whole}");
     assert_eq!(cut_after(500), some);
 }
+
+/// A node with units of two zones joins them: who shares a place with each of two need not share one with both.
+#[test]
+fn a_node_between_zones_joins_them() {
+    let pin = |actor: &str, unit: &str| json!({"type": "pin", "actor": actor, "unit": unit});
+    let unit = |id: &str, node: &str, zone: Option<&str>| json!({"id": id, "kind": "cpu", "node": node, "zone": zone, "capacity": 99});
+    let two = |id: &str| json!({"id": id, "kind": "cpu", "node": "m", "capacity": 99, "slots": 2});
+    let actors = ["a", "b", "c", "x", "y", "w"].map(|id| json!({"id": id, "runsOn": {"cpu": 1}}));
+    let message = |from: &str, to: &str, rate: u32| json!({"from": from, "to": to, "count": rate});
+    let file = json!({
+        "version": 1,
+        "objectives": ["communication"],
+        "units": [unit("u0", "n0", None), unit("u1", "n0", Some("z")), unit("u2", "n1", Some("z")), two("m0"), two("m1")],
+        "exchangeCost": {"kinds": {"cpu": {"cpu": 10}}, "otherNode": 0, "otherZone": 1000},
+        "actors": actors,
+        "messages": [message("a", "b", 1), message("b", "c", 1), message("x", "y", 10), message("y", "w", 10), message("x", "w", 10)],
+        "constraints": [pin("a", "u0"), pin("b", "u1"), pin("c", "u2"),
+            json!({"type": "only", "actors": ["x", "y", "w"], "nodes": ["m"]})],
+    });
+    holds(&file);
+}
+
+/// Whoever is preferred at a place twice is there once.
+#[test]
+fn who_is_preferred_twice_takes_room_once() {
+    let prefer =
+        |actor: &str, weight: u32| json!({"type": "prefer", "actor": actor, "unit": "u", "weight": weight});
+    holds(&json!({
+        "version": 1,
+        "objectives": ["policy"],
+        "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": 99, "slots": 1},
+            {"id": "v", "kind": "cpu", "node": "n", "capacity": 99, "slots": 9}],
+        "exchangeCost": {"otherKind": 1},
+        "actors": [{"id": "a", "runsOn": {"cpu": 1}}, {"id": "b", "runsOn": {"cpu": 1}}],
+        "constraints": [prefer("a", 5), prefer("a", 5), prefer("b", 1)],
+    }));
+}
+
+/// No bound of the optimum's levels is above it.
+fn holds(file: &serde_json::Value) {
+    let snapshot = Snapshot::read(&file.to_string()).unwrap();
+    let (optimum, _) = oracle::optimum(snapshot.file());
+    assert_eq!(optimum[0], 0, "everybody has a place");
+    for (level, bound) in lower(&snapshot, &optimum) {
+        let levels = snapshot.objectives().levels();
+        let at = levels.iter().position(|of| Objectives::key(of) == level).unwrap();
+        assert!(bound <= optimum[at + 1], "{level}: {bound} of {optimum:?}");
+    }
+}
