@@ -12,6 +12,8 @@ const MOST: usize = 1024;
 /// How many ids one allocation takes, and how long each may be.
 const MOST_IDS: usize = 1024;
 const LONGEST_ID: usize = 256;
+/// How many ids all of them have together: what a NodeTopology holds has to fit into one object of the cluster.
+const MOST_IDS_OF_ALL: usize = 8192;
 
 /// The resource under which CPUs of a container's own are told.
 pub const CPU: &str = "cpu";
@@ -57,6 +59,14 @@ pub fn allocations<'a>(
     known.list.sort();
     known.left_out += known.list.len().saturating_sub(MOST);
     known.list.truncate(MOST);
+    let mut room = MOST_IDS_OF_ALL;
+    for allocation in &mut known.list {
+        let told = allocation.device_ids.len().min(room);
+        known.left_out += allocation.device_ids.len() - told;
+        allocation.device_ids.truncate(told);
+        room -= told;
+    }
+    known.list.retain(|allocation| !allocation.device_ids.is_empty());
     known
 }
 

@@ -69,6 +69,13 @@ fn what_no_schema_takes_is_left_out_and_counted() {
     let many: Vec<_> = (0..1100).map(|n| pod("a", "p", &format!("r{n}"), &["id"])).collect();
     let known = joined(&many, &[("a", "p")]);
     assert_eq!((known.list.len(), known.left_out), (1024, 76));
+
+    let ids: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    let large: Vec<_> = (0..10).map(|n| pod("a", "p", &format!("r{n}"), &ids)).collect();
+    let known = joined(&large, &[("a", "p")]);
+    let told: Vec<_> = known.list.iter().map(|held| held.device_ids.len()).collect();
+    assert_eq!((told, known.left_out), ([vec![1000; 8], vec![192]].concat(), 1808), "8,192 ids in all");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
     process::{self, Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, TryLockError,
         mpsc::{Receiver, channel},
     },
     thread,
@@ -23,6 +23,9 @@ const TO_DIE: Duration = Duration::from_millis(500);
 
 /// How the words begin of an answer that is a panic.
 const PANICKED: &str = "the process that looked panicked at ";
+
+/// Who has it runs a child: each is given all that the agent leaves, so two at once would be too much.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// What is left of a container's memory for the agent itself, in bytes.
 const OF_THE_AGENT: u64 = 40 * 1024 * 1024;
@@ -75,8 +78,25 @@ impl Child {
         }
     }
 
-    /// The answer to what is put on the standard input of the child.
+    /// The answer to what is put on the standard input of the child, which starts when no other one runs.
+    ///
+    /// That may take as long as the other one has: it is for threads that may be kept waiting.
     pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ask_of(itself(self.subcommand), input)
+    }
+
+    /// The same without waiting for others: none, at once, while another child runs.
+    pub fn try_ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Option<Answer<T>> {
+        let _turn = match TURN.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.ask_of(itself(self.subcommand), input))
+    }
+
+    fn ask_of<T: DeserializeOwned>(&mut self, command: Command, input: &impl Serialize) -> Answer<T> {
         if self.is_undead() {
             return Answer::Failed(self.undead_words());
         }
@@ -84,32 +104,38 @@ impl Child {
             Ok(input) => input,
             Err(error) => return Answer::Failed(error.to_string()),
         };
-        let (mut child, said) = match start(self.subcommand, input) {
+        let (mut child, said) = match start(command, self.subcommand, input) {
             Ok(started) => started,
             Err(error) => return Answer::Failed(format!("cannot start a process for it: {error}")),
         };
         let answered = said.recv_timeout(self.limit);
-        let in_time = answered.is_ok();
-        if !in_time {
+        if answered.is_err() {
             // An error says that it has ended: then it needs no killing.
             let _ = child.kill();
             let _ = said.recv_timeout(TO_DIE);
         }
         // Who closed its output, or was killed, ends in a moment; the wait is for it, not for a driver.
-        let Some(status) = ended(&mut child) else {
+        let status = ended(&mut child);
+        if status.is_none() {
+            // It has said all that it had to say.
+            let _ = child.kill();
             self.undead = Some(child);
-            return Answer::Failed(self.undead_words());
-        };
-        match answered {
-            Err(_) => Answer::Failed(format!("there was no answer within {:?}: a driver hangs", self.limit)),
-            Ok(Err(error)) => Answer::Failed(format!("cannot read the answer: {error}")),
-            Ok(Ok(text)) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-                Answer::Failed(if status.success() {
-                    format!("the answer makes no sense: {error}")
-                } else {
+        }
+        let read = match answered {
+            Err(_) => Err(format!("there was no answer within {:?}: a driver hangs", self.limit)),
+            Ok(Err(error)) => Err(format!("cannot read the answer: {error}")),
+            Ok(Ok(text)) => serde_json::from_slice(&text).map_err(|error| match status {
+                Some(status) if !status.success() => {
                     format!("a library crashed: the process that looked ended by {status}")
-                })
+                }
+                _ => format!("the answer makes no sense: {error}"),
             }),
+        };
+        match read {
+            // What was said whole counts, however long who said it takes to end.
+            Ok(answer) => answer,
+            Err(_) if self.undead.is_some() => Answer::Failed(self.undead_words()),
+            Err(words) => Answer::Failed(words),
         }
     }
 
@@ -122,15 +148,24 @@ impl Child {
     }
 }
 
-/// Starts the child; what it says comes as one piece, when it has closed its output.
-fn start(subcommand: &str, input: Vec<u8>) -> io::Result<(process::Child, Receiver<io::Result<Vec<u8>>>)> {
+/// This very program with a subcommand.
+fn itself(subcommand: &str) -> Command {
     // By this path the program is found when its file was replaced or removed since, too.
     let mut command = Command::new("/proc/self/exe");
-    command.arg(subcommand).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(subcommand);
+    command
+}
+
+/// What a child says, as one piece, when it has closed its output.
+type Said = Receiver<io::Result<Vec<u8>>>;
+
+/// Starts the child, and a thread of this name that listens to it.
+fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(process::Child, Said)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = channel();
-    thread::Builder::new().name(subcommand.to_owned()).stack_size(128 * 1024).spawn(move || {
+    thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(move || {
         let mut text = Vec::new();
         let talk = || -> io::Result<Vec<u8>> {
             if let Some(mut to) = to {
@@ -165,8 +200,9 @@ fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
     None
 }
 
-/// Where a container's limit is told, in bytes or as `max`: cgroup v2, as the container sees it.
-const CONTAINER: &str = "/sys/fs/cgroup/memory.max";
+/// Where a container's limit is told, as the container sees it: in bytes, or as `max` (cgroup v2) or a number that no
+/// machine has (v1).
+const CONTAINER: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
 /// The most that a child may allocate, given the most for its kind, and what [`CONTAINER`] says.
 fn memory_limit(memory: Option<u64>, container: Option<&str>) -> Option<u64> {
@@ -188,7 +224,7 @@ pub fn answer<I: DeserializeOwned, T: Serialize>(
 ) -> io::Result<()> {
     // A driver that hangs would keep this process for ever after the agent has ended.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let container = fs::read_to_string(CONTAINER).ok();
+    let container = CONTAINER.iter().find_map(|path| fs::read_to_string(path).ok());
     if let Some(bytes) = memory_limit(memory, container.as_deref()) {
         // Whoever is killed for using too much may take the whole container along: it is refused the memory instead.
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
@@ -228,6 +264,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_counts_though_who_gave_it_does_not_end() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        for (said, expected) in [(r#"{"found":7}"#, Some(7)), ("", None)] {
+            let mut child = Child::new("test", Duration::from_mins(1));
+            let stays = shell(&format!("echo '{said}'; exec >/dev/null; exec tail -f /dev/null"));
+            let answer = child.ask_of::<u32>(stays, &());
+            match expected {
+                Some(found) => assert_eq!(answer, Answer::Found(found)),
+                None => assert_eq!(answer, Answer::Failed(child.undead_words())),
+            }
+            assert!(child.undead.is_some(), "no other one starts beside it");
+            while child.is_undead() {
+                thread::yield_now();
+            }
+            assert_eq!(child.ask_of(shell("echo '{\"found\":8}'"), &()), Answer::Found(8));
+        }
+    }
+
+    #[test]
+    fn who_will_not_wait_is_told_at_once_that_another_child_runs() {
+        let mut child = Child::new("test", Duration::from_mins(1));
+        let turn = TURN.lock().unwrap();
+        assert_eq!(child.try_ask::<u32>(&()), None);
+        drop(turn);
+    }
+
+    #[test]
     fn a_child_is_given_less_than_its_container_has() {
         const MIB: u64 = 1024 * 1024;
         let limit = |memory: Option<u64>, container: Option<&str>| {
@@ -239,6 +306,7 @@ mod tests {
         for unlimited in [None, Some("max\n"), Some("")] {
             assert_eq!((limit(Some(192), unlimited), limit(None, unlimited)), (Some(192), None));
         }
+        assert_eq!(limit(Some(192), Some("9223372036854771712\n")), Some(192), "no limit in cgroup v1");
         assert_eq!(limit(Some(192), Some("52428800")), Some(32), "of 50 MiB");
         assert_eq!(limit(Some(192), Some("20971520")), Some(20), "never more than there is");
     }

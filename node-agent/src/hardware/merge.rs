@@ -145,13 +145,14 @@ pub struct Memory {
 impl Memory {
     /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
     /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
-    /// driver gave up, is nothing that a container can use. Partitions are gone when it says so: of a GPU that is lost, or of
+    /// driver gave up, is nothing that a container can use. While the driver fails to hand out some GPU, nobody knows how those
+    /// are that it does not list and that were not lost before. Partitions are gone when it says so: of a GPU that is lost, or of
     /// which it fails to say which there are, those that were there last stay, as healthy as the GPU.
     ///
     /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
-        let Some(Found { devices: mut found, unsaid, .. }) = found else {
+        let Some(Found { devices: mut found, unsaid, has_unsaid, .. }) = found else {
             if starting && !self.answered {
                 return self.driven.clone();
             }
@@ -162,7 +163,11 @@ impl Memory {
             list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
         };
         let gone = self.driven.iter().filter(|it| it.type_ == "GPU" && !listed(&found, it));
-        let gone: Vec<_> = gone.map(as_is(Health::Lost)).collect();
+        let gone = gone.map(|it| {
+            let is_unsaid = has_unsaid && it.health != Health::Lost;
+            as_is(if is_unsaid { Health::Unknown } else { Health::Lost })(it)
+        });
+        let gone: Vec<_> = gone.collect();
         let foreign = spec.devices.iter().filter(|it| {
             it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia") && it.pci_bus_id.is_some()
         });
@@ -181,12 +186,13 @@ impl Memory {
         found
     }
 
-    /// The partitions that were there last and are not in what was found, of GPUs that are lost, which say nothing, or have
-    /// left it `unsaid` which they have.
+    /// The partitions that were there last and are not in what was found, of GPUs that are lost or not handed out, which say
+    /// nothing, or have left it `unsaid` which they have.
     fn unsaid_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
         let as_its_gpu = |part: &Device| {
             let gpu = found.iter().find(|it| part.parent.as_ref() == Some(&it.id))?;
-            let is_unsaid = gpu.health == Health::Lost || unsaid.contains(&gpu.id);
+            let is_silent = matches!(gpu.health, Health::Lost | Health::Unknown);
+            let is_unsaid = is_silent || unsaid.contains(&gpu.id);
             let is_missing = found.iter().all(|it| it.id != part.id);
             (is_unsaid && is_missing).then(|| Device { health: gpu.health, ..part.clone() })
         };
@@ -436,6 +442,26 @@ mod tests {
         memory.forget();
         assert_eq!(healths(memory.driven(&spec, None, true)), [Health::Unknown]);
         assert_eq!(healths(memory.driven(&spec, list(&[&one]), false)), [Health::Ok]);
+    }
+
+    #[test]
+    fn a_gpu_that_its_driver_fails_to_hand_out_is_not_lost() {
+        let mut memory = Memory::default();
+        let spec = NodeTopologySpec::default();
+        let [one, other] =
+            ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
+        let part = Device { parent: Some(other.id.clone()), ..board("mig-1", "GPU Partition", "") };
+        let mut look = |devices: &[&Device], has_unsaid| {
+            let devices = devices.iter().copied().cloned().collect();
+            let devices = memory.driven(&spec, Some(Found { has_unsaid, ..found(devices) }), false);
+            devices.iter().map(|it| it.health).collect::<Vec<_>>()
+        };
+        let with_other = |health| vec![Health::Ok, health, health];
+        assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
+        assert_eq!(look(&[&one], true), with_other(Health::Unknown), "nothing is said of it");
+        assert_eq!(look(&[&one], false), with_other(Health::Lost), "it is not there");
+        assert_eq!(look(&[&one], true), with_other(Health::Lost), "who is lost stays lost");
+        assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
     }
 
     #[test]

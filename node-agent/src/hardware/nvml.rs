@@ -33,7 +33,7 @@ pub const RELEASED: &str = "the driver is released: nobody is asked who would lo
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// What is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Devices,
     Counters,

@@ -4,7 +4,7 @@
 //! and crash.
 
 use std::{
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
@@ -145,14 +145,20 @@ impl Background {
     }
 
     /// Waits for an answer that is under way, unless the one before was a failure; whether there was one to wait for.
+    ///
+    /// Not for ever: it may itself wait for a process that tries another driver.
     pub fn wait(&mut self) -> bool {
         if self.failures > 0 {
             return false;
         }
         let Some(pending) = self.pending.take() else { return false };
-        if let Ok((child, answer)) = pending.recv() {
-            self.child = Some(child);
-            self.take_in(answer);
+        match pending.recv_timeout(LIMIT * 2) {
+            Ok((child, answer)) => {
+                self.child = Some(child);
+                self.take_in(answer);
+            }
+            Err(RecvTimeoutError::Timeout) => self.pending = Some(pending),
+            Err(RecvTimeoutError::Disconnected) => {}
         }
         true
     }

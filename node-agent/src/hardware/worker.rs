@@ -7,8 +7,11 @@ use std::{
         mpsc::{Receiver, Sender, TryRecvError, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+/// How old an answer may be that came too late for who asked, and is handed out to who asks the same next.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// A thread that answers one question after the other.
 ///
@@ -17,14 +20,18 @@ use std::{
 pub struct Worker<Q, A> {
     line: Mutex<Line<Q, A>>,
     limit: Duration,
+    fresh: Duration,
 }
 
 #[derive(Debug)]
 struct Line<Q, A> {
     questions: Sender<Q>,
-    answers: Receiver<Option<A>>,
-    /// Whether an answer is still to come to a question that nobody waits for any more.
-    late: bool,
+    /// Each with when it was given.
+    answers: Receiver<(Option<A>, Instant)>,
+    /// The question, if any, to which an answer is still to come that nobody waits for any more.
+    late: Option<Q>,
+    /// The last answer to each question that came late, with its question and when it was given.
+    kept: Vec<(Q, A, Instant)>,
 }
 
 /// Why there is no answer.
@@ -36,7 +43,7 @@ pub enum Silence {
     Panicked,
 }
 
-impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
+impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
     /// Starts the thread, which first makes ready to answer; `limit` is how long who asks will wait.
     ///
     /// Fails when the system gives no more threads.
@@ -51,33 +58,47 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
             let mut answer = make_ready();
             for question in asked {
                 let answer = catch_unwind(AssertUnwindSafe(|| answer(question))).ok();
-                if said.send(answer).is_err() {
+                if said.send((answer, Instant::now())).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { line: Mutex::new(Line { questions, answers, late: false }), limit })
+        let line = Line { questions, answers, late: None, kept: Vec::new() };
+        Ok(Self { line: Mutex::new(line), limit, fresh: FRESH })
     }
 
-    /// The answer, if it comes in time.
+    /// The answer, if it comes in time, or came late to the same question a moment ago.
     pub fn ask(&self, question: Q) -> Result<A, Silence> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if line.late {
+        if let Some(late) = line.late.take() {
             match line.answers.try_recv() {
                 // It woke up; what it said then was true then.
-                Ok(_) => line.late = false,
-                Err(TryRecvError::Empty) => return Err(Silence::Hangs),
+                Ok((answer, given)) => {
+                    line.kept.retain(|kept| kept.0 != late && kept.2.elapsed() < self.fresh);
+                    line.kept.extend(answer.map(|answer| (late, answer, given)));
+                }
+                Err(TryRecvError::Empty) => {
+                    line.late = Some(late);
+                    return Err(Silence::Hangs);
+                }
                 Err(TryRecvError::Disconnected) => return Err(Silence::Panicked),
             }
         }
-        if line.questions.send(question).is_err() {
+        // Otherwise nobody would ever hear a driver that always takes longer.
+        let at = line.kept.iter().position(|kept| kept.0 == question);
+        if let Some((_, answer, given)) = at.map(|at| line.kept.swap_remove(at))
+            && given.elapsed() < self.fresh
+        {
+            return Ok(answer);
+        }
+        if line.questions.send(question.clone()).is_err() {
             return Err(Silence::Panicked);
         }
         match line.answers.recv_timeout(self.limit) {
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(Silence::Panicked),
+            Ok((Some(answer), _)) => Ok(answer),
+            Ok((None, _)) => Err(Silence::Panicked),
             Err(_) => {
-                line.late = true;
+                line.late = Some(question);
                 Err(Silence::Hangs)
             }
         }
@@ -117,6 +138,37 @@ mod tests {
         let mut asked: Vec<u32> = counted.try_iter().collect();
         asked.dedup();
         assert!(asked == [7, 1, 3], "2 was never asked: {asked:?}");
+    }
+
+    #[test]
+    fn a_late_answer_is_handed_out_to_who_asks_the_same_while_it_is_fresh() {
+        for fresh in [Duration::MAX, Duration::ZERO] {
+            let (wake, sleeping) = channel::<()>();
+            let mut times = 0;
+            let answer = move |question: u32| {
+                // an error when it was woken for good
+                let _ = sleeping.recv();
+                times += 1;
+                (question, times)
+            };
+            let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
+            let worker = Worker { fresh, ..worker };
+            let insist = |question| {
+                loop {
+                    match worker.ask(question) {
+                        Err(Silence::Hangs) => thread::yield_now(),
+                        other => return other.unwrap(),
+                    }
+                }
+            };
+            assert_eq!(worker.ask(5), Err(Silence::Hangs));
+            drop(wake);
+            if !fresh.is_zero() {
+                assert_eq!(insist(6).0, 6, "who asks something else has an answer to that");
+            }
+            let (question, times) = insist(5);
+            assert_eq!((question, times > 1), (5, fresh.is_zero()));
+        }
     }
 
     #[test]

@@ -68,9 +68,19 @@ impl Described {
         }
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            // A file that vanished since the listing, or a link to nothing, is not there.
-            let Ok(metadata) = fs::metadata(&path) else { continue };
-            if metadata.is_file() && is_manifest(&path) {
+            if !is_manifest(&path) {
+                continue;
+            }
+            let metadata = match fs::metadata(&path) {
+                // A file that vanished since the listing, or a link to nothing, is not there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // Of one that cannot be looked at nobody knows whether it is.
+                Err(source) => {
+                    return Err(SourceError::Unreadable { path: path.display().to_string(), source });
+                }
+                Ok(metadata) => metadata,
+            };
+            if metadata.is_file() {
                 stamps.insert(path, Stamp::of(&metadata));
             }
         }
@@ -171,6 +181,11 @@ fn read_file(path: &Path, stamp: Stamp) -> Result<Vec<(String, NodeTopologySpec)
         },
         message: error.to_string(),
     })?;
+    if text.is_empty() {
+        // So is a file that somebody began to write; who wants no node removes the file.
+        let message = "it is empty; describe a node, or remove the file".to_owned();
+        return Err(Problem { reason: ProblemReason::Malformed, message });
+    }
     document::parse(&text).map_err(|message| Problem { reason: ProblemReason::Malformed, message })
 }
 
@@ -261,6 +276,38 @@ mod tests {
             write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
             assert_eq!(summary(&settled(source)), ["a: 1 GPU"], "it may come back");
         }
+    }
+
+    #[test]
+    fn an_empty_file_keeps_its_last_good_content() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        let path = folder.path().join("a.yaml");
+        let mut source = Described::new(&path);
+        source.read().unwrap();
+        fs::write(&path, "").unwrap();
+        let reading = settled(&mut source);
+        assert_eq!(summary(&reading), ["a: 1 GPU"]);
+        assert_eq!(reading.problems[&path.display().to_string()].reason, ProblemReason::Malformed);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_taken_for_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        let mut source = Described::new(folder.path());
+        source.read().unwrap();
+        let path = folder.path().join("a.yaml");
+        fs::remove_file(&path).unwrap();
+        // a link to itself: an error, whoever looks
+        std::os::unix::fs::symlink("a.yaml", &path).unwrap();
+        for _ in 0..3 {
+            let error = source.read().unwrap_err();
+            assert!(matches!(&error, SourceError::Unreadable { .. }), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU"]);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Machine {
     has_nvml: bool,
     nvml_library: Option<PathBuf>,
     nvml_version: FirstVersion,
-    /// None while drivers may not be used.
+    /// None while drivers may not be used, and before hwloc was asked first.
     nvml: Option<Nvml>,
     leaving: Leaving,
     /// None where a machine is described.
@@ -158,7 +158,8 @@ impl Machine {
         }
         let subject = self.subject()?;
         let began = Instant::now();
-        let answer = self.hwloc.ask::<NodeTopologySpec>(&subject);
+        // While another process looks, which may take a minute, what was found before stays; the next look asks again.
+        let Some(answer) = self.hwloc.try_ask::<NodeTopologySpec>(&subject) else { return Ok(()) };
         self.asked = Some(Instant::now());
         self.hear(answer, stamp);
         self.hwloc_state.took = Some(began.elapsed());
@@ -168,9 +169,9 @@ impl Machine {
     /// Takes in what hwloc answered about the machine of this stamp.
     fn hear(&mut self, answer: Answer<NodeTopologySpec>, stamp: u64) {
         let (state, words) = match answer {
-            Answer::Found(found) if found.devices.is_empty() && self.has_devices() => {
+            Answer::Found(found) if found.devices.is_empty() => {
                 self.stamp = None;
-                (CollectorState::Error, "it finds nothing, where there were devices a moment ago".to_owned())
+                (CollectorState::Error, "it finds nothing, and no machine is without a processor".to_owned())
             }
             Answer::Found(mut found) => {
                 if self.description.is_none() {
@@ -193,11 +194,6 @@ impl Machine {
         };
         self.failures = if state == CollectorState::Ok { 0 } else { self.failures.saturating_add(1) };
         self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
-    }
-
-    /// Whether hwloc found anything so far.
-    fn has_devices(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| !found.devices.is_empty())
     }
 
     /// Says of PCIe links what they can carry, where hwloc says what they carry at this moment.
@@ -273,6 +269,11 @@ impl Machine {
     /// Adds what NVIDIA's driver says, or said last; returns why this process cannot ask the one that runs now, if so.
     fn ask_nvml(&mut self, spec: &mut NodeTopologySpec, collectors: &mut Vec<Collector>) -> Option<String> {
         let (true, Some(now)) = (self.has_nvml, self.drivers) else { return None };
+        if now == Drivers::Used && self.nvml.is_none() {
+            // Not before hwloc was asked: it does not wait for the process that tries the library.
+            let library = self.nvml_library.clone().map(Into::into);
+            self.nvml = Some(Nvml::new(library, Arc::clone(&self.nvml_version)));
+        }
         let has_gpu = spec.devices.iter().any(merge::is_of_nvidia);
         let began = Instant::now();
         let outcome = self.nvml.as_ref().map(Nvml::devices);
@@ -352,8 +353,6 @@ impl Source for Machine {
         }
         match drivers {
             Drivers::Used => {
-                let library = || self.nvml_library.clone().map(Into::into);
-                self.nvml = self.has_nvml.then(|| Nvml::new(library(), Arc::clone(&self.nvml_version)));
                 self.started = Instant::now();
                 if self.description.is_none() {
                     // hwloc may know more with the drivers
@@ -406,6 +405,7 @@ mod tests {
         let failed = || Answer::Failed("it hangs".to_owned());
         let two = || "2 NUMA Domain".to_owned();
         assert_eq!(look(failed()), ("error", "nothing is said".to_owned()), "before anything was seen");
+        assert_eq!(look(found(&[])), ("error", "nothing is said".to_owned()), "no machine has nothing");
         assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
         assert_eq!(look(failed()), ("error", two()));
         assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", two()));

@@ -35,7 +35,7 @@ const HUNGRIEST: u32 = 100_000_000;
 /// The readings of all GPUs and partitions that are there.
 pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, NvmlError> {
     let mut readings = Vec::new();
-    for gpu in list(nvml)? {
+    for gpu in list(nvml)?.0 {
         // Some of what a lost GPU says is what it said last, and some is 0: a counter that would seem to start anew.
         if is_lost(&gpu.handle) {
             continue;

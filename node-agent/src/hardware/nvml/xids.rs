@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nvml_wrapper::{
@@ -95,6 +95,7 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
     }
     *ready = None;
     loop {
+        let began = Instant::now();
         match events.wait(WAIT_MILLISECONDS) {
             Ok(event) => {
                 let (Some(xid), Some((gpu, _))) = (event.event_data, place(&event.device)) else { continue };
@@ -122,6 +123,9 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
                 {
                     return Ok(());
                 }
+                // A GPU that is lost may end each wait at once: a round takes as long as one in which nothing comes.
+                let round = Duration::from_millis(WAIT_MILLISECONDS.into());
+                thread::sleep(round.saturating_sub(began.elapsed()));
             }
             Err(error) => return Err(error),
         }
