@@ -231,10 +231,11 @@ impl Scale {
 
 /// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
 /// Lets places draw what they may draw in the original: where fixed actors draw more than their cap that is what they draw, of which
-/// rounding takes some away.
+/// rounding takes some away. What is broken already binds as a rule, and has no limit here.
 fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
     for cap in &snapshot.problem().caps {
-        let most = cap.limit.iter().copied().max().and_then(|most| u64::try_from(most).ok());
+        let most = cap.limit.iter().filter_map(|most| u64::try_from(*most).ok());
+        let most = most.filter(|most| *most <= LARGEST).max();
         if let (Some(Constraint::PowerCap { max, .. }), Some(most)) =
             (file.constraints.get_mut(cap.constraint), most)
         {

@@ -342,6 +342,15 @@ fn a_cap_over_large_numbers_is_judged() {
     assert_eq!((found, plan.judged), ((0, 0, 20), Judged::All));
 }
 
+/// What fixed actors draw above a cap is allowed there, and no rounding takes it away from who adds less than a watt.
+#[test]
+fn what_is_drawn_above_a_cap_is_not_rounded_away() {
+    let actors = "f:cpu=10000001:at=u,fixed a:cpu=99000";
+    let snapshot = line::world("u:cpu:30000000:node=n,power=300", actors, "powerCap node 50");
+    let plan = plan(&snapshot, &Local, &judge(), &Budget::effort(Some(20), 1)).unwrap();
+    assert_eq!((plan.cost.unplaced, plan.judged), (0, Judged::All));
+}
+
 /// What takes too many literals to be written out, or too large numbers, is held against who breaks it already.
 #[test]
 fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
