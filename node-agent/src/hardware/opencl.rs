@@ -23,6 +23,7 @@ use super::{
     PROBE_OPENCL,
     child::{Answer, Child},
     hwloc::short_vendor,
+    steady::lacks,
 };
 use crate::{
     metrics::CollectorState,
@@ -42,6 +43,10 @@ const PCI_BUS_INFO: u32 = 0x410F;
 const PCI_DOMAIN_NV: u32 = 0x400A;
 /// `CL_DEVICE_TOPOLOGY_AMD`.
 const TOPOLOGY_AMD: u32 = 0x4037;
+
+/// Why an answer is not believed yet.
+pub const LACKS: &str =
+    "it does not list a device that it listed before; whether that is gone it is asked once more";
 
 /// The most devices that are listed of one platform.
 const MOST: usize = 256;
@@ -120,9 +125,14 @@ impl Background {
         }
     }
 
-    /// Takes in an answer: one that does not say what there is changes nothing of what was found.
+    /// Takes in an answer: one that does not say what there is changes nothing of what was found, nor does the first that lacks
+    /// what was there.
     pub fn take_in(&mut self, answer: Answer<Vec<Device>>) {
+        let known = self.found.as_deref().unwrap_or_default();
         let (found, state, words) = match answer {
+            Answer::Found(found) if self.failures == 0 && lacks(known, &found) => {
+                (None, CollectorState::Error, LACKS.to_owned())
+            }
             Answer::Found(found) => (Some(found), CollectorState::Ok, String::new()),
             Answer::Absent(words) => {
                 // Where something was found before, the library was taken away, and not what it found.
@@ -297,10 +307,16 @@ mod tests {
             // as on most machines
             (Answer::Absent(words()), 0, Some(0)),
             (Answer::Absent(words()), 0, Some(0)),
-            (Answer::Found(vec![card]), 0, Some(1)),
+            (Answer::Found(vec![card.clone()]), 0, Some(1)),
             (Answer::Absent(words()), 1, Some(1)),
             (Answer::Denied(words()), 2, Some(1)),
             (Answer::Failed(words()), 3, Some(1)),
+            (Answer::Found(Vec::new()), 0, Some(0)),
+            // one platform that did not load is no loss yet
+            (Answer::Found(vec![card.clone()]), 0, Some(1)),
+            (Answer::Found(Vec::new()), 1, Some(1)),
+            (Answer::Found(vec![card]), 0, Some(1)),
+            (Answer::Found(Vec::new()), 1, Some(1)),
             (Answer::Found(Vec::new()), 0, Some(0)),
         ] {
             let said = format!("{answer:?}");

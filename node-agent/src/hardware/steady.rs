@@ -45,6 +45,12 @@ impl Steady {
     }
 }
 
+/// Whether an answer leaves out a device that was known: asked once more, a platform that did not load or a board that was being reset may
+/// be there again.
+pub fn lacks(known: &[Device], found: &[Device]) -> bool {
+    known.iter().any(|device| found.iter().all(|other| other.id != device.id))
+}
+
 fn enough(seen: Health) -> u32 {
     match seen {
         Health::Ok => BETTER,

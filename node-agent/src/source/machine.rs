@@ -20,9 +20,9 @@ use crate::{
         fpga, functions, hwloc,
         merge::{self, Memory},
         nvml::{self, FirstVersion, Leaving, Nvml, Trouble},
-        opencl::Background,
+        opencl::{Background, LACKS},
         reading::DeviceReading,
-        steady::Steady,
+        steady::{Steady, lacks},
     },
     metrics::CollectorState,
     patience::{LOOK_EVERY, patience},
@@ -173,6 +173,10 @@ impl Machine {
                 self.stamp = None;
                 (CollectorState::Error, "it finds nothing, and no machine is without a processor".to_owned())
             }
+            Answer::Found(found) if self.failures == 0 && self.lacks(&found) => {
+                self.stamp = None;
+                (CollectorState::Error, LACKS.to_owned())
+            }
             Answer::Found(mut found) => {
                 if self.description.is_none() {
                     self.widen_links(&mut found);
@@ -194,6 +198,12 @@ impl Machine {
         };
         self.failures = if state == CollectorState::Ok { 0 } else { self.failures.saturating_add(1) };
         self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
+    }
+
+    /// Whether hwloc leaves out a device of this machine that it told of; what is changed in a description is meant so.
+    fn lacks(&self, found: &NodeTopologySpec) -> bool {
+        let known = self.found.as_ref().filter(|_| self.description.is_none());
+        known.is_some_and(|known| lacks(&known.devices, &found.devices))
     }
 
     /// Says of PCIe links what they can carry, where hwloc says what they carry at this moment.
