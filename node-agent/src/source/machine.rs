@@ -421,7 +421,9 @@ mod tests {
         assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", two()));
         assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", two()));
         assert_eq!(look(found(&[])), ("error", two()), "nothing where there was something is a failure");
-        assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less is news");
+        assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
+        assert_eq!(look(found(&["numa-0"])), ("error", two()), "it is asked once more");
+        assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less twice is news");
     }
 
     #[test]
@@ -449,7 +451,8 @@ mod tests {
         assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", there()));
         assert_eq!(look(card()), ("ok", there()));
         let lost = "1 Accelerator (1 lost), 1 NUMA Domain".to_owned();
-        assert_eq!(look(Answer::Found(Vec::new())), ("ok", lost), "less is news");
+        assert_eq!(look(Answer::Found(Vec::new())), ("error", there()), "a platform that did not load");
+        assert_eq!(look(Answer::Found(Vec::new())), ("ok", lost), "less twice is news");
     }
 
     #[test]
