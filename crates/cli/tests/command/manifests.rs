@@ -300,7 +300,7 @@ fn who_starts_all_at_once_has_all_places_or_none_and_is_told_what_would_make_roo
       policy throughput is not among the files: the built-in values are used
 
     0/4 actors placed · overload 0 · communication 0 · annoyance 0
-    Not proven optimal, the search ended without a proof; no bound is known for overload. (found by construction, judged by clingo)
+    Not proven optimal, the search ended without a proof; no bound is known for overload. (found by construction)
     ");
     // For how many at once, and what would make room for them.
     let room = |gang: &File| -> Vec<(usize, String)> {
