@@ -3,17 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::runtime::events::EventType;
 use placement::{Judged, Plan, Snapshot};
 use portfolio::ClingoJudge;
 use tokio::sync::Semaphore;
 use world::ApplicationKey;
 
-use crate::caches::object_ref;
-use crate::context::Context;
-use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::report::event;
 
 /// Worlds that are kept for it; where more wait, the newest are not judged.
 const MOST_WAITING: usize = 8;
@@ -28,7 +23,8 @@ pub struct Placed {
 /// What waits to be judged, the last of each application, and whose turn it is.
 pub struct Afterwards {
     waiting: Mutex<BTreeMap<ApplicationKey, Placed>>,
-    turn: Semaphore,
+    /// One is judged at a time.
+    pub turn: Semaphore,
 }
 
 impl Default for Afterwards {
@@ -39,7 +35,7 @@ impl Default for Afterwards {
 
 impl Afterwards {
     /// Keeps what is to be judged; whether somebody is to be sent for it. Who is not judged for that is counted.
-    fn put(&self, key: &ApplicationKey, placed: Placed, metrics: &Metrics) -> bool {
+    pub fn put(&self, key: &ApplicationKey, placed: Placed, metrics: &Metrics) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_known, is_full) = (waiting.contains_key(key), waiting.len() >= MOST_WAITING);
         if is_known || is_full {
@@ -51,38 +47,10 @@ impl Afterwards {
         !is_known && !is_full
     }
 
-    fn take(&self, key: &ApplicationKey) -> Option<Placed> {
+    /// What is to be judged of an application.
+    pub fn take(&self, key: &ApplicationKey) -> Option<Placed> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
-}
-
-/// Has clingo judge what is decided already, one after the other, and of each application the last.
-///
-/// Where it does not agree that is told and counted, and the snapshot is kept; whatever it says, the application is searched
-/// when there is time.
-pub fn judge(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
-    if !ctx.afterwards.put(key, placed, &ctx.metrics) {
-        return;
-    }
-    let (key, ctx) = (key.clone(), ctx.clone());
-    let task = async move {
-        let Ok(_turn) = ctx.afterwards.turn.acquire().await else { return };
-        let Some(Placed { snapshot, plan, judge }) = ctx.afterwards.take(&key) else { return };
-        let world = snapshot.clone();
-        let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
-        let judged = match task.await {
-            Ok(judged) => ctx.mismatches.judged_afterwards(&key, &snapshot, judged, &ctx.metrics),
-            Err(problem) => Err(Error::Search(problem.to_string())),
-        };
-        if let Err(problem) = judged {
-            tracing::error!(problem = problem.chain(), "what was placed at once is not confirmed");
-            if let Some(application) = ctx.caches.applications.get(&object_ref(&key)) {
-                let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
-                ctx.tell(&*application, &told).await;
-            }
-        }
-    };
-    tokio::spawn(tracing::Instrument::instrument(task, tracing::Span::current()));
 }
 
 #[cfg(test)]

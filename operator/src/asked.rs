@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use control::{Decision, Due, Verdict, Wanted};
 use crds::{ActorApplication, Placement};
+use kube::runtime::events::EventType;
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
-use crate::afterwards::{self, Placed};
+use crate::afterwards::Placed;
+use crate::caches::object_ref;
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
 use crate::look::judge;
-use crate::report::Outcome;
+use crate::report::{Outcome, event};
 use crate::searches::Considered;
 use crate::standing::Standing;
 
@@ -61,8 +63,37 @@ pub async fn decide(
     now.facts.second_look = None;
     settled((key, ctx), policy, &newest, &plan, now);
     let snapshot = Arc::new(newest.snapshot.clone());
-    afterwards::judge(key, Placed { snapshot, plan: *plan, judge: judge(policy) }, ctx);
+    judge_afterwards(key, Placed { snapshot, plan: *plan, judge: judge(policy) }, ctx);
     Ok(true)
+}
+
+/// Has clingo judge what is decided already, one after the other, and of each application the last.
+///
+/// Where it does not agree that is told and counted, and the snapshot is kept; whatever it says, the application is searched
+/// when there is time.
+fn judge_afterwards(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
+    if !ctx.afterwards.put(key, placed, &ctx.metrics) {
+        return;
+    }
+    let (key, ctx) = (key.clone(), ctx.clone());
+    let task = async move {
+        let Ok(_turn) = ctx.afterwards.turn.acquire().await else { return };
+        let Some(Placed { snapshot, plan, judge }) = ctx.afterwards.take(&key) else { return };
+        let world = snapshot.clone();
+        let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
+        let judged = match task.await {
+            Ok(judged) => ctx.mismatches.judged_afterwards(&key, &snapshot, judged, &ctx.metrics),
+            Err(problem) => Err(Error::Search(problem.to_string())),
+        };
+        if let Err(problem) = judged {
+            tracing::error!(problem = problem.chain(), "what was placed at once is not confirmed");
+            if let Some(application) = ctx.caches.applications.get(&object_ref(&key)) {
+                let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
+                ctx.tell(&*application, &told).await;
+            }
+        }
+    };
+    tokio::spawn(tracing::Instrument::instrument(task, tracing::Span::current()));
 }
 
 /// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs

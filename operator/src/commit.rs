@@ -15,7 +15,7 @@ use crate::line::Slot;
 use crate::ownership::owner;
 use crate::report::{Outcome, decision_events};
 use crate::searches::Considered;
-use crate::standing::Held;
+use crate::turns::Held;
 
 /// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
 /// more before it is begun.

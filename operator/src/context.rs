@@ -27,7 +27,7 @@ use crate::pace::{Made, Pace, Starts};
 use crate::plans::Plans;
 use crate::policies::Policies;
 use crate::searches::{Considered, OneAtATime, Searches};
-use crate::standing::Turns;
+use crate::turns::Turns;
 use crate::writes::Writer;
 
 /// What every reconcile shares.

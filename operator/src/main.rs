@@ -57,6 +57,7 @@ mod slim;
 mod standing;
 mod tending;
 mod touched;
+mod turns;
 mod undeclared;
 mod versions;
 mod watches;
@@ -181,7 +182,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         mismatches,
         afterwards: afterwards::Afterwards::default(),
         solver_slots: Line::new(config.planning.slots()),
-        turns: standing::Turns::default(),
+        turns: turns::Turns::default(),
         looks: Semaphore::new(config.planning.slots()),
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),

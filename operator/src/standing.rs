@@ -8,12 +8,12 @@ use control::Verdict;
 use crds::ActorApplication;
 use placement::{Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Use;
-use tokio::sync::{Mutex, MutexGuard};
 use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::look::{judge, limits, newest, newest_at_once};
+use crate::turns::Held;
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";
@@ -25,14 +25,6 @@ const AHEAD: u32 = 2;
 /// So long a plan that collided waits for others to be mended, judged and committed before it. Each takes some tenths of a second; who
 /// does not wait may be overtaken once more, and that is all.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Whose turn it is: plans are made side by side and committed one at a time, and so are mended those that collided, or each would take
-/// what another just had judged.
-#[derive(Default)]
-pub struct Turns {
-    commit: Mutex<()>,
-    mend: Mutex<()>,
-}
 
 /// A plan, and the world that it was made for.
 pub struct Standing<'a> {
@@ -115,9 +107,6 @@ struct Looked {
     /// Whether the policy says another thing than where it was judged.
     is_law_another: bool,
 }
-
-/// The lock of the commits, and the turn of who was mended: both are given back when the decision is written.
-pub type Held<'a> = (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>);
 
 impl<'a> Standing<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing

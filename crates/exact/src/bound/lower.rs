@@ -8,6 +8,7 @@ use placement::{Criterion, Objectives, Snapshot};
 
 use crate::bound::ascent::{Leave, Point, ascend};
 use crate::bound::pairs::Pairs;
+use crate::bound::program::MOST_COEFFICIENTS;
 use crate::bound::relaxation::Relaxation;
 use crate::bound::triangles;
 use crate::bound::world::World;
@@ -17,9 +18,6 @@ const LEAST_GAIN: i64 = 5000;
 
 /// Idle rounds in a row that are borne.
 const PATIENCE: usize = 2;
-
-/// Larger programs than this many coefficients are not searched.
-pub const MOST_COEFFICIENTS: usize = 6_000_000;
 
 /// Coefficients times steps of one search: half a minute or so.
 const WORK: usize = 4_000_000_000;

@@ -54,6 +54,9 @@ pub struct Program {
     choice_ends: Vec<u32>,
 }
 
+/// Larger programs than this many coefficients are not searched.
+pub const MOST_COEFFICIENTS: usize = 6_000_000;
+
 /// Multipliers are integers in units of 2^-20.
 const FRACTION_BITS: u32 = 20;
 

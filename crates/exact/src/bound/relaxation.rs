@@ -15,9 +15,8 @@ use placement::file::Scope;
 use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
 
-use crate::bound::lower::MOST_COEFFICIENTS;
 use crate::bound::pairs::{Common, Commons, Pairs, Two};
-use crate::bound::program::{Program, Variable, short};
+use crate::bound::program::{MOST_COEFFICIENTS, Program, Variable, short};
 use crate::bound::world::{Dimension, Limits, World};
 
 /// Where two actors can be together, and the variables of that.
