@@ -14,6 +14,7 @@ use crate::caches::object_ref;
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
+use crate::judged::DECIDED;
 use crate::look::judge;
 use crate::report::{Outcome, event};
 use crate::searches::Considered;
@@ -82,7 +83,7 @@ fn judge_afterwards(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
         let world = snapshot.clone();
         let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
         let judged = match task.await {
-            Ok(judged) => ctx.mismatches.judged_afterwards(&key, &snapshot, judged, &ctx.metrics),
+            Ok(judged) => ctx.mismatches.judged(&key, &snapshot, judged, &ctx.metrics, DECIDED),
             Err(problem) => Err(Error::Search(problem.to_string())),
         };
         if let Err(problem) = judged {

@@ -9,6 +9,11 @@ use world::ApplicationKey;
 use crate::error::Error;
 use crate::metrics::{MISMATCH, Metrics};
 
+/// What becomes of a plan that is judged before it may be committed.
+pub const LOST: &str = "the plan is not carried out";
+/// What becomes of one that is judged when it is decided.
+pub const DECIDED: &str = "the plan is carried out already";
+
 /// So many applications' snapshots are kept.
 const MOST_KEPT: usize = 4;
 
@@ -22,35 +27,11 @@ impl Mismatches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Counts a verdict, and keeps the snapshot where it is that they do not agree.
+    /// Counts a verdict, and keeps the snapshot where it is that they do not agree; `becomes` says what becomes of the plan then.
     ///
     /// # Errors
     /// Why there is no plan.
     pub fn judged(
-        &self,
-        key: &ApplicationKey,
-        snapshot: &Snapshot,
-        planned: Result<Plan, PlanError>,
-        metrics: &Metrics,
-    ) -> Result<Plan, Error> {
-        self.counted(key, snapshot, planned, metrics, "the plan is not carried out")
-    }
-
-    /// The same of a plan that is decided already.
-    ///
-    /// # Errors
-    /// Why it is not confirmed.
-    pub fn judged_afterwards(
-        &self,
-        key: &ApplicationKey,
-        snapshot: &Snapshot,
-        planned: Result<Plan, PlanError>,
-        metrics: &Metrics,
-    ) -> Result<Plan, Error> {
-        self.counted(key, snapshot, planned, metrics, "the plan is carried out already")
-    }
-
-    fn counted(
         &self,
         key: &ApplicationKey,
         snapshot: &Snapshot,
@@ -98,7 +79,7 @@ mod tests {
         assert_eq!(mismatches.of(&key(0)), None);
         for name in 0..6 {
             let differs = Err(PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())));
-            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
+            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics, LOST).unwrap_err();
             assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
             assert!(refused.chain().contains("1 is not 2; the plan is not carried out"));
         }
@@ -119,7 +100,7 @@ mod tests {
         let planned = plan(&snapshot, &*greedy, &judge, &Budget::effort(Some(100), 1));
         let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
         let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
-        let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
+        let refused = mismatches.judged(&key, &snapshot, planned, &metrics, LOST).unwrap_err();
         assert_eq!(refused.reason(), "Mismatch", "what the event is called");
         let says =
             "policy p: its rules, written out, cost 1 where clingo says 7; the plan is not carried out";

@@ -17,6 +17,7 @@ use crate::asked;
 use crate::commit::{commit, settled};
 use crate::context::{Context, moment};
 use crate::error::Error;
+use crate::judged::LOST;
 use crate::line::Rank;
 use crate::look::{Look, judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
@@ -400,7 +401,7 @@ async fn search(
         })
     });
     let planned = task.await.map_err(|e| Error::Search(e.to_string()))?;
-    let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics)?;
+    let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics, LOST)?;
     ctx.policies.prove(policy);
     timer.observe_duration();
     ctx.metrics.searches.with_label_values(&[<&str>::from(why)]).inc();

@@ -229,7 +229,6 @@ impl Scale {
     }
 }
 
-/// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
 /// Lets places draw what they may draw in the original: where fixed actors draw more than their cap that is what they draw, of which
 /// rounding takes some away. What is broken already binds as a rule, and has no limit here.
 fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
@@ -244,6 +243,7 @@ fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
     }
 }
 
+/// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
 fn divide_costs(cost: &mut ExchangeCost, problem: &Problem, divide: impl Fn(u64) -> u64) {
     let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
     let name = |kind: KindIx| problem.kinds[kind].clone();
