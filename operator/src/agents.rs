@@ -13,8 +13,8 @@ use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 
 use crate::caches::Caches;
+use crate::clock::moment;
 use crate::config::Planning;
-use crate::context::moment;
 
 /// How often it is asked.
 const EVERY: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for};
 
+use crate::clock::moment;
 use crate::doubts::Doubts;
 use crate::error::Error;
 use crate::slim;
@@ -162,7 +163,12 @@ impl Caches {
     }
 
     /// Lets those look whether they could be better whose turn it is.
-    pub fn give_turns(&self, waiting: Vec<ApplicationKey>, now: control::Moment, most: usize) {
+    pub fn give_turns(
+        &self,
+        waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
+        now: control::Moment,
+        most: usize,
+    ) {
         let turns = self.touched().give_turns(waiting, now, most);
         for key in &turns {
             self.ring(key);
@@ -241,7 +247,7 @@ impl Caches {
             let came = after.units.values().filter(|unit| {
                 !before.units.contains_key(&unit.id) || unit.slots.is_some() && is_left(&unit.id)
             });
-            touched.came(came.map(|unit| unit.kind.as_str()), None);
+            touched.came(came.map(|unit| unit.kind.as_str()), None, moment());
             pressed.extend(touched.could_use(&before, &after, known));
             let waiting = if known || foreign || before.units != after.units {
                 self.doubts().add(index.hosted(node).cloned());
@@ -295,7 +301,7 @@ impl Caches {
             let mut touched = self.touched();
             let pools = pools.into_iter().filter_map(|pool| index.pool(pool));
             let limited = pools.filter(|pool| pool.spec.max_instances_per_unit().is_some());
-            touched.came(limited.map(|pool| pool.spec.kind.as_str()), Some(key));
+            touched.came(limited.map(|pool| pool.spec.kind.as_str()), Some(key), moment());
             touched.room_came()
         };
         self.ring_touched(waits);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals, SecondLook};
 use crds::{ActorApplication, Placement};
-use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::events::Event;
 use placement::{Assignment, Snapshot};
@@ -15,6 +14,7 @@ use world::{ApplicationKey, Policy};
 
 use crate::afterwards::Afterwards;
 use crate::caches::Caches;
+use crate::clock::moment;
 use crate::config::Planning;
 use crate::events::Events;
 use crate::judged::Mismatches;
@@ -206,9 +206,4 @@ impl Context {
             tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
         }
     }
-}
-
-/// Now, as `control` counts time.
-pub fn moment() -> Moment {
-    Timestamp::now().as_duration().try_into().unwrap_or_default()
 }

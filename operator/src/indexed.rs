@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use world::{ApplicationKey, Index, controller, is_over};
 
 use crate::caches::{Caches, key_of};
+use crate::clock::moment;
 use crate::slim;
 use crate::watches::{Names, Seen};
 
@@ -72,7 +73,7 @@ impl Indexed for DevicePool {
             if !changed {
                 return;
             }
-            caches.touched().came(std::iter::once(kind.as_str()), None);
+            caches.touched().came(std::iter::once(kind.as_str()), None, moment());
         } else {
             seen.forget(pool.as_ref());
             caches.change(|index| index.remove_pool(&pool.name_any()));

@@ -10,6 +10,7 @@ mod afterwards;
 mod agents;
 mod asked;
 mod caches;
+mod clock;
 mod commit;
 mod config;
 mod context;

@@ -12,7 +12,8 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use world::{ActorName, ApplicationKey, Unit};
 
-use crate::context::{Context, moment};
+use crate::clock::moment;
+use crate::context::Context;
 use crate::error::{Error, Failures};
 use crate::eviction::NotNow;
 use crate::ownership::owner;

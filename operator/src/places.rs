@@ -8,7 +8,8 @@ use crds::{ActorApplication, Placement, Start};
 use kube::ResourceExt;
 use world::ApplicationKey;
 
-use crate::context::{Context, moment};
+use crate::clock::moment;
+use crate::context::Context;
 use crate::error::Error;
 use crate::look::infeasible;
 use crate::report::Outcome;

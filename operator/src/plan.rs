@@ -14,8 +14,9 @@ use portfolio::Use;
 use world::{ApplicationKey, Policy, World};
 
 use crate::asked;
+use crate::clock::moment;
 use crate::commit::{commit, settled};
-use crate::context::{Context, moment};
+use crate::context::Context;
 use crate::error::Error;
 use crate::judged::LOST;
 use crate::line::Rank;

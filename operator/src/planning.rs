@@ -1,5 +1,6 @@
 //! Planning one application after the other, as the [queue of planning](crate::plans) has them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use world::ApplicationKey;
 
-use crate::context::{Context, moment};
+use crate::clock::moment;
+use crate::context::Context;
 use crate::error::Error;
 use crate::look::kinds;
 use crate::plan::decide;
 use crate::report::{Outcome, event};
 
-/// How often it is asked whose turn it is to look whether it could be better: what comes with a node comes together.
+/// How often it is asked whose turn it is to look whether it could be better.
 const TURNS: Duration = Duration::from_secs(10);
 
 /// Puts an application into the queue of planning where it is due to be looked at there.
@@ -119,11 +121,15 @@ pub async fn background(ctx: Arc<Context>) {
             let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
             considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
         };
-        let mut waiting = Vec::new();
-        for (key, chances) in known {
-            let Some(application) = ctx.caches.application(&key) else { continue };
-            if ctx.caches.chances(&key, kinds(&application).into_iter()) != chances {
-                waiting.push(key);
+        let present = known
+            .into_iter()
+            .filter_map(|(key, chances)| Some((ctx.caches.application(&key)?, key, chances)))
+            .collect::<Vec<_>>();
+        let mut waiting = BTreeMap::new();
+        for (application, key, chances) in &present {
+            let kinds = kinds(application);
+            if ctx.caches.chances(key, kinds.iter().copied()) != *chances {
+                waiting.insert(key.clone(), kinds);
             }
         }
         ctx.caches.give_turns(waiting, moment(), ctx.planning.slots());

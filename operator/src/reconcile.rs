@@ -13,7 +13,8 @@ use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
 use world::{ActorName, Actors, ApplicationKey, Index, Note, Own, Policy, Unit, Which};
 
-use crate::context::{Context, moment};
+use crate::clock::moment;
+use crate::context::Context;
 use crate::devices;
 use crate::error::{Error, Failures};
 use crate::eviction::{NotNow, evict};

@@ -8,7 +8,8 @@ use crds::{ActorApplication, DevicePool, Placement, Start};
 use kube::ResourceExt;
 use world::{ApplicationKey, Own, Policy, Unit, object_name};
 
-use crate::context::{Context, moment};
+use crate::clock::moment;
+use crate::context::Context;
 use crate::error::Error;
 use crate::look::infeasible;
 use crate::places;

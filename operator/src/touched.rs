@@ -50,8 +50,12 @@ pub struct Touched {
     guarded: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// How many units and slots of a kind came free so far.
     chances: BTreeMap<String, u64>,
+    /// When the last one of a kind came free.
+    came: BTreeMap<String, Moment>,
     /// Of those, how many an application gave back itself.
     own_chances: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
+    /// Since when an application waits for its turn.
+    waits_since: BTreeMap<ApplicationKey, Moment>,
     /// When an application last had its turn to look whether it could be better.
     turns: BTreeMap<ApplicationKey, Moment>,
     /// Whose turn has come.
@@ -117,6 +121,7 @@ impl Touched {
         self.may_look.remove(key);
         self.own_chances.remove(key);
         self.turns.remove(key);
+        self.waits_since.remove(key);
         self.waits(key, Waits::default());
         self.unguard(key);
     }
@@ -186,8 +191,14 @@ impl Touched {
     }
 
     /// Units or slots of these kinds came free, given back `by` an application or by nobody.
-    pub fn came<'a>(&mut self, kinds: impl Iterator<Item = &'a str>, by: Option<&ApplicationKey>) {
+    pub fn came<'a>(
+        &mut self,
+        kinds: impl Iterator<Item = &'a str>,
+        by: Option<&ApplicationKey>,
+        now: Moment,
+    ) {
         for kind in kinds {
+            self.came.insert(kind.to_owned(), now);
             *self.chances.entry(kind.to_owned()).or_default() += 1;
             if let Some(key) = by {
                 let own = self.own_chances.entry(key.clone()).or_default();
@@ -206,18 +217,24 @@ impl Touched {
         kinds.map(of_kind).sum()
     }
 
-    /// Lets those look whose turn it is.
+    /// Lets those look whose turn it is, of those for whom something of their kinds came free.
     pub fn give_turns(
         &mut self,
-        waiting: Vec<ApplicationKey>,
+        mut waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
         now: Moment,
         most: usize,
     ) -> Vec<ApplicationKey> {
+        self.waits_since.retain(|key, _| waiting.contains_key(key));
+        waiting.retain(|key, kinds| {
+            let since = *self.waits_since.entry(key.clone()).or_insert(now);
+            let came = kinds.iter().filter_map(|kind| self.came.get(*kind)).max();
+            came.is_none_or(|came| control::is_whole(*came, since, now))
+        });
         let last = |key: ApplicationKey| {
             let last = self.turns.get(&key).copied();
             (key, last)
         };
-        let turns = control::turns(waiting.into_iter().map(last).collect::<Vec<_>>(), now, most);
+        let turns = control::turns(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
         for key in &turns {
             self.turns.insert(key.clone(), now);
             self.may_look.insert(key.clone());
@@ -327,7 +344,7 @@ mod tests {
         let mut touched = Touched::default();
         let start = Duration::from_secs(1000);
         touched.has_turn(&key("a"), start);
-        let both = || vec![key("a"), key("b")];
+        let both = || [key("a"), key("b")].map(|key| (key, BTreeSet::new())).into();
         let early = start + control::BACKGROUND / 2;
         assert_eq!(touched.give_turns(both(), early, 9), [key("b")]);
         assert!(touched.take_turn(&key("b")) && !touched.may_look(&key("a")));
@@ -337,5 +354,30 @@ mod tests {
         touched.has_turn(&key("a"), late);
         assert!(!touched.may_look(&key("a")));
         assert_eq!(touched.give_turns(both(), late, 9), []);
+    }
+
+    /// Which seconds are a turn: `cpu` and `gpu` come when they are said to.
+    #[test]
+    fn a_turn_waits_for_the_last_piece_of_what_comes_but_not_for_ever() {
+        let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
+        for (comes, expected) in [
+            ("", Some(0)),
+            ("cpu@0", Some(10)),
+            ("cpu@0 gpu@3", Some(13)),
+            ("cpu@0 fpga@3", Some(10)),
+            ("cpu@0 gpu@9 gpu@18 cpu@27 cpu@36 gpu@45 gpu@54 cpu@63 cpu@72 gpu@81", Some(60)),
+        ] {
+            let mut touched = Touched::default();
+            let turn = (0..100).find(|second| {
+                for (kind, at) in comes.split(' ').filter_map(|come| come.split_once('@')) {
+                    if at.parse() == Ok(*second) {
+                        touched.came(std::iter::once(kind), None, Duration::from_secs(*second));
+                    }
+                }
+                let waiting = [(key.clone(), BTreeSet::from(["cpu", "gpu"]))].into();
+                !touched.give_turns(waiting, Duration::from_secs(*second), 9).is_empty()
+            });
+            assert_eq!(turn, expected, "{comes}");
+        }
     }
 }

@@ -21,6 +21,11 @@ const NO_SOONER: Duration = Duration::from_secs(1);
 /// What could merely be better is looked at no more often, for whatever reason.
 pub const BACKGROUND: Duration = Duration::from_mins(10);
 
+/// What comes with a node comes in pieces: looks are taken once nothing more came for so long,
+const TOGETHER: Duration = Duration::from_secs(10);
+/// and no later than this, however much comes.
+const LAST_PIECE: Duration = Duration::from_mins(1);
+
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Considered {
@@ -249,6 +254,12 @@ pub fn turns<K: Ord>(
         waiting.into_iter().filter(|(_, last)| may(*last)).map(|(key, last)| (last, key)).collect();
     waiting.sort();
     waiting.into_iter().take(most).map(|(_, key)| key).collect()
+}
+
+/// Whether what came free of an application's kinds is there as a whole, for all that is known: the last of it `came` a while ago,
+/// or it has waited for long, `since` then.
+pub fn is_whole(came: Moment, since: Moment, now: Moment) -> bool {
+    now >= came + TOGETHER || now >= since + LAST_PIECE
 }
 
 /// Where the application's actors without a place could be started as things are: a free slot on a unit of theirs, and

@@ -31,8 +31,8 @@ mod wait;
 pub use back_off::{BackOffs, LONGEST_WAIT};
 pub use commit::{Verdict, infeasible, still_stands};
 pub use due::{
-    BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, loads, look_again, openings,
-    strain, turns,
+    BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, is_whole, loads, look_again,
+    openings, strain, turns,
 };
 pub use gain::{Gain, gain, go_or_stay};
 pub use heal::{is_carried_out, only_finish, only_heal};
