@@ -63,7 +63,7 @@ pub async fn decide(
     now.facts.chances = u64::MAX;
     now.facts.second_look = None;
     settled((key, ctx), policy, &newest, &plan, now);
-    let snapshot = Arc::new(newest.snapshot.clone());
+    let snapshot = newest.snapshot.clone();
     judge_afterwards(key, Placed { snapshot, plan: *plan, judge: judge(policy) }, ctx);
     Ok(true)
 }

@@ -198,6 +198,14 @@ impl Caches {
         }
     }
 
+    /// Forgets what is remembered of applications that are gone: of some that came and went nobody heard, and what is left of others
+    /// touches them when they are gone.
+    pub fn forget_gone(&self) {
+        let there = self.index().applications().cloned().collect();
+        self.touched().keep(&there);
+        self.doubts().keep(&there);
+    }
+
     /// Something that any plan may depend on.
     pub fn ring_everybody(&self) {
         let all: Vec<ApplicationKey> =

@@ -21,7 +21,7 @@ use crate::turns::Held;
 /// more before it is begun.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes the decision, if it says anything new, and tells people. The lock of the commits is another's as soon as it is
+/// Writes the decision, if it says anything new, and tells people. The lock of the commits and the slot are another's as soon as it is
 /// written: nobody waits for what is told.
 pub async fn commit(
     application: &ActorApplication,
@@ -64,7 +64,7 @@ pub async fn commit(
     if is_late {
         ctx.late.ends();
     }
-    drop(lock);
+    drop((lock, slot));
     let written = written?;
     if is_late || ctx.late.since(ended) {
         ctx.caches.touch(key);

@@ -42,6 +42,12 @@ impl Doubts {
         is_due
     }
 
+    /// Forgets all that are not among these.
+    pub fn keep(&mut self, there: &BTreeSet<ApplicationKey>) {
+        self.of.retain(|key| there.contains(key));
+        self.looked.retain(|key, _| there.contains(key));
+    }
+
     /// Forgets an application that is gone.
     pub fn forget(&mut self, key: &ApplicationKey) {
         self.of.remove(key);
@@ -93,7 +99,9 @@ mod tests {
         doubts.add([key("a")]);
         assert_eq!(doubts.next(&key("a"), now), Some(now + EVERY));
         assert_eq!(doubts.next(&key("a"), now + EVERY * 2), Some(now + EVERY * 2));
-        doubts.forget(&key("a"));
+        doubts.keep(&[key("b")].into());
         assert!(doubts.of.len() == 1 && doubts.looked.is_empty());
+        doubts.forget(&key("b"));
+        assert!(doubts.of.is_empty());
     }
 }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use control::LOOK_AGAIN;
 use placement::PlanError;
 use world::WorldError;
 
 /// The condition of an application that is more than is planned at once.
 pub const TOO_LARGE: &str = "TooLarge";
+
+/// What admission refused is tried again after so long.
+const REFUSED: Duration = Duration::from_mins(1);
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
@@ -29,6 +33,9 @@ pub enum Error {
     /// An object that is not ours has a name that we need.
     #[error("{0}; remove or rename it")]
     NameTaken(String),
+    /// Admission says no to the decision.
+    #[error("{0}")]
+    Refused(String),
     /// Others changed the world faster than a plan could be committed.
     #[error("the world changed while the plan was made; it is made again")]
     Overtaken,
@@ -75,6 +82,7 @@ impl Error {
                 | Self::Plan(_)
                 | Self::Search(_)
                 | Self::NameTaken(_)
+                | Self::Refused(_)
                 | Self::Mismatch(_)
         )
     }
@@ -96,6 +104,11 @@ impl Error {
             Self::Overtaken => Duration::from_millis(50),
             _ => Duration::from_secs(2),
         }
+    }
+
+    /// After how long to try again what is told: who raises a quota tells nobody.
+    pub fn wait_when_told(&self) -> Duration {
+        if matches!(self, Self::Refused(_)) { REFUSED } else { LOOK_AGAIN }
     }
 
     /// Whether trying again without any change is of no use.
@@ -144,6 +157,20 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_fault_of_the_api_server_is_told_and_tried_again_much_later() {
+        let refused = || Error::Refused("exceeded quota".to_owned());
+        for (error, is_told, seconds) in [
+            (refused(), true, 60),
+            (Error::NameTaken("web".to_owned()), true, 300),
+            (Error::Overtaken, false, 300),
+        ] {
+            let found = (error.is_told(), error.wait_when_told());
+            assert_eq!(found, (is_told, Duration::from_secs(seconds)), "{error}");
+        }
+        assert_eq!(refused().reason(), "Refused");
+    }
 
     #[test]
     fn what_fails_is_told_in_the_end_and_a_lost_lease_at_once() {

@@ -58,6 +58,7 @@ mod slim;
 mod standing;
 mod tending;
 mod touched;
+mod tries;
 mod turns;
 mod undeclared;
 mod versions;

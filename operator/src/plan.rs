@@ -23,7 +23,7 @@ use crate::line::Rank;
 use crate::look::{Look, judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
 use crate::report::{Outcome, event};
-use crate::searches::{Considered, Found, Queued, Search};
+use crate::searches::{Considered, Found, Manifest, Queued, Search};
 use crate::standing::Standing;
 
 /// After so many plans that others overtook, what still holds of the next one is kept.
@@ -85,7 +85,7 @@ async fn decide_under(
         }
     };
     let mut round = 0;
-    match ctx.searches.take(key, generation) {
+    match ctx.searches.take(key, &Manifest::of(application)) {
         // Who is asked for is not kept waiting until it is through.
         Search::Running { .. } if asked => outcome.searching = true,
         Search::Running { .. } => {
@@ -93,11 +93,12 @@ async fn decide_under(
             put_off();
             return Ok(());
         }
-        Search::Done(found) if found.look.generation == generation && found.policy == *policy => {
+        Search::Done(found) if found.is_for(application) && found.policy == *policy => {
             round = found.round + 1;
-            if Box::pin(settle_or_keep(found, policy, application, key, ctx, outcome)).await? {
+            let settled = Box::pin(settle_or_keep(found, policy, application, key, ctx, outcome)).await;
+            if !matches!(settled, Ok(false)) {
                 put_off();
-                return Ok(());
+                return settled.map(|_| ());
             }
             ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
         }
@@ -106,10 +107,10 @@ async fn decide_under(
     // What could merely be better is looked at when nobody waits for a search.
     let is_busy = ctx.solver_slots.is_full();
     let again = before.facts.second_look.filter(|look| !is_busy && look.is_due(moment()));
-    let own = kinds(application).into_iter();
-    let (chances, turn) = (ctx.caches.chances(key, own), !is_busy && ctx.caches.take_turn(key));
-    let touched = touched || round > 0;
-    if before.generation == generation && !touched && outcome.decision.is_some() && again.is_none() && !turn {
+    let chances = ctx.caches.chances(key, kinds(application).into_iter());
+    let turn = !is_busy && ctx.caches.take_turn(key);
+    let is_to_look = touched || round > 0 || before.generation != generation;
+    if !is_to_look && outcome.decision.is_some() && again.is_none() && !turn {
         before.put_off(key, ctx);
         return Ok(());
     }
@@ -128,8 +129,7 @@ async fn decide_under(
     let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
-    look.facts.generation = generation.unwrap_or(0);
-    look.facts.second_look = before.facts.second_look;
+    (look.facts.generation, look.facts.second_look) = (generation.unwrap_or(0), before.facts.second_look);
     let considered = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
     let why = control::due(considered, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
@@ -231,7 +231,8 @@ struct Begun {
 /// Searches in a task of its own: what runs is looked after meanwhile. The application is reconciled again when it is through.
 fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun) {
     let stop = Arc::new(AtomicBool::new(false));
-    ctx.searches.put(key, Search::Running { generation: begun.look.generation, stop: stop.clone() });
+    let manifest = Manifest::of(&begun.application);
+    ctx.searches.put(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
         let Begun { policy, application, world, mut look, again, round } = begun;
@@ -256,7 +257,7 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
             Err(problem) => Err(problem),
         };
         let slot = Some(slot);
-        ctx.searches.is_through(key, Found { why, policy, look, again, round, plan, slot });
+        ctx.searches.is_through(key, Found { manifest, why, policy, look, again, round, plan, slot });
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
 }
@@ -278,7 +279,8 @@ async fn look_again(
     Ok(world)
 }
 
-/// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
+/// Commits what a search found, or keeps it where the decision is not the one that is known here, or could not be written: it is looked
+/// at again when it is, or may be.
 async fn settle_or_keep(
     found: Box<Found>,
     policy: &Policy,
@@ -289,7 +291,7 @@ async fn settle_or_keep(
 ) -> Result<bool, Error> {
     let kept = found.kept();
     let settled = settle(*found, policy, application, key, ctx, outcome).await;
-    if matches!(settled, Err(Error::Overtaken))
+    if matches!(settled, Err(Error::Overtaken | Error::Apply { .. }))
         && let Some(kept) = kept
     {
         ctx.searches.put(key, Search::Done(Box::new(kept)));

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::LOOK_AGAIN;
 use crds::ActorApplication;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -63,13 +62,16 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     };
     drop(working);
     ctx.caches.touched().looked(&key);
-    let is_searched = outcome.searching && version(&outcome) == before;
+    let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
     match decided {
         Ok(()) => ctx.plans.said(&key, outcome),
         Err(e) if e.is_told() => {
+            ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
+            // What was found before it was so is not waited for.
+            ctx.searches.forget_found(&key);
             tell_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.told(), e.chain()));
-            outcome.next = Some(moment() + LOOK_AGAIN);
+            outcome.next = Some(moment() + e.wait_when_told());
             ctx.plans.said(&key, outcome);
         }
         Err(e) => {
@@ -109,6 +111,7 @@ pub async fn background(ctx: Arc<Context>) {
         tokio::time::sleep(TURNS).await;
         let is_there = |key: &ApplicationKey| ctx.caches.application(key).is_some();
         ctx.plans.keep(is_there);
+        ctx.caches.forget_gone();
         for key in ctx.met.gone(is_there) {
             ctx.forget(&key);
             ctx.searches.forget(&key);

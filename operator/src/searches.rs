@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use control::{Due, SecondLook};
+use crds::ActorApplication;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use kube::ResourceExt;
 use placement::Plan;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use world::{ApplicationKey, Note, Policy, World};
@@ -41,8 +43,23 @@ impl Considered {
     }
 }
 
+/// Which application, and which of its manifests: one of the same name may have begun anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    uid: Option<String>,
+    generation: Option<i64>,
+}
+
+impl Manifest {
+    /// That of an application as it is known.
+    pub fn of(application: &ActorApplication) -> Self {
+        Self { uid: application.uid(), generation: application.metadata.generation }
+    }
+}
+
 /// What a search found.
 pub struct Found {
+    pub manifest: Manifest,
     pub why: Due,
     pub policy: Policy,
     pub look: Considered,
@@ -55,11 +72,25 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether it is for this application, as its manifest is now.
+    pub fn is_for(&self, application: &ActorApplication) -> bool {
+        self.manifest == Manifest::of(application)
+    }
+
     /// The same once more without its slot, where a plan was found.
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
-        let (policy, look) = (self.policy.clone(), self.look.clone());
-        Some(Self { why: self.why, policy, look, again: self.again, round: self.round, plan, slot: None })
+        let (manifest, policy, look) = (self.manifest.clone(), self.policy.clone(), self.look.clone());
+        Some(Self {
+            manifest,
+            why: self.why,
+            policy,
+            look,
+            again: self.again,
+            round: self.round,
+            plan,
+            slot: None,
+        })
     }
 }
 
@@ -69,8 +100,8 @@ pub enum Search {
     /// There is none.
     #[default]
     None,
-    /// It is under way, for a manifest of this generation; raised, the flag ends it.
-    Running { generation: Option<i64>, stop: Arc<AtomicBool> },
+    /// It is under way, for this manifest; raised, the flag ends it.
+    Running { manifest: Manifest, stop: Arc<AtomicBool> },
     /// It is through.
     Done(Box<Found>),
 }
@@ -107,19 +138,27 @@ impl Searches {
         }
     }
 
+    /// Forgets what was found for an application that cannot be planned now; one that is under way goes on.
+    pub fn forget_found(&self, key: &ApplicationKey) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Search::Done(_)) = of.get(key) {
+            of.remove(key);
+        }
+    }
+
     /// Forgets what was found for an application that is gone.
     pub fn forget(&self, key: &ApplicationKey) {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
-    pub fn take(&self, key: &ApplicationKey, generation: Option<i64>) -> Search {
+    pub fn take(&self, key: &ApplicationKey, manifest: &Manifest) -> Search {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         match of.remove(key) {
-            Some(Search::Running { generation: begun, stop }) => {
-                stop.fetch_or(begun != generation, Ordering::AcqRel);
-                of.insert(key.clone(), Search::Running { generation: begun, stop: stop.clone() });
-                Search::Running { generation: begun, stop }
+            Some(Search::Running { manifest: begun, stop }) => {
+                stop.fetch_or(begun != *manifest, Ordering::AcqRel);
+                of.insert(key.clone(), Search::Running { manifest: begun.clone(), stop: stop.clone() });
+                Search::Running { manifest: begun, stop }
             }
             found => found.unwrap_or_default(),
         }

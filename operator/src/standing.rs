@@ -1,6 +1,7 @@
 //! What becomes of a plan in the newest world, in which it is committed: while others wait to commit nothing is searched or
 //! mended, no program is written out and nobody is asked to judge.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +15,12 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::judged::LOST;
 use crate::look::{judge, limits, newest, newest_at_once};
+use crate::searches::Manifest;
+use crate::tries::{Next, Shown, Tries};
 use crate::turns::Held;
 
 /// The strategy that places again what collided.
 const QUICK: &str = "greedy";
-/// So often a plan is looked at in the newest world before it is made again.
-const LOOKS: u32 = 6;
-/// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
-/// it.
-const AHEAD: u32 = 2;
 /// So long a plan that collided waits for others to be mended, judged and committed before it. Each takes some tenths of a second; who
 /// does not wait may be overtaken once more, and that is all.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -103,10 +101,7 @@ struct At {
 struct Looked {
     known: Known,
     verdict: Verdict,
-    /// Whether it is another plan than was judged.
-    is_unjudged: bool,
-    /// Whether the policy says another thing than where it was judged.
-    is_law_another: bool,
+    shown: Shown,
 }
 
 impl<'a> Standing<'a> {
@@ -121,65 +116,57 @@ impl<'a> Standing<'a> {
     /// # Errors
     /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
     pub async fn in_the_newest_world(&self) -> Result<Option<(Held<'a>, Arc<World>, Verdict)>, Error> {
-        let mut at = At {
-            known: Known {
-                world: self.planned.clone(),
-                snapshot: Arc::new(self.plan.world(&self.planned.snapshot).into_owned()),
-                derived: self.plan.derived.clone(),
-            },
-            plan: self.plan.clone(),
-            becomes: Becomes::Whole,
-            is_judged: true,
-        };
-        let (mut may_mend, mut may_follow_law, mut missed) = (true, true, 0);
-        let (mut has_waited, mut turn) = (false, None);
-        for look in 1..=LOOKS {
-            let is_too_fast = missed >= AHEAD;
+        let known = self.known_first().await?;
+        let mut at = At { known, plan: self.plan.clone(), becomes: Becomes::Whole, is_judged: true };
+        let (mut tries, mut turn) = (Tries::new(self.is_judged), None);
+        loop {
+            let is_too_fast = tries.is_too_fast();
             let ahead = if is_too_fast { None } else { self.look_ahead(&at).await? };
             let lock = self.ctx.turns.commit.lock().await;
-            let Some(looked) = self.under_lock(&at, ahead, is_too_fast).await? else {
-                missed += 1;
+            let Some(Looked { known, verdict, shown }) = self.under_lock(&at, ahead, is_too_fast).await?
+            else {
+                tries.missed();
                 continue;
             };
-            let Looked { known, verdict, is_unjudged, is_law_another } = looked;
-            let collides = matches!(verdict, Verdict::Overtaken | Verdict::Partly(_));
-            let is_mended = collides && may_mend && look < LOOKS;
-            let is_judged_first = self.is_judged
-                && !matches!(verdict, Verdict::Overtaken)
-                && (is_unjudged || is_law_another && may_follow_law);
-            if !is_mended && !is_judged_first {
+            let next = tries.next(shown);
+            if next == Next::Commit {
                 return Ok(Some(((lock, turn), known.world, verdict)));
             }
             drop(lock);
-            if look == LOOKS {
-                break;
-            }
-            if self.is_judged && is_unjudged && !has_waited {
-                has_waited = true;
-                turn = tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await.ok();
-                // Whoever had it before has changed the world.
-                missed = 0;
-                continue;
-            }
-            may_follow_law &= is_unjudged;
-            let (plan, becomes) = match verdict {
-                _ if is_mended => {
+            let (plan, becomes) = match (next, verdict) {
+                (Next::Wait, _) => {
+                    turn = tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await.ok();
+                    continue;
+                }
+                (Next::Mend, _) => {
                     let Some(plan) = self.mended(&at, &known.snapshot).await? else {
                         // It is kept in part, or made again.
-                        may_mend = false;
+                        tries.cannot_mend();
                         continue;
                     };
                     (plan, Becomes::Mended)
                 }
-                Verdict::Stands(plan) => (*plan, Becomes::Whole),
-                Verdict::Mended(plan) => (*plan, Becomes::Mended),
-                Verdict::Partly(plan) => (*plan, Becomes::Part),
-                Verdict::Overtaken => break,
+                (Next::Judge, Verdict::Stands(plan)) => (*plan, Becomes::Whole),
+                (Next::Judge, Verdict::Mended(plan)) => (*plan, Becomes::Mended),
+                (Next::Judge, Verdict::Partly(plan)) => (*plan, Becomes::Part),
+                (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Overtaken) => return Ok(None),
             };
             let plan = if self.is_judged { self.judged(&known, plan).await? } else { plan };
             at = At { known, plan, becomes, is_judged: self.is_judged };
         }
-        Ok(None)
+    }
+
+    /// The world that was planned, with what was derived of it then.
+    async fn known_first(&self) -> Result<Known, Error> {
+        let (world, plan) = (self.planned.clone(), self.plan.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let snapshot = match plan.world(&world.snapshot) {
+                Cow::Borrowed(_) => world.snapshot.clone(),
+                Cow::Owned(snapshot) => Arc::new(snapshot),
+            };
+            Known { world, snapshot, derived: plan.derived }
+        });
+        task.await.map_err(|e| Error::Search(e.to_string()))
     }
 
     /// The plan with what clingo makes of it in this world.
@@ -232,7 +219,7 @@ impl<'a> Standing<'a> {
     /// `here` what the program derives of it.
     async fn under_lock(&self, at: &At, ahead: Option<Ahead>, here: bool) -> Result<Option<Looked>, Error> {
         let known = self.ctx.caches.applications.get(&crate::caches::object_ref(self.key));
-        if known.is_none_or(|known| known.metadata.generation != self.application.metadata.generation) {
+        if known.is_none_or(|known| Manifest::of(&known) != Manifest::of(self.application)) {
             return Err(Error::Overtaken);
         }
         // Whoever commits waits for nobody who looks.
@@ -243,7 +230,8 @@ impl<'a> Standing<'a> {
         if digest == before.world.digest() {
             let known = Known { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
             let verdict = becomes.verdict(plan.clone());
-            return Ok(Some(Looked { known, verdict, is_unjudged: !is_judged, is_law_another: false }));
+            let shown = if *is_judged { Shown::Judged } else { Shown::Unjudged };
+            return Ok(Some(Looked { known, verdict, shown }));
         }
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
@@ -263,15 +251,24 @@ impl<'a> Standing<'a> {
             Ok((verdict, Known { world: newest, snapshot: Arc::new(snapshot), derived }))
         });
         let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
-        let Verdict::Stands(mut stands) = verdict else {
-            return Ok(Some(Looked { known, verdict, is_unjudged: true, is_law_another: false }));
+        let shown = match &verdict {
+            Verdict::Overtaken => Shown::Lost,
+            Verdict::Partly(_) => Shown::InPart,
+            Verdict::Stands(_) if *is_judged && known.has_law_of(before) => Shown::Judged,
+            Verdict::Stands(_) if *is_judged => Shown::UnderAnotherLaw,
+            Verdict::Stands(_) | Verdict::Mended(_) => Shown::Unjudged,
         };
-        if *is_judged {
-            // Who stands where it was judged to was judged there.
-            stands.judged = plan.judged;
-        }
-        let is_law_another = !known.has_law_of(before);
-        Ok(Some(Looked { known, verdict: becomes.verdict(*stands), is_unjudged: !is_judged, is_law_another }))
+        let verdict = match verdict {
+            Verdict::Stands(mut stands) => {
+                if *is_judged {
+                    // Who stands where it was judged to was judged there.
+                    stands.judged = plan.judged;
+                }
+                becomes.verdict(*stands)
+            }
+            other => other,
+        };
+        Ok(Some(Looked { known, verdict, shown }))
     }
 }
 

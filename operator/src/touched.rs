@@ -126,6 +126,18 @@ impl Touched {
         self.unguard(key);
     }
 
+    /// Forgets all that are not among these.
+    pub fn keep(&mut self, there: &BTreeSet<ApplicationKey>) {
+        let known = (self.marked.iter().chain(&self.looked_at).chain(&self.may_look))
+            .chain(self.give_way.keys().chain(self.own_chances.keys()).chain(self.turns.keys()))
+            .chain(self.waits_since.keys().chain(self.waiting.keys()))
+            .chain(self.unplaced.keys().chain(self.guarded.keys()));
+        let gone: BTreeSet<ApplicationKey> = known.filter(|key| !there.contains(*key)).cloned().collect();
+        for key in &gone {
+            self.forget(key);
+        }
+    }
+
     /// Remembers what an application waits for; whether actors have no place of which that was not known: room that came before
     /// touched nobody.
     pub fn waits(&mut self, key: &ApplicationKey, waits: Waits) -> bool {
@@ -333,9 +345,14 @@ mod tests {
         };
         let expected = [("one", "b"), ("two", "a")].map(|(node, names)| (node.to_owned(), names.to_owned()));
         assert_eq!(by_node(&touched), expected);
-        touched.forget(&key("a"));
+        touched.keep(&[key("b")].into());
         assert_eq!(by_node(&touched), expected[..1]);
         assert_eq!((touched.guarded.len(), touched.policies.len()), (1, 1));
+        // What is left of who is gone marks it once more.
+        touched.touch(&key("a"));
+        touched.came(["cpu"].into_iter(), Some(&key("a")), Duration::ZERO);
+        touched.keep(&[key("b")].into());
+        assert!(touched.marked.is_empty() && touched.own_chances.is_empty());
     }
 
     #[test]

@@ -95,6 +95,9 @@ impl Writer {
         written.map_err(|source| match source {
             // It is there by now, or it is another one: the watch will say which.
             kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+            kube::Error::Api(status) if is_refusal(&status) => {
+                Error::Refused(format!("Placement {name} was refused: {}", status.message))
+            }
             source => Error::Apply { what: format!("Placement {name}"), source },
         })
     }

@@ -1,5 +1,7 @@
 //! `explain`: why the actors of an application are where they are, and why some have no place.
 
+use std::sync::Arc;
+
 use explain::{Origin, REASONS_EFFORT};
 use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
@@ -73,7 +75,7 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
     let asked = arguments.as_plan(key.clone());
     let (objects, now) = plan::objects(&asked)?;
     let (world, policy, mut notes) = plan::world_of(&objects, &key, &asked, None, now)?;
-    let snapshot = world.snapshot;
+    let snapshot = Arc::unwrap_or_clone(world.snapshot);
     let search = Search::new(&asked.search, &Preferred::from(&policy));
     // What runs is explained under whatever policy; the operator keeps the last one that could be evaluated.
     let world = search.world(&snapshot).unwrap_or_else(|error| {

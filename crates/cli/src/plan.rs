@@ -237,7 +237,7 @@ fn decide(
         explained: explained(arguments, &world.snapshot, &found),
         subject: key.to_string(),
         policy: Some(policy.name),
-        snapshot: world.snapshot,
+        snapshot: Arc::unwrap_or_clone(world.snapshot),
         plan: found.plan,
         took: found.took,
         notes,

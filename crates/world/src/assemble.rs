@@ -35,7 +35,7 @@ use crate::{Index, Policy};
 #[derive(Clone, Debug)]
 pub struct World {
     /// What is planned from.
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<Snapshot>,
     /// Units by id, with what a pod needs to ask for.
     pub units: Units,
     /// Pools by name.
@@ -142,7 +142,7 @@ pub fn snapshot(
     notes.extend(faults.iter().map(|(other, problem)| unread(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
-    let snapshot = Snapshot::new(file)?;
+    let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     Ok(World { snapshot, units, pools, notes, digests: Digests::default() })
 }

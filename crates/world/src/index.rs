@@ -316,6 +316,11 @@ impl Index {
         self.applications.get(key)
     }
 
+    /// The names of all applications.
+    pub fn applications(&self) -> impl Iterator<Item = &ApplicationKey> {
+        self.applications.keys()
+    }
+
     /// The decision for this application: the Placement of its name that is its own.
     pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
         let application = self.application(key)?;

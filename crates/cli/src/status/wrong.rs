@@ -85,7 +85,7 @@ impl Name<'_> {
             ("NameTaken", _) | ("Accepted", "NameTaken") => {
                 "delete or rename what has the name, or rename the application".to_owned()
             }
-            ("Refused", _) => {
+            ("Refused", _) | ("Accepted", "Refused") => {
                 format!("let it be made, or raise the quota: kubectl describe resourcequota -n {namespace}")
             }
             ("Accepted", "Search" | "Plan" | "Mismatch") => {
@@ -192,6 +192,7 @@ mod tests {
             ("Accepted", "Policy"),
             ("Accepted", "NameTaken"),
             ("Accepted", "Search"),
+            ("Accepted", "Refused"),
             ("PolicyRefused", "LastGoodInForce"),
             ("TemplateInvalid", "Refused"),
             ("TooLarge", "TooLarge"),
