@@ -110,11 +110,6 @@ impl Error {
     pub fn wait_when_told(&self) -> Duration {
         if matches!(self, Self::Refused(_)) { REFUSED } else { LOOK_AGAIN }
     }
-
-    /// Whether trying again without any change is of no use.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::World(_) | Self::Policy(_))
-    }
 }
 
 /// What failed of one reconcile and keeps nothing else of it from being done: it is told when all else was.
