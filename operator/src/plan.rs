@@ -279,8 +279,7 @@ async fn look_again(
     Ok(world)
 }
 
-/// Commits what a search found, or keeps it where the decision is not the one that is known here, or could not be written: it is looked
-/// at again when it is, or may be.
+/// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
 async fn settle_or_keep(
     found: Box<Found>,
     policy: &Policy,
@@ -291,7 +290,7 @@ async fn settle_or_keep(
 ) -> Result<bool, Error> {
     let kept = found.kept();
     let settled = settle(*found, policy, application, key, ctx, outcome).await;
-    if matches!(settled, Err(Error::Overtaken | Error::Apply { .. }))
+    if matches!(settled, Err(Error::Overtaken))
         && let Some(kept) = kept
     {
         ctx.searches.put(key, Search::Done(Box::new(kept)));

@@ -77,7 +77,10 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
         Err(e) => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
-            ctx.plans.failed(&key, Some(moment() + e.wait()));
+            // Who was overtaken did not fail.
+            let is_failure = !matches!(e, Error::Overtaken | Error::NotLeading);
+            let wait = if is_failure { ctx.plans.back_off(&key, e.wait()) } else { e.wait() };
+            ctx.plans.failed(&key, Some(moment() + wait));
         }
     }
     // Until a search is through there is nothing to carry out or to tell that was not there before.
