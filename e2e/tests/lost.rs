@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use crds::NodeTopology;
 use e2e::{
     Cluster, SimulatedNode,
@@ -116,10 +116,12 @@ async fn speaks_of_no_other_node(cluster: &Cluster) {
     for (url, body, node) in refused {
         // the API server begins to ask a new policy a moment after it is there
         wait_for("an agent that speaks of another node is refused", SOON, async || {
-            let said = write(url, &body, node)
-                .await
-                .map_or_else(|refused| format!("{refused:#}"), |_| "taken".to_owned());
-            ensure!(said.contains(words), "{said}");
+            let Err(refused) = write(url, &body, node).await else { bail!("it is taken") };
+            // the code is what the agent counts it by
+            let is_forbidden =
+                matches!(refused.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 403);
+            let said = format!("{refused:#}");
+            ensure!(is_forbidden && said.contains(words), "{said}");
             anyhow::Ok(())
         })
         .await;
