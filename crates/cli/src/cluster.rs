@@ -135,7 +135,9 @@ where
 pub fn unlisted<K: Resource<DynamicType = ()>>(source: kube::Error, forbidden: &str) -> CliError {
     let code = if let kube::Error::Api(status) = &source { status.code } else { 0 };
     let hint = match code {
-        404 if K::group(&()) == crds::GROUP => "; is Cairn installed? `helm install cairn charts/cairn`",
+        404 if K::group(&()) == crds::GROUP => {
+            "; is Cairn installed? `helm install cairn charts/cairn -n cairn-system --create-namespace`"
+        }
         403 => forbidden,
         _ => "",
     };

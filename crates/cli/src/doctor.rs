@@ -65,6 +65,7 @@ async fn look(client: Client, visible: Visible, arguments: &DoctorArguments) -> 
     let is_there = agent.as_ref().is_ok_and(Option::is_some);
     let lacking = lacking(&client, rights::needed(is_there, asks_for_pods), arguments).await;
     Found {
+        namespace: namespace.clone(),
         visible,
         operator: operator.map_err(why),
         agent: agent.map_err(why),

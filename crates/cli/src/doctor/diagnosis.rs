@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use policy::Program;
 use world::{ApplicationKey, Index, Policy};
 
-use super::found::{AGENT, Finding, Found, Level, OPERATOR};
+use super::found::{AGENT, AGENT_PODS, Finding, Found, Level, OPERATOR};
 
 /// The admission policies that the chart brings.
 const ADMISSION: [&str; 5] = ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods"];
@@ -46,9 +46,9 @@ fn kinds(found: &Found) -> Option<Finding> {
     let missing: Vec<&str> = (kinds.into_iter())
         .filter(|kind| found.visible.hidden.get(*kind).is_some_and(|hidden| hidden.is_unknown))
         .collect();
-    let to_do = "helm install cairn charts/cairn --namespace cairn-system --create-namespace";
+    let to_do = format!("helm install cairn charts/cairn -n {} --create-namespace", found.namespace);
     let text = format!("the cluster has no {}: Cairn is not installed, or half of it", missing.join(", "));
-    (!missing.is_empty()).then(|| finding("kinds", Level::Wrong, text, Some(to_do)))
+    (!missing.is_empty()).then(|| finding("kinds", Level::Wrong, text, Some(&to_do)))
 }
 
 /// The tag of a program's image.
@@ -64,7 +64,7 @@ fn programs(found: &Found) -> Vec<Finding> {
     let agent = found.agent.as_ref().ok().and_then(Option::as_ref);
     let mut findings = Vec::new();
     let mut few = |area, what: &str, ready: i32, wanted: i32, workload: &str| {
-        let to_do = format!("kubectl describe {workload}, and the pods of it");
+        let to_do = format!("kubectl describe {workload} -n {}, and the pods of it", found.namespace);
         if ready < wanted {
             let text = format!("{ready} of {wanted} {what} are ready");
             findings.push(finding(area, Level::Warning, text, Some(&to_do)));
@@ -85,9 +85,11 @@ fn programs(found: &Found) -> Vec<Finding> {
         && operator != agent
     {
         let text = format!("the operator is {operator}, the agents are {agent}");
-        let to_do =
-            "an upgrade stopped half way, or one image is set by hand: helm upgrade cairn charts/cairn";
-        findings.push(finding("versions", Level::Warning, text, Some(to_do)));
+        let to_do = format!(
+            "an upgrade stopped half way, or one image is set by hand: helm upgrade cairn charts/cairn -n {}",
+            found.namespace
+        );
+        findings.push(finding("versions", Level::Warning, text, Some(&to_do)));
     }
     findings
 }
@@ -131,12 +133,15 @@ fn age(lease: &Lease, now: Timestamp) -> Option<(i64, bool)> {
 
 fn operator(found: &Found, now: Timestamp) -> Finding {
     let area = "operator";
-    let logs = format!("kubectl describe deployment {OPERATOR}, and its log");
+    let namespace = &found.namespace;
+    let logs = format!("kubectl describe deployment {OPERATOR} -n {namespace}, and the logs of its pods");
     match &found.operator {
         Err(why) => return unknown(area, why),
         Ok(None) => {
-            let to_do = "helm install cairn charts/cairn, or say where it is with --operator-namespace";
-            return finding(area, Level::Wrong, format!("there is no Deployment {OPERATOR}"), Some(to_do));
+            let to_do = format!(
+                "helm install cairn charts/cairn -n {namespace}, or say where it is with --operator-namespace"
+            );
+            return finding(area, Level::Wrong, format!("there is no Deployment {OPERATOR}"), Some(&to_do));
         }
         Ok(Some(_)) => {}
     }
@@ -165,7 +170,8 @@ fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Ok(None) = &found.agent {
         let text = format!("there is no DaemonSet {AGENT}");
-        findings.push(finding(area, Level::Wrong, text, Some("helm upgrade --install cairn charts/cairn")));
+        let to_do = format!("helm upgrade --install cairn charts/cairn -n {}", found.namespace);
+        findings.push(finding(area, Level::Wrong, text, Some(&to_do)));
     }
     if let Some(why) = found.visible.without(&["nodes", "nodetopologies"]) {
         findings.push(unknown(area, &why));
@@ -196,7 +202,8 @@ fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
     let silent: Vec<String> = described.intersection(&nodes).filter(is_silent).cloned().collect();
     if !silent.is_empty() {
         let text = format!("silent for longer than their lease: {}", listed(&silent));
-        let to_do = format!("kubectl get pods -l app.kubernetes.io/name={AGENT} -A -o wide, and their logs");
+        let to_do =
+            format!("kubectl get pods -n {} -l {AGENT_PODS} -o wide, and their logs", found.namespace);
         findings.push(finding(area, Level::Wrong, text, Some(&to_do)));
     }
     let alive = described.intersection(&nodes).count() - silent.len();
@@ -343,12 +350,11 @@ fn rights(found: &Found) -> Finding {
         }
         Ok(lacking) => {
             let text = format!("not allowed, and needed: {}", listed(lacking));
-            finding(
-                "rights",
-                Level::Wrong,
-                text,
-                Some("helm upgrade --install cairn charts/cairn; somebody took them away"),
-            )
+            let to_do = format!(
+                "helm upgrade --install cairn charts/cairn -n {}; somebody took them away",
+                found.namespace
+            );
+            finding("rights", Level::Wrong, text, Some(&to_do))
         }
     }
 }

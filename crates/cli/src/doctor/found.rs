@@ -9,6 +9,8 @@ use crate::visible::Visible;
 /// What the chart calls its programs.
 pub const OPERATOR: &str = "cairn-operator";
 pub const AGENT: &str = "cairn-node-agent";
+/// What selects the agents' pods, as the chart labels them.
+pub const AGENT_PODS: &str = "app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent";
 
 /// How one thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -40,6 +42,8 @@ pub type Asked<T> = Result<T, String>;
 /// Everything that a diagnosis is made from.
 #[derive(Debug)]
 pub struct Found {
+    /// Where operator and agents are, or are to be.
+    pub namespace: String,
     pub visible: Visible,
     pub operator: Asked<Option<Deployment>>,
     pub agent: Asked<Option<DaemonSet>>,

@@ -316,7 +316,7 @@ fn a_cluster_without_cairn_says_how_to_get_it() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
         ran.err.starts_with(
-            "error: cannot list devicepools; is Cairn installed? `helm install cairn charts/cairn`: "
+            "error: cannot list devicepools; is Cairn installed? `helm install cairn charts/cairn -n cairn-system --create-namespace`: "
         ),
         "{}",
         ran.err

@@ -50,6 +50,7 @@ fn found(change: &[(&str, &str)]) -> Found {
             "currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}})
     };
     Found {
+        namespace: "cairn-system".to_owned(),
         visible: Visible { objects, hidden: BTreeMap::new() },
         operator: Ok(Some(serde_json::from_value(named(OPERATOR)).unwrap())),
         agent: Ok(Some(serde_json::from_value(named(AGENT)).unwrap())),
@@ -168,5 +169,32 @@ fn who_is_silent_is_told_from_who_was_never_there() {
     Unknown agents: could not be looked at: forbidden
     Unknown rights: could not be looked at: forbidden
     Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, others can write what Cairn believes
+    ");
+}
+
+/// What helps is done where Cairn is, and finds the pods that the chart makes.
+#[test]
+fn what_to_do_names_the_namespace() {
+    let mut cluster = found(&[]);
+    cluster.namespace = "placing".to_owned();
+    cluster.agents = Ok(Vec::new());
+    cluster.lacking = Ok(vec!["cairn-operator create pods".to_owned()]);
+    cluster.operator = Ok(None);
+    let to_do = |found: &Found| {
+        let findings = diagnose(found, "throughput", NOW.parse().unwrap());
+        let lines = findings.iter().filter_map(|it| Some(format!("{}: {}", it.area, it.to_do.as_ref()?)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(to_do(&cluster), @"
+    operator: helm install cairn charts/cairn -n placing, or say where it is with --operator-namespace
+    agents: kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and their logs
+    rights: helm upgrade --install cairn charts/cairn -n placing; somebody took them away
+    ");
+    cluster.agent = Ok(None);
+    cluster.agents = Err("forbidden".to_owned());
+    cluster.lacking = Ok(Vec::new());
+    insta::assert_snapshot!(to_do(&cluster), @"
+    operator: helm install cairn charts/cairn -n placing, or say where it is with --operator-namespace
+    agents: helm upgrade --install cairn charts/cairn -n placing
     ");
 }
