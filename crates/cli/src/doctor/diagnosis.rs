@@ -165,10 +165,24 @@ fn operator(found: &Found, now: Timestamp) -> Finding {
     }
 }
 
+/// Whether there are to be agents: the chart tells the operator where their Leases are, then. Where there is no operator that could
+/// be looked at, they are.
+fn are_agents_meant(found: &Found) -> bool {
+    let Ok(Some(operator)) = &found.operator else { return true };
+    let pod = operator.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.iter().flat_map(|pod| &pod.containers);
+    let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
+    arguments.any(|argument| argument.starts_with("--agent-namespace"))
+}
+
 fn agents(found: &Found, now: Timestamp) -> Vec<Finding> {
     let area = "agents";
     let mut findings = Vec::new();
     if let Ok(None) = &found.agent {
+        if !are_agents_meant(found) {
+            let text = "none are meant to be there (agent.install=false)";
+            return vec![finding(area, Level::Well, text, None)];
+        }
         let text = format!("there is no DaemonSet {AGENT}");
         let to_do = format!("helm upgrade --install cairn charts/cairn -n {}", found.namespace);
         findings.push(finding(area, Level::Wrong, text, Some(&to_do)));

@@ -45,7 +45,8 @@ fn found(change: &[(&str, &str)]) -> Found {
     let mut objects = Objects::default();
     objects.read("cluster.yaml", &text).unwrap();
     let named = |name: &str| {
-        let pod = json!({"containers": [{"name": "program", "image": format!("registry:5000/{name}:1.0")}]});
+        let program = json!({"name": "program", "image": format!("registry:5000/{name}:1.0"), "args": ["--agent-namespace=cairn-agents"]});
+        let pod = json!({"containers": [program]});
         json!({"metadata": {"name": name}, "spec": {"selector": {}, "template": {"spec": pod}}, "status": {"readyReplicas": 1,
             "currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}})
     };
@@ -197,4 +198,22 @@ fn what_to_do_names_the_namespace() {
     operator: helm install cairn charts/cairn -n placing, or say where it is with --operator-namespace
     agents: helm upgrade --install cairn charts/cairn -n placing
     ");
+}
+
+/// Without agents the chart tells the operator of none, and none is missed.
+#[test]
+fn agents_that_are_not_meant_to_be_are_not_missed() {
+    let mut cluster = found(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]);
+    cluster.agent = Ok(None);
+    cluster.agents = Ok(Vec::new());
+    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    Wrong agents: there is no DaemonSet cairn-node-agent
+    Warning agents: no topology of a
+    ");
+    let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
+    let pod = operator.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+    pod.containers[0].args = Some(vec!["--default-policy=throughput".to_owned()]);
+    assert_eq!(said(&cluster, Level::Unknown), "");
+    let all = said(&cluster, Level::Well);
+    assert!(all.contains("Well agents: none are meant to be there (agent.install=false)\n"), "{all}");
 }
