@@ -66,7 +66,7 @@ pub struct ActorApplicationSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub actors: Vec<ActorGroup>,
 
-    /// The traffic that is expected between groups, at most 512 channels; measured traffic wins over it.
+    /// The traffic that is expected between groups, at most 512 channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -290,7 +290,7 @@ pub struct Implementation {
     #[x_kube(validation = dns_label())]
     pub kind: String,
 
-    /// The time to process one message on a unit of speed 1, such as `20ms`; measured times win over it.
+    /// The time to process one message on a unit of speed 1, such as `20ms`.
     ///
     /// A decimal number above zero and the unit `us`, `ms` or `s`.
     #[schemars(length(min = 2, max = 24))]
