@@ -251,7 +251,7 @@ pub struct PlacementStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
-    /// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.
+    /// How far the decision is carried out: `Planned`, `Applying`, `Applied` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PlacementPhase>,
 
@@ -262,7 +262,7 @@ pub struct PlacementStatus {
     pub refusals: Vec<Refusal>,
 }
 
-/// How far the decision is carried out: `Planned`, `Applying`, `Applied`, `Superseded` or `Failed`.
+/// How far the decision is carried out: `Planned`, `Applying`, `Applied` or `Failed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum PlacementPhase {
@@ -273,8 +273,6 @@ pub enum PlacementPhase {
     Applying,
     /// Every actor that has a place runs there.
     Applied,
-    /// A newer decision has taken its place.
-    Superseded,
     /// It could not be carried out; the conditions say why.
     Failed,
 }
