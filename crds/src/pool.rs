@@ -313,7 +313,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// What holds for the pool now, `Ready` first of all; `Ambiguous` and `Overlap` name what is wrong.
+    /// What holds for the pool now, `Ready` first of all; `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid` name what is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -59,6 +59,6 @@ pub use owner::{controller, is_decision_for};
 pub use ownership::Whose;
 pub use pods::{is_over, requests, unit_of};
 pub use policy::{PROGRAM, Policy, PolicyError};
-pub use report::{PoolReport, Problem};
+pub use report::{PROBLEMS, PoolReport, Problem};
 pub use room::Room;
 pub use unit::{HeldOnly, Unit, Units};

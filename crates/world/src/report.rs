@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The conditions that say what is wrong with a pool.
+pub const PROBLEMS: [&str; 6] = ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale"];
+
 /// How a pool is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolReport {
@@ -27,6 +30,7 @@ impl PoolReport {
     }
 
     pub(crate) fn tell(&mut self, type_: &'static str, text: String) {
+        debug_assert!(PROBLEMS.contains(&type_), "{type_} is not among those that people can look up");
         let told = self.problems.entry(type_);
         told.and_modify(|problem| problem.elsewhere += 1).or_insert(Problem { text, elsewhere: 0 });
     }
