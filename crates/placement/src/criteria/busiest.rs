@@ -7,7 +7,7 @@ use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, 
 use crate::channels;
 use crate::counts::Counts;
 use crate::file::SnapshotFile;
-use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::ix::{ActorIx, IxVec, SetIx, UnitIx};
 use crate::room::Rooms;
 use crate::{Edge, Problem, Snapshot};
 
@@ -140,9 +140,11 @@ fn fixed_sends(problem: &Problem) -> BTreeMap<UnitIx, i64> {
 /// Units that the program has to know: those that can have more or less to do, and the busiest of the others.
 fn told(world: &Encoding) -> Vec<UnitIx> {
     let problem = world.problem();
-    let senders = world.open_edges().flat_map(|(actor, edge)| [actor, edge.peer]);
+    // Who can be elsewhere is wherever it can be; who stays has its unit alone. Messages are something to do without any work.
+    let ends = world.open_edges().flat_map(|(actor, edge)| [actor, edge.peer]);
+    let sets: BTreeSet<SetIx> = ends.map(|actor| problem.candidate_set[actor]).collect();
     let homes: BTreeSet<UnitIx> =
-        senders.filter(|actor| problem.fixed[*actor]).filter_map(|actor| problem.current[actor]).collect();
+        sets.iter().flat_map(|set| &problem.candidate_sets[*set]).copied().collect();
     let (open, others): (Vec<UnitIx>, Vec<UnitIx>) = problem
         .capacity
         .positions()

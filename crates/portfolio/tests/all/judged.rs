@@ -8,9 +8,9 @@ use placement::{
     Strategy, plan,
 };
 use portfolio::{Clingo, ClingoJudge, Limits};
-use search::Greedy;
+use search::{Greedy, Local};
 use serde_json::json;
-use worlds::oracle;
+use worlds::{line, oracle};
 
 use crate::asp;
 
@@ -160,6 +160,26 @@ fn where_a_criterion_cannot_be_judged_constraints_are() {
     let nowhere = Assignment::of(None, snapshot.actors());
     let said = judge().confirm(&snapshot, &nowhere, &price(&snapshot, &planned.assignment));
     assert!(matches!(said, Err(JudgeError::Mismatch(_))), "{said:?}");
+}
+
+/// Messages make a unit busy by themselves: who sends them need not have anything else to do there.
+#[test]
+fn a_unit_is_busy_with_what_is_sent_from_it_alone() {
+    let cases = [
+        ("a:cpu=0 b:gpu=5", "a to b 2", 1000),
+        ("a:cpu=0 b:gpu=5:at=v,fixed", "a to b 2", 1000),
+        ("a:cpu=0 b:gpu=5", "b to a 2", 1500),
+        ("a:cpu=0 b:gpu=5", "", 500),
+    ];
+    for (actors, sent, expected) in cases {
+        let rules = format!("{sent}; objectives busiest");
+        let snapshot = line::world("u:cpu:10 v:gpu:10 w:fpga:10", actors, &rules);
+        for strategy in [&asp() as &dyn Strategy, &Local] {
+            let planned = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap();
+            let found = (planned.cost.vector(&snapshot), planned.judged);
+            assert_eq!(found, (vec![0, expected], Judged::All), "{} of {actors}; {sent}", strategy.name());
+        }
+    }
 }
 
 /// What follows from facts alone is looked at by clingo too, where the planner had overlooked it.
