@@ -7,7 +7,7 @@ use crate::checked::{Checked, Rule, Violation};
 use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit};
+use crate::lifted::{Lifted, LiftedLimit, listed};
 use crate::power::most_power;
 use crate::problem::{self, Problem};
 use crate::reading::number;
@@ -61,7 +61,6 @@ impl Limit for PowerCap {
         let draws = problem.unit_draws(&problem.current);
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
-            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             // What fixed actors draw by themselves may be drawn: who draws no more than that breaks nothing.
             for (place, _) in
                 cap.drawn(&draws).enumerate().filter(|(place, drawn)| **drawn > cap.limit[*place])
@@ -75,17 +74,16 @@ impl Limit for PowerCap {
                     now.on_unit[unit].iter().any(draws)
                 };
                 if units().any(is_ours) && watts::is_small(file, units(), &loads) {
-                    found.insert(CAP, &cap_name(*on, *max), &cap.name[place]);
+                    found.insert(CAP, &listed(cap.constraint), &cap.name[place]);
                 }
             }
         }
     }
 
-    fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
         for cap in &mut problem.caps {
-            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
             for place in cap.limit.positions() {
-                if lifted.has(CAP, &cap_name(*on, *max), &cap.name[place]) {
+                if lifted.has(CAP, &listed(cap.constraint), &cap.name[place]) {
                     cap.limit[place] = UNLIMITED;
                 }
             }
@@ -99,9 +97,9 @@ impl Limit for PowerCap {
         }
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
-            let Constraint::PowerCap { on, max, .. } = &file.constraints[cap.constraint] else { continue };
+            let Constraint::PowerCap { max, .. } = &file.constraints[cap.constraint] else { continue };
             for (place, name) in cap.name.enumerate() {
-                if !writer.lifted.has(CAP, &cap_name(*on, *max), name) {
+                if !writer.lifted.has(CAP, &listed(cap.constraint), name) {
                     continue;
                 }
                 let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
@@ -158,7 +156,7 @@ impl Limit for PowerCap {
                     None => drawn.push((name, is_named, all[unit], fixed[unit])),
                 }
             }
-            let name = cap_name(on, max.unsigned_abs());
+            let name = listed(position);
             for (place, is_named, drawn, fixed) in drawn.into_iter().filter(|(.., drawn, _)| *drawn > max) {
                 if checked.is_lifted(CAP, &name, place) {
                     continue;
@@ -244,10 +242,6 @@ fn place_of(on: CapScope, unit: &Unit) -> &str {
 
 /// The name of what is lifted: a cap in one place.
 const CAP: &str = "cap";
-
-fn cap_name(on: CapScope, max: u64) -> String {
-    format!("{on} {max}")
-}
 
 /// Whether an actor of such work can change what a unit draws.
 fn changes_watts(unit: &Unit, work: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use asp::Scale;
 use exact::Exhaustive;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, Cost, Criterion, Judged, NoPolicy, Snapshot, Strategy, plan};
@@ -349,6 +350,20 @@ fn what_is_drawn_above_a_cap_is_not_rounded_away() {
     let snapshot = line::world("u:cpu:30000000:node=n,power=300", actors, "powerCap node 50");
     let plan = plan(&snapshot, &Local, &judge(), &Budget::effort(Some(20), 1)).unwrap();
     assert_eq!((plan.cost.unplaced, plan.judged), (0, Judged::All));
+}
+
+/// What is drawn above a cap already is left to the rules in smaller numbers too, also where fixed actors draw more than it elsewhere.
+#[test]
+fn a_cap_that_is_passed_already_does_not_bind_in_smaller_numbers() {
+    let units = "u:cpu:10:node=m,idle=400 v:gpu:10:node=n,idle=500 w:cpu:10:node=o";
+    let actors = "f:cpu=1:at=u,fixed a:gpu=1:at=v b:cpu=1";
+    let snapshot = line::world(units, actors, "a to b 100000000; powerCap node 300");
+    assert!(!Scale::of(&snapshot).unwrap().is_exact());
+    for strategy in [&asp() as &dyn Strategy, &Local] {
+        let plan = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap();
+        let found = (plan.cost.unplaced, plan.moves.len(), plan.excused.len());
+        assert_eq!((found, plan.judged), ((0, 0, 1), Judged::All), "{}", strategy.name());
+    }
 }
 
 /// What takes too many literals to be written out, or too large numbers, is held against who breaks it already.
