@@ -1,6 +1,6 @@
 //! Numbers that fit: clingo computes in 32 bits, so a snapshot whose sums could pass 2^30 is solved in two scalings.
 //!
-//! *Cautious* rounds work, requirements and prices up, capacities and what is provided down: what is feasible there is
+//! *Cautious* rounds work, requirements and prices up, capacities, quotas and what is provided down: what is feasible there is
 //! feasible here. *Relaxed* rounds the other way: what is feasible here is feasible there and costs no more, so its optimum,
 //! multiplied back, is a bound.
 
@@ -189,8 +189,15 @@ impl Scale {
             *quantity = rounding.down(*quantity, self.resource(snapshot, name));
         }
         for constraint in &mut file.constraints {
-            if let Constraint::Reserve { resource, quantity, .. } = constraint {
-                *quantity = rounding.up(*quantity, self.resource(snapshot, resource));
+            match constraint {
+                Constraint::Reserve { resource, quantity, .. } => {
+                    *quantity = rounding.up(*quantity, self.resource(snapshot, resource));
+                }
+                // Where fixed actors use more, what they use in these numbers is what may be used.
+                Constraint::Quota { resource: Some(resource), max, .. } => {
+                    *max = rounding.down(*max, self.resource(snapshot, resource));
+                }
+                _ => {}
             }
         }
     }
@@ -277,7 +284,7 @@ impl Rounding {
         }
     }
 
-    /// What there is: capacities, resources.
+    /// What there is: capacities, resources, quotas of these.
     fn down(self, number: u64, divisor: u64) -> u64 {
         match self {
             Self::Cautious => Self::Relaxed.up(number, divisor),
@@ -296,7 +303,7 @@ struct Peaks {
     work: i64,
     resources: IxVec<ResourceIx, i64>,
     levels: Vec<i64>,
-    /// What constraints add up that nothing divides: what is to blame, and what it is.
+    /// What constraints add up, for which nothing is divided: what is to blame, and what it is.
     limits: Vec<(&'static str, &'static str, i64)>,
 }
 

@@ -116,6 +116,43 @@ fn numbers_that_pass_32_bits_are_judged_in_smaller_ones() {
     assert_eq!((planned.judged, planned.optimal), (Judged::All, true));
 }
 
+/// Where what actors require is made smaller, so is the quota that counts it, rounded the way in which the others are.
+#[test]
+fn a_quota_of_a_resource_binds_in_smaller_numbers() {
+    let fillers =
+        "f0:cpu=1:mem=450000001 f1:cpu=1:mem=450000001 f2:cpu=1:mem=450000001 f3:cpu=1:mem=450000001";
+    let world = |more: &str, quota: &str| {
+        let actors = format!("{fillers} a:cpu=1:mem=100000000 b:cpu=1:mem=100000000 {more}");
+        line::world("u:cpu:9:mem=1600000000", &actors, &format!("quota {quota} of=mem"))
+    };
+    let staying = "x:cpu=1:mem=150000001:at=u,fixed";
+    // The last ones: what a fixed actor uses beyond the quota may be used, and nothing more.
+    let cases = [
+        ("", "a,b 150000000", "a=u", true),
+        ("", "a,b 150000000", "a=u b=u", false),
+        ("", "a,b 200000000", "a=u b=u", true),
+        (staying, "a,b,x 250000001", "a=u", true),
+        (staying, "a,b,x 250000001", "a=u b=u", false),
+        (staying, "a,b,x 150000000", "f0=u", true),
+        (staying, "a,b,x 150000000", "a=u", false),
+    ];
+    for (more, quota, places, is_feasible) in cases {
+        let snapshot = world(more, quota);
+        assert!(!Scale::of(&snapshot).unwrap().is_exact());
+        let assignment = line::assignment(&snapshot, places);
+        assert_eq!(snapshot.violations(&assignment).is_empty(), is_feasible, "{quota} {more} {places}");
+        let said = confirmed(&snapshot, &assignment);
+        assert_eq!(said == Ok(Judged::All), is_feasible, "{quota} {more} {places}: {said:?}");
+    }
+    let snapshot = world("", "a,b 150000000");
+    let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
+    for strategy in [&asp() as &dyn Strategy, &clingo] {
+        let planned = plan(&snapshot, strategy, &judge(), &Budget::effort(None, 1)).unwrap();
+        let found = (planned.cost.unplaced, planned.optimal, planned.judged);
+        assert_eq!(found, (2, true, Judged::All), "{}", strategy.name());
+    }
+}
+
 /// Layers of actors, each of which sends to `fan` of the next, on units of some nodes, by their longest path.
 fn layers(size: usize, fan: usize) -> Snapshot {
     let units: Vec<_> = (0..12)

@@ -33,6 +33,7 @@ fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
         match constraint {
             Constraint::Prefer { weight, .. } => grow(weight, rate),
             Constraint::Reserve { quantity, .. } => grow(quantity, memory),
+            Constraint::Quota { resource: Some(of), max, .. } if of.as_str() == "memory" => grow(max, memory),
             _ => {}
         }
     }
