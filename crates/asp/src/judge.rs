@@ -108,7 +108,8 @@ impl Judge for ClingoJudge {
                 policy.name()
             )));
         }
-        Ok(Judgement { violations, penalty, judged: Judged::Constraints })
+        // Of limits and criteria clingo has seen nothing here: how much it judges of these, `confirm` says.
+        Ok(Judgement { violations, penalty, judged: Judged::None })
     }
 
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {

@@ -50,7 +50,7 @@ pub struct Judgement {
     pub violations: Vec<String>,
     /// Σ penalties: those of the policy and those of `prefer`.
     pub penalty: i64,
-    /// How much of the verdict is clingo's.
+    /// What clingo judged of the placement for it; what the policy's own rules say of it is nothing of that.
     pub judged: Judged,
 }
 
@@ -58,7 +58,7 @@ pub struct Judgement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Judged {
-    /// Nothing.
+    /// Nothing, or what the policy's own rules say of it alone.
     #[default]
     None,
     /// Whether it is feasible, and what the policy demands and its penalties, if there is one.

@@ -1,7 +1,7 @@
 //! clingo judges finished plans: by the shipped programs, over the facts of the world that was planned.
 
 use asp::Scale;
-use placement::file::{Levels, SnapshotFile};
+use placement::file::{Levels, Policy, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, Plan, PlanError, Snapshot,
@@ -216,6 +216,24 @@ fn a_unit_is_busy_with_what_is_sent_from_it_alone() {
             let found = (planned.cost.vector(&snapshot), planned.judged);
             assert_eq!(found, (vec![0, expected], Judged::All), "{} of {actors}; {sent}", strategy.name());
         }
+    }
+}
+
+/// Where clingo can look at no more of a placement than what the policy's own rules say of it, it has not judged the constraints.
+#[test]
+fn who_looked_at_the_policy_alone_judged_no_constraints() {
+    let units = "u:cpu:9:mem=4294967296 v:cpu:9:mem=4294967296";
+    let one = |name: &str| format!("{name}:cpu=1:mem=1073741825,group=g");
+    let actors = ["a", "b", "c"].map(one).join(" ");
+    for program in [None, Some(":- run_on(A,\"u\"), group(A,\"g\").")] {
+        let mut file = line::file(units, &actors, "quota a,b,c 2147483650 of=mem");
+        file.policy = program.map(|program| Policy { name: "p".into(), program: Some(program.into()) });
+        let snapshot = Snapshot::new(file).unwrap();
+        assert!(Scale::of(&snapshot).is_err());
+        let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
+        assert_eq!((planned.cost.unplaced, planned.judged), (1, Judged::None), "{program:?}");
+        let world = planned.world(&snapshot);
+        assert_eq!(planned.judged_again(&world, &judge()).unwrap().judged, Judged::None, "{program:?}");
     }
 }
 
