@@ -116,7 +116,7 @@ impl Clingo {
         });
         match verdict? {
             Verdict::Proven => Ok(Verdict::Proven),
-            _ if search.best.broken == 0 && whole::take_bounds(search, &scale, &known) => Ok(Verdict::Proven),
+            _ if whole::take_bounds(search, &scale, &known) => Ok(Verdict::Proven),
             open => Ok(open),
         }
     }

@@ -150,10 +150,10 @@ pub(crate) fn bounding(snapshot: &Snapshot) -> Option<(Scale, Snapshot)> {
 }
 
 /// What is known at least of every vector of the relaxed world, level by level as far as it is known, says of the answer; true if
-/// it cannot be better.
+/// it cannot be better. Of an answer that breaks what a policy demands it says nothing: what obeys is better whatever it costs.
 pub(crate) fn take_bounds(search: &mut Search, scale: &Scale, known: &[i64]) -> bool {
     let snapshot = search.snapshot;
-    if !scale.is_exact() && !scale.bounds(snapshot) {
+    if search.best.broken > 0 || (!scale.is_exact() && !scale.bounds(snapshot)) {
         return false;
     }
     let mut tight = known.first() == Some(&search.best.vector[0]);
@@ -174,4 +174,31 @@ pub(crate) fn usable<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T>
         tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
     }
     scaled.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use asp::{Limits, Session};
+    use placement::Budget;
+    use search::Greedy;
+    use worlds::line;
+
+    use super::*;
+
+    #[test]
+    fn a_bound_proves_nothing_of_what_breaks_a_policy() {
+        let snapshot = line::world("u:cpu:9 v:gpu:9", "a:cpu=1 b:gpu=1", "a to b 3");
+        let budget = Budget::effort(None, 1);
+        let start = Greedy.construct(&snapshot, &budget);
+        let session = Session::new(Path::new("/bin/false"), Limits::default(), 1);
+        let mut search = Search::new(session, &snapshot, &budget, start);
+        let (scale, known) = (Scale::of(&snapshot).unwrap(), search.best.vector.clone());
+        for (broken, is_proven) in [(1, false), (0, true)] {
+            search.best.broken = broken;
+            assert_eq!(take_bounds(&mut search, &scale, &known), is_proven, "{broken}");
+            assert_eq!(search.bound.is_empty(), !is_proven, "{broken}");
+        }
+    }
 }
