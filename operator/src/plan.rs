@@ -390,9 +390,9 @@ async fn search(
             };
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             // A manifest's rates are the same in every window.
-            let (derived, judged) = (plan.world(&world.snapshot), plan.judged);
+            let (derived, found) = (plan.world(&world.snapshot), plan.assignment.clone());
             let mut plan = control::go_or_stay(&derived, &[], plan, least);
-            if plan.judged < judged {
+            if plan.assignment != found {
                 plan = plan.judged_again(&derived, &judge)?;
             }
             explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
