@@ -1,0 +1,285 @@
+//! What is remembered of a machine, look by look.
+
+use super::*;
+use crds::{ComputeResource, MemorySpace};
+
+fn board(id: &str, type_: &str, address: &str) -> Device {
+    let address = (!address.is_empty()).then(|| address.to_owned());
+    Device { id: id.into(), type_: type_.into(), pci_bus_id: address, ..Device::default() }
+}
+
+/// What NVIDIA's driver says that is all there is.
+fn found(devices: Vec<Device>) -> Found {
+    Found { devices, ..Found::default() }
+}
+
+fn units(count: i32) -> Vec<ComputeResource> {
+    vec![ComputeResource { type_: "Streaming Multiprocessor".into(), count }]
+}
+
+#[test]
+fn a_board_that_several_speak_of_is_there_once() {
+    let mut gpu = board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+    (gpu.numa_node, gpu.model, gpu.compute_resources) = (Some(1), Some("GA100".into()), units(100));
+    let other = Device { uuid: Some("GPU-2".into()), ..board("gpu-cuda1", "GPU", "") };
+    let mut spec = NodeTopologySpec { devices: vec![gpu, other], links: Vec::new() };
+    let mut seen = board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+    (seen.model, seen.uuid, seen.compute_resources) = (Some("A100".into()), Some("GPU-1".into()), units(108));
+    let by_uuid = Device { uuid: Some("GPU-2".into()), health: Health::Lost, ..board("gpu-x", "GPU", "") };
+    let new = board("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
+    add(&mut spec, vec![seen, by_uuid, new]);
+    let [gpu, other, _new] = &spec.devices[..] else { panic!("{spec:?}") };
+    assert_eq!(
+        (gpu.numa_node, gpu.model.as_deref(), gpu.uuid.as_deref()),
+        (Some(1), Some("A100"), Some("GPU-1"))
+    );
+    assert_eq!(gpu.compute_resources, units(108));
+    assert_eq!((other.id.as_str(), other.health), ("gpu-cuda1", Health::Lost));
+}
+
+#[test]
+fn an_accelerator_that_turns_out_to_be_an_fpga_is_named_so_everywhere() {
+    let card = board("accelerator-0000:5e:00.0", "Accelerator", "0000:5e:00.0");
+    let link = Link {
+        source: "numa-0".into(),
+        destination: card.id.clone(),
+        kind: "PCIe".into(),
+        ..Link::default()
+    };
+    let part = Device { parent: Some(card.id.clone()), ..board("part", "FPGA", "") };
+    let mut spec = NodeTopologySpec { devices: vec![card, part], links: vec![link] };
+    add(&mut spec, vec![board("fpga-0000:5e:00.0", "FPGA", "0000:5e:00.0")]);
+    assert_eq!(spec.devices[0].id, "fpga-0000:5e:00.0");
+    assert_eq!(spec.devices[1].parent.as_deref(), Some("fpga-0000:5e:00.0"));
+    assert_eq!(spec.links[0].destination, "fpga-0000:5e:00.0");
+}
+
+#[test]
+fn opencl_adds_what_nobody_else_has_and_overrules_nobody() {
+    let gpu = Device {
+        vendor: Some("nvidia".into()),
+        compute_resources: units(108),
+        ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0")
+    };
+    let mut spec = NodeTopologySpec { devices: vec![gpu], links: Vec::new() };
+    let space = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 7 }];
+    let of = |vendor: &str, device: Device| Device {
+        vendor: Some(vendor.into()),
+        compute_resources: units(1),
+        memory_spaces: space.clone(),
+        ..device
+    };
+    let found = vec![
+        of("nvidia", board("gpu-opencl0d0", "GPU", "")),
+        of("nvidia", board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0")),
+        of("xilinx", board("accelerator-opencl1d0", "Accelerator", "")),
+    ];
+    add_opencl(&mut spec, found);
+    let [gpu, card] = &spec.devices[..] else { panic!("{spec:?}") };
+    assert_eq!((&gpu.compute_resources, &gpu.memory_spaces), (&units(108), &space));
+    assert_eq!(card.id, "accelerator-opencl1d0");
+}
+
+#[test]
+fn a_board_that_is_gone_is_lost_until_it_is_back_and_a_partition_is_not_missed() {
+    let mut memory = Memory::default();
+    let mut look = |devices: &[(&str, &str)]| {
+        let devices = devices.iter().map(|(id, type_)| board(id, type_, "")).collect();
+        let mut spec = NodeTopologySpec { devices, links: Vec::new() };
+        memory.add_lost(&mut spec, false);
+        spec.summary()
+    };
+    assert_eq!(
+        look(&[("gpu-0", "GPU"), ("mig-1", "GPU Partition"), ("nic-0", "NIC")]),
+        "1 GPU, 1 GPU Partition, 1 NIC"
+    );
+    assert_eq!(look(&[]), "1 GPU (1 lost)");
+    assert_eq!(look(&[]), "1 GPU (1 lost)");
+    assert_eq!(look(&[("gpu-0", "GPU"), ("gpu-1", "GPU")]), "2 GPU");
+    assert_eq!(look(&[("gpu-0", "GPU")]), "2 GPU (1 lost)");
+}
+
+#[test]
+fn what_was_published_before_is_missed_once_all_have_said_what_there_is() {
+    let devices = vec![
+        board("gpu-0", "GPU", ""),
+        board("fpga-0", "FPGA", ""),
+        board("numa-0", "NUMA Domain", ""),
+        board("mig-1", "GPU Partition", ""),
+    ];
+    let published = NodeTopologySpec { devices, links: Vec::new() };
+    let mut memory = Memory::default();
+    let look = |memory: &mut Memory, not_said_yet| {
+        let devices = vec![board("gpu-0", "GPU", ""), board("numa-1", "NUMA Domain", "")];
+        let mut spec = NodeTopologySpec { devices, links: Vec::new() };
+        memory.add_lost(&mut spec, not_said_yet);
+        spec.summary()
+    };
+    memory.recall(&published);
+    assert_eq!(look(&mut memory, true), "1 FPGA, 1 GPU, 1 NUMA Domain");
+    assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+    memory.recall(&published);
+    assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+    memory.forget();
+    assert_eq!(look(&mut memory, false), "1 GPU, 1 NUMA Domain");
+}
+
+#[test]
+fn a_gpu_that_its_driver_misses_is_forgotten_and_one_that_it_lists_is_not() {
+    let mut memory = Memory::default();
+    let spec = NodeTopologySpec::default();
+    let [one, other] =
+        ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
+    let list = |gpus: &[&Device]| Some(found(gpus.iter().copied().cloned().collect()));
+    memory.driven(&spec, list(&[&one, &other]), false);
+    let healths = |found: Vec<Device>| found.iter().map(|gpu| gpu.health).collect::<Vec<_>>();
+    assert_eq!(healths(memory.driven(&spec, list(&[&one]), false)), [Health::Ok, Health::Lost]);
+    memory.forget();
+    assert_eq!(healths(memory.driven(&spec, None, true)), [Health::Unknown]);
+    assert_eq!(healths(memory.driven(&spec, list(&[&one]), false)), [Health::Ok]);
+}
+
+#[test]
+fn a_gpu_that_its_driver_fails_to_hand_out_is_not_lost() {
+    let mut memory = Memory::default();
+    let spec = NodeTopologySpec::default();
+    let [one, other] =
+        ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
+    let part = Device { parent: Some(other.id.clone()), ..board("mig-1", "GPU Partition", "") };
+    let mut look = |devices: &[&Device], has_unsaid| {
+        let devices = devices.iter().copied().cloned().collect();
+        let devices = memory.driven(&spec, Some(Found { has_unsaid, ..found(devices) }), false);
+        devices.iter().map(|it| it.health).collect::<Vec<_>>()
+    };
+    let with_other = |health| vec![Health::Ok, health, health];
+    assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
+    assert_eq!(look(&[&one], true), with_other(Health::Unknown), "nothing is said of it");
+    assert_eq!(look(&[&one], false), with_other(Health::Lost), "it is not there");
+    assert_eq!(look(&[&one], true), with_other(Health::Lost), "who is lost stays lost");
+    assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
+}
+
+#[test]
+fn what_the_driver_said_before_a_restart_holds_until_it_speaks() {
+    let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 80 << 30 }];
+    let driven = |id: &str, type_: &str, address: &str| Device {
+        driver: Some("nvidia 580.65.06".into()),
+        vendor: Some("nvidia".into()),
+        memory_spaces: ram.clone(),
+        ..board(id, type_, address)
+    };
+    let gpu = driven("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
+    let part = Device { parent: Some(gpu.id.clone()), ..driven("mig-1", "GPU Partition", "") };
+    let nvlink = Link { kind: "NVLink".into(), source: gpu.id.clone(), ..Link::default() };
+    let pcie = Link { kind: "PCIe".into(), destination: gpu.id.clone(), ..Link::default() };
+    let devices = vec![gpu.clone(), part.clone(), board("numa-0", "NUMA Domain", "")];
+    let published = NodeTopologySpec { devices, links: vec![nvlink.clone(), pcie] };
+    let spec = NodeTopologySpec::default();
+    let mut memory = Memory::default();
+    memory.recall(&published);
+    assert_eq!(memory.driven(&spec, None, true), [gpu.clone(), part.clone()], "as they were");
+    assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
+    let later = memory.driven(&spec, None, false);
+    assert!(later.iter().all(|it| it.health == Health::Unknown && it.memory_spaces == ram), "{later:?}");
+    // it speaks: what it does not name is a GPU that is lost, with its partition
+    let whole = driven("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
+    let now = memory.driven(&spec, Some(found(vec![whole.clone()])), true);
+    let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
+    let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
+    assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
+    assert_eq!(memory.links(Some(Vec::new())), []);
+    // from then on what is published is what it says, and its silence is one
+    memory.recall(&published);
+    assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
+    assert_eq!(memory.links(None), []);
+}
+
+#[test]
+fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
+    let spec = NodeTopologySpec::default();
+    let driver = || Some("nvidia 580.65.06".to_owned());
+    let gpu = Device { driver: driver(), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
+    let parts = ["mig-1", "mig-2"].map(|id| Device {
+        driver: driver(),
+        parent: Some(gpu.id.clone()),
+        compute_resources: units(60),
+        ..board(id, "GPU Partition", "")
+    });
+    let mut devices = vec![gpu.clone()];
+    devices.extend_from_slice(&parts);
+    let published = NodeTopologySpec { devices, links: Vec::new() };
+    let look = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
+        let mut devices = vec![Device { health, ..gpu.clone() }];
+        devices.extend_from_slice(listed);
+        let unsaid = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
+        let devices = memory.driven(&spec, Some(Found { unsaid, ..found(devices) }), false);
+        let has_units = |it: &Device| it.parent.is_none() || it.compute_resources == units(60);
+        assert!(devices.iter().all(has_units), "{devices:?}");
+        NodeTopologySpec { devices, links: Vec::new() }.summary()
+    };
+    let bare = Device { compute_resources: Vec::new(), ..parts[0].clone() };
+    let (none, one): (&[Device], _) = (&[], std::slice::from_ref(&bare));
+    let mut memory = Memory::default();
+    memory.recall(&published);
+    for (health, listed, is_unsaid, then) in [
+        // the first look after a start
+        (Health::Ok, none, true, "1 GPU, 2 GPU Partition"),
+        (Health::Degraded, none, true, "1 GPU (1 degraded), 2 GPU Partition (2 degraded)"),
+        (Health::Lost, none, true, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
+        // whoever is lost is not believed
+        (Health::Lost, none, false, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
+        // one of them, which does not say what it has, is named
+        (Health::Ok, one, true, "1 GPU, 2 GPU Partition"),
+        (Health::Ok, one, false, "1 GPU, 1 GPU Partition"),
+        (Health::Ok, none, true, "1 GPU, 1 GPU Partition"),
+        (Health::Ok, none, false, "1 GPU"),
+        (Health::Ok, none, true, "1 GPU"),
+        (Health::Lost, none, true, "1 GPU (1 lost)"),
+    ] {
+        assert_eq!(look(&mut memory, health, listed, is_unsaid), then, "{health} {listed:?} {is_unsaid}");
+    }
+    assert_eq!(look(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
+    let all = memory.driven(&spec, Some(Found::default()), false);
+    assert!(all.len() == 3 && all.iter().all(|it| it.health == Health::Lost), "none is listed: {all:?}");
+
+    // the driver spoke before it was heard what was published
+    let mut memory = Memory::default();
+    assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU");
+    memory.recall(&published);
+    assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU, 2 GPU Partition");
+    assert_eq!(look(&mut memory, Health::Ok, none, false), "1 GPU");
+}
+
+#[test]
+fn before_opencl_speaks_what_was_published_fills_boards_and_adds_what_only_it_can_know() {
+    let near =
+        |address: &str| Device { numa_node: Some(0), ..board(&format!("gpu-{address}"), "GPU", address) };
+    let driven = Device { driver: Some("nvidia 1".into()), ..board("gpu-1", "GPU", "") };
+    let devices = vec![
+        board("accelerator-opencl0d0", "Accelerator", ""),
+        board("fpga-0", "FPGA", ""),
+        driven,
+        near("0000:3b:00.0"),
+        near("0000:5e:00.0"),
+        board("numa-0", "NUMA Domain", ""),
+    ];
+    let mut memory = Memory::default();
+    memory.recall(&NodeTopologySpec { devices, links: Vec::new() });
+    let spec = NodeTopologySpec { devices: vec![near("0000:3b:00.0")], links: Vec::new() };
+    let ids = |found| memory.opencl(&spec, found).into_iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids(None), ["accelerator-opencl0d0", "gpu-0000:3b:00.0"]);
+    assert_eq!(ids(Some(Vec::new())), [""; 0]);
+    assert_eq!(ids(Some(vec![board("gpu-opencl0d0", "GPU", "")])), ["gpu-opencl0d0"]);
+}
+
+#[test]
+fn what_somebody_deleted_before_a_driver_spoke_is_not_recalled() {
+    let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0", "GPU", "") };
+    let card = board("accelerator-opencl0d0", "Accelerator", "");
+    let mut memory = Memory::default();
+    memory.recall(&NodeTopologySpec { devices: vec![gpu, card], links: Vec::new() });
+    memory.forget();
+    let spec = NodeTopologySpec::default();
+    assert_eq!(memory.driven(&spec, None, true), []);
+    assert_eq!(memory.opencl(&spec, None), []);
+}

@@ -1,0 +1,125 @@
+//! A machine, by the answers of those who are asked about it.
+
+use super::*;
+use crds::{ComputeResource, Device, MemorySpace};
+
+/// The machine that the agent runs on, as hwloc's answers say, without any driver.
+fn machine() -> Machine {
+    let described = Machine::new("node-a", Some("nowhere.xml".into()), None);
+    Machine { description: None, root: PathBuf::from("/does/not/exist"), ..described }
+}
+
+fn found(ids: &[&str]) -> Answer<NodeTopologySpec> {
+    let device = |id: &&str| Device { id: (*id).into(), type_: "NUMA Domain".into(), ..Device::default() };
+    Answer::Found(NodeTopologySpec { devices: ids.iter().map(device).collect(), links: Vec::new() })
+}
+
+#[test]
+fn a_look_that_fails_takes_nothing_away() {
+    let mut machine = machine();
+    let mut look = |answer| {
+        machine.hear(answer, 1);
+        let reading = machine.assemble();
+        let state = <&str>::from(reading.collectors[0].state);
+        let devices = reading.topologies.get("node-a").map(|spec| spec.summary());
+        (state, devices.unwrap_or_else(|| "nothing is said".to_owned()))
+    };
+    let failed = || Answer::Failed("it hangs".to_owned());
+    let two = || "2 NUMA Domain".to_owned();
+    assert_eq!(look(failed()), ("error", "nothing is said".to_owned()), "before anything was seen");
+    assert_eq!(look(found(&[])), ("error", "nothing is said".to_owned()), "no machine has nothing");
+    assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
+    assert_eq!(look(failed()), ("error", two()));
+    assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", two()));
+    assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", two()));
+    assert_eq!(look(found(&[])), ("error", two()), "nothing where there was something is a failure");
+    assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
+    assert_eq!(look(found(&["numa-0"])), ("error", two()), "it is asked once more");
+    assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less twice is news");
+}
+
+#[test]
+fn opencl_that_fails_takes_nothing_away() {
+    let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
+    machine.hear(found(&["numa-0"]), 1);
+    let mut look = |answer| {
+        machine.opencl.as_mut().unwrap().take_in(answer);
+        machine.assemble();
+        // the second look in a row, at which a device counts as lost
+        let reading = machine.assemble();
+        let state = <&str>::from(reading.collectors.last().unwrap().state);
+        (state, reading.topologies["node-a"].summary())
+    };
+    let card = || {
+        let id = "accelerator-opencl0d0".into();
+        Answer::Found(vec![Device { id, type_: "Accelerator".into(), ..Device::default() }])
+    };
+    let there = || "1 Accelerator, 1 NUMA Domain".to_owned();
+    let failed = || Answer::Failed("it hangs".to_owned());
+    assert_eq!(look(failed()), ("error", "1 NUMA Domain".to_owned()), "before anything was found");
+    assert_eq!(look(card()), ("ok", there()));
+    assert_eq!(look(failed()), ("error", there()));
+    assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", there()));
+    assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", there()));
+    assert_eq!(look(card()), ("ok", there()));
+    let lost = "1 Accelerator (1 lost), 1 NUMA Domain".to_owned();
+    assert_eq!(look(Answer::Found(Vec::new())), ("error", there()), "a platform that did not load");
+    assert_eq!(look(Answer::Found(Vec::new())), ("ok", lost), "less twice is news");
+}
+
+#[test]
+fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
+    let bare = Device {
+        id: "gpu-0000:3b:00.0".into(),
+        type_: "GPU".into(),
+        vendor: Some("amd".into()),
+        pci_bus_id: Some("0000:3b:00.0".into()),
+        numa_node: Some(0),
+        ..Device::default()
+    };
+    let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 64 << 30 }];
+    let unit = ComputeResource { type_: "Compute Unit".into(), count: 104 };
+    let gpu = Device { memory_spaces: ram.clone(), compute_resources: vec![unit.clone()], ..bare.clone() };
+    let card = Device {
+        id: "accelerator-opencl0d0".into(),
+        type_: "Accelerator".into(),
+        vendor: Some("xilinx".into()),
+        memory_spaces: ram,
+        compute_resources: vec![unit],
+        ..Device::default()
+    };
+    let lost = Device { health: Health::Lost, ..card.clone() };
+    let published = NodeTopologySpec { devices: vec![card.clone(), gpu.clone()], links: Vec::new() };
+    for (answer, then) in [
+        (Answer::Failed("it hangs".to_owned()), [&card, &gpu]),
+        (Answer::Denied("no".to_owned()), [&card, &gpu]),
+        (Answer::Found(vec![card.clone()]), [&card, &bare]),
+        (Answer::Found(vec![gpu.clone()]), [&lost, &gpu]),
+        (Answer::Absent("it is not installed".to_owned()), [&lost, &bare]),
+    ] {
+        let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
+        machine.hear(Answer::Found(NodeTopologySpec { devices: vec![bare.clone()], links: Vec::new() }), 1);
+        machine.recall(Some(&published));
+        assert_eq!(*machine.assemble().topologies["node-a"], published, "it is being asked");
+        let said = format!("{answer:?}");
+        machine.opencl.as_mut().unwrap().take_in(answer);
+        machine.assemble();
+        let devices: Vec<_> = machine.assemble().topologies["node-a"].devices.clone();
+        assert_eq!(devices.iter().collect::<Vec<_>>(), then, "{said}");
+    }
+}
+
+#[test]
+fn hwloc_that_fails_again_and_again_is_asked_less_and_less_often() {
+    let mut machine = machine();
+    machine.hear(found(&["numa-0"]), 1);
+    assert_eq!((machine.stamp, machine.failures), (Some(1), 0));
+    let pauses = (0..8).map(|_| {
+        machine.hear(Answer::Failed("it hangs".to_owned()), 1);
+        assert_eq!(machine.stamp, None, "it is asked again");
+        patience(machine.failures).as_secs()
+    });
+    assert_eq!(pauses.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 120, 120]);
+    machine.hear(found(&["numa-0"]), 1);
+    assert_eq!(machine.failures, 0);
+}
