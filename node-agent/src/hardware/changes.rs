@@ -1,7 +1,7 @@
 //! Notices cheaply that hardware came or went: what costs a few small reads instead of a look at everything.
 
 use std::{
-    collections::{BTreeMap, hash_map::DefaultHasher},
+    collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
@@ -35,6 +35,15 @@ pub fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
+}
+
+/// The addresses of the PCI devices that there are; none where that cannot be seen.
+pub fn on_bus(root: &Path) -> Option<BTreeSet<String>> {
+    let entries = fs::read_dir(root.join("sys/bus/pci/devices")).ok()?;
+    let address = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+    let addresses = entries.map(address).collect::<Option<BTreeSet<_>>>()?;
+    // A bus without any device is one that this process is not shown.
+    (!addresses.is_empty()).then_some(addresses)
 }
 
 /// The most that a PCI device and the slot that it is in can carry, in bytes per second, by address.
@@ -113,6 +122,17 @@ mod tests {
         ));
         assert!(changed("sys/class/fpga_manager/fpga0/state", "operating"));
         assert!(changed("sys/devices/system/cpu/online", "0-3"));
+    }
+
+    #[test]
+    fn a_bus_that_cannot_be_seen_is_not_taken_for_one_without_devices() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        assert_eq!(on_bus(root), None);
+        fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+        assert_eq!(on_bus(root), None);
+        write(root, "sys/bus/pci/devices/0000:01:00.0/class", "0x030200");
+        assert_eq!(on_bus(root), Some(["0000:01:00.0".to_owned()].into()));
     }
 
     #[test]

@@ -140,23 +140,58 @@ pub struct Memory {
     links: Vec<Link>,
     /// Whether it has said what there is since the agent started.
     answered: bool,
+    /// The addresses of the GPUs that hwloc has listed since the agent started.
+    placed: BTreeSet<String>,
+    /// Those of them that were not on the bus when it could be seen last.
+    off_bus: BTreeSet<String>,
 }
 
 impl Memory {
+    /// Takes in which PCI devices there are now, if that could be seen, and what hwloc lists.
+    ///
+    /// A GPU that it never listed may be where nobody sees it: that one is not judged.
+    pub fn see_bus(&mut self, spec: &NodeTopologySpec, bus: Option<&BTreeSet<String>>) {
+        let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
+        self.placed.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
+        if let Some(bus) = bus {
+            self.off_bus = self.placed.difference(bus).cloned().collect();
+        }
+    }
+
+    /// Whether a GPU, or the one that a partition is of, is gone from the bus.
+    fn is_off_bus(&self, device: &Device) -> bool {
+        let gpu = match &device.parent {
+            Some(parent) => self.driven.iter().find(|it| it.id == *parent),
+            None => Some(device),
+        };
+        gpu.and_then(|it| it.pci_bus_id.as_ref()).is_some_and(|at| self.off_bus.contains(at))
+    }
+
+    /// How a device is while its driver says nothing: who was lost stays so, and who is gone from the bus is; of the others
+    /// nobody knows, but while the driver `is_starting` they are as they were published.
+    fn unheard(&self, device: &Device, is_starting: bool) -> Device {
+        let health = match device.health {
+            Health::Lost => Health::Lost,
+            _ if self.is_off_bus(device) => Health::Lost,
+            before if is_starting => before,
+            _ => Health::Unknown,
+        };
+        Device { health, ..device.clone() }
+    }
+
     /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
     /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
     /// driver gave up, is nothing that a container can use. While the driver fails to hand out some GPU, nobody knows how those
     /// are that it does not list and that were not lost before. Partitions are gone when it says so: of a GPU that is lost, or of
     /// which it fails to say which there are, those that were there last stay, as healthy as the GPU.
     ///
-    /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was.
+    /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was. While it does
+    /// not answer, a GPU that is gone from the bus is lost all the same.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
         let Some(Found { devices: mut found, unsaid, has_unsaid, .. }) = found else {
-            if starting && !self.answered {
-                return self.driven.clone();
-            }
-            return self.driven.iter().map(as_is(Health::Unknown)).collect();
+            let is_starting = starting && !self.answered;
+            return self.driven.iter().map(|device| self.unheard(device, is_starting)).collect();
         };
         self.answered = true;
         let listed = |list: &[Device], device: &Device| {
@@ -240,7 +275,8 @@ impl Memory {
     pub fn forget(&mut self) {
         self.pluggable.clear();
         self.published.clear();
-        self.driven.retain(|device| self.answered && device.health != Health::Lost);
+        let is_there = |device: &&Device| device.health != Health::Lost && !self.is_off_bus(device);
+        self.driven = self.driven.iter().filter(|it| self.answered && is_there(it)).cloned().collect();
     }
 
     /// Adds the devices that were there before and are not now: as lost, or as they were, while somebody who may know of

@@ -14,7 +14,7 @@ use super::{Collector, Drivers, Problem, ProblemReason, Reading, Release, Source
 use crate::{
     hardware::{
         PROBE_HWLOC,
-        changes::{fingerprint, pcie_capacities, root},
+        changes::{fingerprint, on_bus, pcie_capacities, root},
         child::{Answer, Child},
         fit::fit,
         fpga, functions, hwloc,
@@ -297,6 +297,9 @@ impl Machine {
         let mut found = outcome.and_then(Result::ok);
         let links = found.as_mut().map(|it| std::mem::take(&mut it.links));
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
+        // What is described is on no bus.
+        let bus = if self.description.is_none() { on_bus(&self.root) } else { None };
+        self.memory.see_bus(spec, bus.as_ref());
         let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
         merge::replace_links(spec, self.memory.links(links));

@@ -283,3 +283,40 @@ fn what_somebody_deleted_before_a_driver_spoke_is_not_recalled() {
     assert_eq!(memory.driven(&spec, None, true), []);
     assert_eq!(memory.opencl(&spec, None), []);
 }
+
+#[test]
+fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
+    let address = |slot: &str| format!("0000:{slot}:00.0");
+    let gpu = |slot: &str| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
+    let gpus = ["3b", "5e", "af"].map(gpu);
+    let part = Device { parent: Some(gpus[1].id.clone()), ..board("mig-1", "GPU Partition", "") };
+    // hwloc lists the first two
+    let spec = NodeTopologySpec { devices: gpus[..2].to_vec(), links: Vec::new() };
+    let bus = |slots: &[&str]| slots.iter().map(|slot| address(slot)).collect::<BTreeSet<_>>();
+    let mut memory = Memory::default();
+    memory.see_bus(&spec, Some(&bus(&["3b", "5e"])));
+    let all = [&gpus[..], std::slice::from_ref(&part)].concat();
+    assert_eq!(memory.driven(&spec, Some(found(all.clone())), false), all);
+    let silent = |memory: &mut Memory, seen: Option<BTreeSet<String>>| {
+        memory.see_bus(&NodeTopologySpec::default(), seen.as_ref());
+        let devices = memory.driven(&NodeTopologySpec::default(), None, true);
+        devices.iter().map(|it| it.health).collect::<Vec<_>>()
+    };
+    let second = |health| vec![Health::Unknown, health, Health::Unknown, health];
+    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown));
+    assert_eq!(silent(&mut memory, Some(bus(&["3b"]))), second(Health::Lost), "with its partition");
+    assert_eq!(silent(&mut memory, None), second(Health::Lost), "who does not see changes nothing");
+    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown), "it is plugged in");
+    // the driver says that it is lost, and then no more
+    let lost = |it: &Device| Device { health: Health::Lost, ..it.clone() };
+    memory.driven(&spec, Some(found(vec![gpus[0].clone(), lost(&gpus[1]), gpus[2].clone()])), false);
+    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Lost), "it stays lost");
+    // whoever took one away for good deletes the NodeTopology
+    assert_eq!(silent(&mut memory, Some(bus(&["5e"])))[0], Health::Lost);
+    memory.forget();
+    assert_eq!(
+        silent(&mut memory, Some(bus(&["5e"]))),
+        [Health::Unknown],
+        "of the one that hwloc never listed"
+    );
+}
