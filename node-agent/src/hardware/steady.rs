@@ -20,9 +20,11 @@ pub struct Steady(BTreeMap<String, Held>);
 #[derive(Debug)]
 struct Held {
     health: Health,
-    /// What was seen last, and in how many looks in a row something of its kind.
+    /// What was said of it last, and in how many looks in a row something of its kind, not counting those without a word.
     other: Health,
     looks: u32,
+    /// In how many looks in a row nothing was said of it.
+    silent: u32,
 }
 
 impl Steady {
@@ -32,15 +34,31 @@ impl Steady {
         self.0.retain(|id, _| there.contains(id.as_str()));
         for device in devices {
             let seen = device.health;
-            let new = || Held { health: seen, other: seen, looks: 0 };
+            let new = || Held { health: seen, other: seen, looks: 0, silent: 0 };
             let held = self.0.entry(device.id.clone()).or_insert_with(new);
-            // lost or degraded: either is bad news about the same board
-            held.looks = if enough(seen) == enough(held.other) { held.looks.saturating_add(1) } else { 1 };
-            held.other = seen;
-            if held.looks >= enough(seen) {
-                held.health = seen;
-            }
+            held.see(seen);
             device.health = held.health;
+        }
+    }
+}
+
+impl Held {
+    /// Takes in what was seen: what is said counts once it was said often enough, though a slow driver be silent in between.
+    fn see(&mut self, seen: Health) {
+        let Some(enough_of_it) = enough(seen) else {
+            self.silent = self.silent.saturating_add(1);
+            if self.silent >= SILENT {
+                // what it says after that is news
+                (self.health, self.looks) = (seen, 0);
+            }
+            return;
+        };
+        self.silent = 0;
+        // lost or degraded: either is bad news about the same board
+        self.looks = if Some(enough_of_it) == enough(self.other) { self.looks.saturating_add(1) } else { 1 };
+        self.other = seen;
+        if self.looks >= enough_of_it {
+            self.health = seen;
         }
     }
 }
@@ -51,11 +69,12 @@ pub fn lacks(known: &[Device], found: &[Device]) -> bool {
     known.iter().any(|device| found.iter().all(|other| other.id != device.id))
 }
 
-fn enough(seen: Health) -> u32 {
+/// In how many looks in a row this must be said to count; none where nothing is said.
+fn enough(seen: Health) -> Option<u32> {
     match seen {
-        Health::Ok => BETTER,
-        Health::Degraded | Health::Lost => WORSE,
-        Health::Unknown => SILENT,
+        Health::Ok => Some(BETTER),
+        Health::Degraded | Health::Lost => Some(WORSE),
+        Health::Unknown => None,
     }
 }
 
@@ -95,6 +114,13 @@ mod tests {
             ("oldld", "oodld"),
             // silence, and then an answer
             ("o??????ooo", "ooooo????o"),
+            ("o?????o?oo", "ooooo????o"),
+            ("l?????l?l", "lllll???l"),
+            // a driver that answers each second look only
+            ("o?l?l?l", "oooolll"),
+            ("d?o?o?o?d?d", "ddddddooood"),
+            ("?o?o?o", "?????o"),
+            ("o????l????l", "ooooooooool"),
             // what comes new, or comes back, is what it is seen as
             ("l", "l"),
             ("ol-lo", "oo-ll"),

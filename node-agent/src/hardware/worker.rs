@@ -77,10 +77,7 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
                     line.kept.retain(|kept| kept.0 != late && kept.2.elapsed() < self.fresh);
                     line.kept.extend(answer.map(|answer| (late, answer, given)));
                 }
-                Err(TryRecvError::Empty) => {
-                    line.late = Some(late);
-                    return Err(Silence::Hangs);
-                }
+                Err(TryRecvError::Empty) => line.late = Some(late),
                 Err(TryRecvError::Disconnected) => return Err(Silence::Panicked),
             }
         }
@@ -90,6 +87,9 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
             && given.elapsed() < self.fresh
         {
             return Ok(answer);
+        }
+        if line.late.is_some() {
+            return Err(Silence::Hangs);
         }
         if line.questions.send(question.clone()).is_err() {
             return Err(Silence::Panicked);
@@ -169,6 +169,27 @@ mod tests {
             let (question, times) = insist(5);
             assert_eq!((question, times > 1), (5, fresh.is_zero()));
         }
+    }
+
+    #[test]
+    fn a_late_answer_is_handed_out_while_another_question_is_waited_for() {
+        let (wake, sleeping) = channel::<()>();
+        let (count, counted) = channel();
+        let answer = move |question: u32| {
+            count.send(question).unwrap();
+            // an error at the end of the test
+            let _ = sleeping.recv();
+            question * 10
+        };
+        let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
+        let worker = Worker { fresh: Duration::MAX, ..worker };
+        assert_eq!(worker.ask(5), Err(Silence::Hangs));
+        wake.send(()).unwrap();
+        while !counted.try_iter().any(|question| question == 6) {
+            assert_eq!(worker.ask(6), Err(Silence::Hangs));
+        }
+        assert_eq!(worker.ask(5), Ok(50));
+        assert_eq!(worker.ask(5), Err(Silence::Hangs), "once");
     }
 
     #[test]
