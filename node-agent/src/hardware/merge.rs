@@ -144,6 +144,8 @@ pub struct Memory {
     placed: BTreeSet<String>,
     /// Those of them that were not on the bus when it could be seen last.
     off_bus: BTreeSet<String>,
+    /// How many of the GPUs that the driver failed to hand out last are none that it ever did.
+    strangers: usize,
 }
 
 impl Memory {
@@ -181,33 +183,25 @@ impl Memory {
 
     /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
     /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
-    /// driver gave up, is nothing that a container can use. While the driver fails to hand out some GPU, nobody knows how those
-    /// are that it does not list and that were not lost before. Partitions are gone when it says so: of a GPU that is lost, or of
-    /// which it fails to say which there are, those that were there last stay, as healthy as the GPU.
+    /// driver gave up, is nothing that a container can use. While the driver fails to hand out some GPUs, nobody knows how as
+    /// many are that it does not list, that were not lost before and that are on the bus. Partitions are gone when it says so:
+    /// of a GPU that is lost, or of which it fails to say which there are, those that were there last stay, as healthy as the GPU.
     ///
     /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was. While it does
     /// not answer, a GPU that is gone from the bus is lost all the same.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
-        let Some(Found { devices: mut found, unsaid, has_unsaid, .. }) = found else {
+        let Some(Found { devices: mut found, unsaid, withheld, .. }) = found else {
             let is_starting = starting && !self.answered;
             return self.driven.iter().map(|device| self.unheard(device, is_starting)).collect();
         };
         self.answered = true;
-        let listed = |list: &[Device], device: &Device| {
-            list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
-        };
-        let gone = self.driven.iter().filter(|it| it.type_ == "GPU" && !listed(&found, it));
-        let gone = gone.map(|it| {
-            let is_unsaid = has_unsaid && it.health != Health::Lost;
-            as_is(if is_unsaid { Health::Unknown } else { Health::Lost })(it)
-        });
-        let gone: Vec<_> = gone.collect();
+        let gone = self.missing(&found, withheld);
         let foreign = spec.devices.iter().filter(|it| {
             it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia") && it.pci_bus_id.is_some()
         });
         let foreign =
-            foreign.filter(|it| !listed(&found, it) && !listed(&gone, it)).map(as_is(Health::Unknown));
+            foreign.filter(|it| !is_in(&found, it) && !is_in(&gone, it)).map(as_is(Health::Unknown));
         let foreign: Vec<_> = foreign.collect();
         // A GPU that was lost stays known, so that it stays lost.
         found.extend(gone);
@@ -219,6 +213,24 @@ impl Memory {
         self.driven.clone_from(&found);
         found.extend(foreign);
         found
+    }
+
+    /// The GPUs that the driver listed before and does not now: lost, but for as many as it has `withheld`.
+    fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
+        let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
+        let mut missing: Vec<_> = missing.cloned().collect();
+        // Nothing was said of them the last time either.
+        missing.sort_by_key(|it| it.health != Health::Unknown);
+        let new = found.iter().filter(|it| it.type_ == "GPU" && !is_in(&self.driven, it)).count();
+        let strangers = self.strangers.saturating_sub(new).min(withheld);
+        let mut room = withheld - strangers;
+        for gpu in &mut missing {
+            let may_be_there = room > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
+            room -= usize::from(may_be_there);
+            gpu.health = if may_be_there { Health::Unknown } else { Health::Lost };
+        }
+        self.strangers = strangers + room;
+        missing
     }
 
     /// The partitions that were there last and are not in what was found, of GPUs that are lost or not handed out, which say
@@ -269,6 +281,8 @@ impl Memory {
         let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
         let missed: Vec<_> = missed.cloned().collect();
         self.driven.extend(missed);
+        // what is known now may be among those that it failed to hand out
+        self.strangers = 0;
     }
 
     /// Misses nothing any more of what is not there now.
@@ -296,6 +310,11 @@ impl Memory {
         }
         spec.devices.extend(lost);
     }
+}
+
+/// Whether a list has a device at the same address.
+fn is_in(list: &[Device], device: &Device) -> bool {
+    list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
 }
 
 /// What a partition fails to say of itself is what it said `before`: as long as it exists it stays as it was made.

@@ -146,9 +146,10 @@ fn a_gpu_that_its_driver_fails_to_hand_out_is_not_lost() {
     let [one, other] =
         ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
     let part = Device { parent: Some(other.id.clone()), ..board("mig-1", "GPU Partition", "") };
-    let mut look = |devices: &[&Device], has_unsaid| {
+    let mut look = |devices: &[&Device], has_unsaid: bool| {
         let devices = devices.iter().copied().cloned().collect();
-        let devices = memory.driven(&spec, Some(Found { has_unsaid, ..found(devices) }), false);
+        let withheld = usize::from(has_unsaid);
+        let devices = memory.driven(&spec, Some(Found { withheld, ..found(devices) }), false);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
     };
     let with_other = |health| vec![Health::Ok, health, health];
@@ -319,4 +320,58 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
         [Health::Unknown],
         "of the one that hwloc never listed"
     );
+}
+
+#[test]
+fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
+    let address = |slot: char| format!("0000:{slot}0:00.0");
+    let gpu = |slot: char| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
+    let gpus = |slots: &str| slots.chars().map(gpu).collect::<Vec<_>>();
+    // each look: who is listed, how many are not handed out, who is on the bus, and how the known ones are then
+    for looks in [
+        // one that is dead from the start is none of those that go
+        [("ab", 1, "abc", "a ok, b ok"), ("a", 1, "abc", "a ok, b lost"), ("a", 1, "abc", "a ok, b lost")],
+        // the one that was withheld stays it
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("ab", 1, "abc", "a ok, b ok, c unknown"),
+            ("a", 1, "abc", "a ok, b lost, c unknown"),
+        ],
+        // two go and one is withheld: the one that is there
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("a", 1, "ac", "a ok, b lost, c unknown"),
+            ("ab", 1, "ac", "a ok, b ok, c unknown"),
+        ],
+        // all are withheld, and then none; whoever is then is known
+        [("", 2, "ab", ""), ("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown")],
+        // it is taken out while nothing is said of it
+        [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown"), ("a", 1, "a", "a ok, b lost")],
+    ] {
+        let mut memory = Memory::default();
+        let placed = NodeTopologySpec { devices: gpus("abc"), links: Vec::new() };
+        for (listed, withheld, on_bus, then) in looks {
+            memory.see_bus(&placed, Some(&on_bus.chars().map(address).collect()));
+            let answer = Found { withheld, ..found(gpus(listed)) };
+            let mut devices = memory.driven(&NodeTopologySpec::default(), Some(answer), false);
+            devices.sort_by(|one, other| one.id.cmp(&other.id));
+            let are: Vec<_> = devices
+                .iter()
+                .map(|it| format!("{} {}", it.id.replace("gpu-0000:", "").replace("0:00.0", ""), it.health))
+                .collect();
+            assert_eq!(are.join(", "), then, "{looks:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_published_may_be_what_the_driver_does_not_hand_out() {
+    let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
+    let spec = NodeTopologySpec::default();
+    let mut memory = Memory::default();
+    let withholds = || Some(Found { withheld: 1, ..Found::default() });
+    assert_eq!(memory.driven(&spec, withholds(), false), [], "nobody knows of it yet");
+    memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
+    let healths = memory.driven(&spec, withholds(), false).iter().map(|it| it.health).collect::<Vec<_>>();
+    assert_eq!(healths, [Health::Unknown]);
 }

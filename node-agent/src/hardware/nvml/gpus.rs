@@ -18,8 +18,8 @@ pub struct Found {
     pub links: Vec<Link>,
     /// GPUs that may have more partitions than those: NVML failed to say which.
     pub unsaid: BTreeSet<String>,
-    /// Whether there may be more GPUs than those: NVML failed to hand one out.
-    pub has_unsaid: bool,
+    /// How many GPUs there are that it counts and fails to hand out.
+    pub withheld: usize,
 }
 
 /// The most links that a GPU has.
@@ -39,12 +39,12 @@ pub struct Gpu<'nvml> {
     pub are_all: bool,
 }
 
-/// Every GPU that still has a name, and whether those are all.
+/// Every GPU that still has a name, and how many have none.
 ///
 /// An error is no word about a GPU, unless it says that it is lost. One that does not even say where it is cannot be told
 /// from the others.
-pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, bool), NvmlError> {
-    let (mut gpus, mut are_all_gpus) = (Vec::new(), true);
+pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, usize), NvmlError> {
+    let (mut gpus, mut withheld) = (Vec::new(), 0);
     for index in 0..nvml.device_count()? {
         let handle = match nvml.device_by_index(index) {
             Ok(handle) => handle,
@@ -53,18 +53,18 @@ pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, bool), NvmlError> {
                 NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::NotFound | NvmlError::InvalidArg,
             ) => continue,
             Err(_) => {
-                are_all_gpus = false;
+                withheld += 1;
                 continue;
             }
         };
         let Some((id, address)) = place(&handle) else {
-            are_all_gpus &= is_lost(&handle);
+            withheld += usize::from(!is_lost(&handle));
             continue;
         };
         let (partitions, are_all) = partitions(&handle);
         gpus.push(Gpu { id, address, handle, partitions, are_all });
     }
-    Ok((gpus, are_all_gpus))
+    Ok((gpus, withheld))
 }
 
 /// The id of a GPU and its address on the PCI bus, if it still says where it is.
@@ -120,7 +120,7 @@ impl Asked for Handle<'_> {
 /// What is there.
 pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
     let driver = nvml.sys_driver_version().ok().map(|version| format!("nvidia {version}"));
-    let (gpus, are_all_gpus) = list(nvml)?;
+    let (gpus, withheld) = list(nvml)?;
     let mut devices = Vec::new();
     for gpu in &gpus {
         let health = health(&gpu.handle);
@@ -157,7 +157,7 @@ pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
         }
     }
     let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
-    Ok(Found { links: links(&gpus), devices, unsaid, has_unsaid: !are_all_gpus })
+    Ok(Found { links: links(&gpus), devices, unsaid, withheld })
 }
 
 /// Lost, degraded when memory that failed could not be replaced by spare rows, else well.
