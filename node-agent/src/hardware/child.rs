@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     process::{self, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError, TryLockError,
@@ -13,7 +13,10 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 /// The most that a child may say.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -114,7 +117,7 @@ impl Child {
             let _ = child.kill();
             let _ = said.recv_timeout(TO_DIE);
         }
-        // Who closed its output, or was killed, ends in a moment; the wait is for it, not for a driver.
+        // Who has said all, or was killed, ends in a moment; the wait is for it, not for a driver.
         let status = ended(&mut child);
         if status.is_none() {
             // It has said all that it had to say.
@@ -156,7 +159,7 @@ fn itself(subcommand: &str) -> Command {
     command
 }
 
-/// What a child says, as one piece, when it has closed its output.
+/// What a child says, as one piece: its answer, or all that it said if it closed its output before that was whole.
 type Said = Receiver<io::Result<Vec<u8>>>;
 
 /// Starts the child, and a thread of this name that listens to it.
@@ -166,21 +169,30 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = channel();
     thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(move || {
-        let mut text = Vec::new();
         let talk = || -> io::Result<Vec<u8>> {
             if let Some(mut to) = to {
                 // A child that does not listen to the end says why in its answer.
                 let _ = to.write_all(&input);
             }
-            if let Some(from) = from {
-                from.take(MAX_BYTES).read_to_end(&mut text)?;
-            }
-            Ok(text)
+            from.map_or(Ok(Vec::new()), |from| read_answer(BufReader::new(from.take(MAX_BYTES))))
         };
         // Nobody listens any more when it took too long.
         let _ = sender.send(talk());
     })?;
     Ok((child, receiver))
+}
+
+/// Reads up to the end of the first line that completes a JSON value, or all that there is.
+///
+/// A library that hangs while its process ends keeps the output open.
+fn read_answer(mut from: impl BufRead) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    while from.read_until(b'\n', &mut text)? > 0 {
+        if serde_json::from_slice::<IgnoredAny>(&text).is_ok() {
+            break;
+        }
+    }
+    Ok(text)
 }
 
 /// How a child ended that has nothing more to do; none when it does not end.
@@ -270,9 +282,14 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        for (said, expected) in [(r#"{"found":7}"#, Some(7)), ("", None)] {
+        // `tail` would end when nobody reads what it writes: the output stays open as another descriptor
+        let open = "exec 3>&1 >/dev/null";
+        let closed = "exec >/dev/null";
+        let whole = r#"{"found":7}"#;
+        for (said, output, expected) in [(whole, open, Some(7)), (whole, closed, Some(7)), ("", closed, None)]
+        {
             let mut child = Child::new("test", Duration::from_mins(1));
-            let stays = shell(&format!("echo '{said}'; exec >/dev/null; exec tail -f /dev/null"));
+            let stays = shell(&format!("echo '{said}'; {output}; exec tail -f /dev/null"));
             let answer = child.ask_of::<u32>(stays, &());
             match expected {
                 Some(found) => assert_eq!(answer, Answer::Found(found)),
@@ -283,6 +300,19 @@ mod tests {
                 thread::yield_now();
             }
             assert_eq!(child.ask_of(shell("echo '{\"found\":8}'"), &()), Answer::Found(8));
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_with_the_line_that_completes_it() {
+        for (said, read) in [
+            ("7\n8\n", "7\n"),
+            ("{\n\"found\": 7\n}\nmore", "{\n\"found\": 7\n}\n"),
+            ("{\"found\":7", "{\"found\":7"),
+            ("a library talks\n7\n", "a library talks\n7\n"),
+            ("", ""),
+        ] {
+            assert_eq!(read_answer(said.as_bytes()).unwrap(), read.as_bytes(), "{said}");
         }
     }
 
