@@ -264,6 +264,11 @@ impl Memory {
         })
     }
 
+    /// The devices that perhaps only OpenCL knew when the agent last ran.
+    pub fn recalled_of_opencl(&self) -> Vec<Device> {
+        self.published.iter().filter(|device| is_of_opencl_alone(device)).cloned().collect()
+    }
+
     /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
     /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else. If the
     /// driver spoke before this was heard, its next words say what of it is gone: it may have left partitions unsaid.

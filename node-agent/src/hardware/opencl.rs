@@ -66,6 +66,10 @@ pub struct Background {
     is_released: bool,
     /// What it found last; none before it has said what there is.
     found: Option<Vec<Device>>,
+    /// What perhaps only it knew when the agent last ran.
+    recalled: Vec<Device>,
+    /// Whether the last devices that it told of left out one: if the next ones do, too, that is believed.
+    doubts: bool,
     /// How the last look ended, and why so; none before that.
     fares: Option<(CollectorState, String)>,
     /// How many looks in a row have failed.
@@ -83,6 +87,8 @@ impl Background {
             again: false,
             is_released: true,
             found: None,
+            recalled: Vec::new(),
+            doubts: false,
             fares: None,
             failures: 0,
         }
@@ -92,6 +98,11 @@ impl Background {
     pub fn use_drivers(&mut self, drivers: Drivers) {
         self.is_released = drivers == Drivers::Released;
         self.go_on();
+    }
+
+    /// Hears which devices perhaps only OpenCL knew when the agent last ran: its first answer may leave out one of them, too.
+    pub fn recall(&mut self, devices: Vec<Device>) {
+        self.recalled = devices;
     }
 
     /// Whether no process that loads drivers is under way.
@@ -128,12 +139,17 @@ impl Background {
     /// Takes in an answer: one that does not say what there is changes nothing of what was found, nor does the first that lacks
     /// what was there.
     pub fn take_in(&mut self, answer: Answer<Vec<Device>>) {
-        let known = self.found.as_deref().unwrap_or_default();
+        let known = self.found.as_deref().unwrap_or(&self.recalled);
+        let leaves_out_some = matches!(&answer, Answer::Found(found) if lacks(known, found));
         let (found, state, words) = match answer {
-            Answer::Found(found) if self.failures == 0 && lacks(known, &found) => {
+            Answer::Found(_) if leaves_out_some && !self.doubts => {
+                self.doubts = true;
                 (None, CollectorState::Error, LACKS.to_owned())
             }
-            Answer::Found(found) => (Some(found), CollectorState::Ok, String::new()),
+            Answer::Found(found) => {
+                self.doubts = false;
+                (Some(found), CollectorState::Ok, String::new())
+            }
             Answer::Absent(words) => {
                 // Where something was found before, the library was taken away, and not what it found.
                 let is_answer = self.found.as_ref().is_none_or(Vec::is_empty);
@@ -311,6 +327,8 @@ mod tests {
             (Answer::Absent(words()), 1, Some(1)),
             (Answer::Denied(words()), 2, Some(1)),
             (Answer::Failed(words()), 3, Some(1)),
+            (Answer::Found(Vec::new()), 4, Some(1)),
+            (Answer::Failed(words()), 5, Some(1)),
             (Answer::Found(Vec::new()), 0, Some(0)),
             // one platform that did not load is no loss yet
             (Answer::Found(vec![card.clone()]), 0, Some(1)),

@@ -59,6 +59,8 @@ pub struct Machine {
     drivers: Option<Drivers>,
     /// How often in a row hwloc failed since.
     failures: u32,
+    /// Whether the last machine that it told of left out a device: if the next one does, too, that is believed.
+    doubts: bool,
     /// Since when drivers may be used.
     started: Instant,
     memory: Memory,
@@ -102,6 +104,7 @@ impl Machine {
             stamp: None,
             found: None,
             failures: 0,
+            doubts: false,
             started: Instant::now(),
             memory: Memory::default(),
             steady: Steady::default(),
@@ -173,7 +176,8 @@ impl Machine {
                 self.stamp = None;
                 (CollectorState::Error, "it finds nothing, and no machine is without a processor".to_owned())
             }
-            Answer::Found(found) if self.failures == 0 && self.lacks(&found) => {
+            Answer::Found(found) if !self.doubts && self.lacks(&found) => {
+                self.doubts = true;
                 self.stamp = None;
                 (CollectorState::Error, LACKS.to_owned())
             }
@@ -182,6 +186,7 @@ impl Machine {
                     self.widen_links(&mut found);
                 }
                 self.found = Some(found);
+                self.doubts = false;
                 if let Some(opencl) = &mut self.opencl {
                     opencl.ask_again();
                 }
@@ -353,6 +358,9 @@ impl Source for Machine {
         match published {
             Some(published) => self.memory.recall(published),
             None => self.memory.forget(),
+        }
+        if let Some(opencl) = &mut self.opencl {
+            opencl.recall(self.memory.recalled_of_opencl());
         }
         self.looked = None;
     }
