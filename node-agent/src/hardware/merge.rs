@@ -303,6 +303,7 @@ impl Memory {
     ///
     /// They stay until they come back, or are to be forgotten.
     pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, not_said_yet: bool) {
+        self.pluggable.retain(|_, device| !is_renamed(device, &spec.devices));
         let there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
         let mut lost: Vec<Device> =
             self.pluggable.values().filter(|device| !there.contains(device.id.as_str())).cloned().collect();
@@ -320,6 +321,20 @@ impl Memory {
 /// Whether a list has a device at the same address.
 fn is_in(list: &[Device], device: &Device) -> bool {
     list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
+}
+
+/// Whether a card is there under another name: an accelerator that turned out to be an FPGA, or an FPGA whose driver is silent.
+///
+/// GPUs and their partitions are named by their drivers, which know them.
+fn is_renamed(card: &Device, there: &[Device]) -> bool {
+    let is_card = |device: &Device| is_pluggable(device) && device.type_ != "GPU";
+    let is_it = |other: &Device| {
+        is_card(other)
+            && other.id != card.id
+            && card.pci_bus_id.is_some()
+            && other.pci_bus_id == card.pci_bus_id
+    };
+    is_card(card) && there.iter().any(is_it)
 }
 
 /// What a partition fails to say of itself is what it said `before`: as long as it exists it stays as it was made.

@@ -375,3 +375,27 @@ fn what_was_published_may_be_what_the_driver_does_not_hand_out() {
     let healths = memory.driven(&spec, withholds(), false).iter().map(|it| it.health).collect::<Vec<_>>();
     assert_eq!(healths, [Health::Unknown]);
 }
+
+#[test]
+fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
+    let mut memory = Memory::default();
+    let mut look = |devices: &[(&str, &str, &str)]| {
+        let devices = devices.iter().map(|(id, type_, address)| board(id, type_, address)).collect();
+        let mut spec = NodeTopologySpec { devices, links: Vec::new() };
+        memory.add_lost(&mut spec, false);
+        spec.devices.iter().map(|it| format!("{} {}", it.id, it.health)).collect::<Vec<_>>().join(", ")
+    };
+    let (card, fpga) = (("accelerator-5e", "Accelerator", "5e"), ("fpga-5e", "FPGA", "5e"));
+    let gpu = ("gpu-3b", "GPU", "3b");
+    assert_eq!(look(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
+    assert_eq!(look(&[fpga, gpu]), "fpga-5e ok, gpu-3b ok");
+    assert_eq!(look(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
+    assert_eq!(look(&[gpu]), "gpu-3b ok, accelerator-5e lost");
+    // who has no address, or another one, is another card
+    assert_eq!(look(&[fpga, ("fpga-0", "FPGA", "")]), "fpga-5e ok, fpga-0 ok, gpu-3b lost");
+    let function = ("fpga-5e.1", "FPGA", "5e.1");
+    assert_eq!(
+        look(&[function, ("npu-0", "NPU", "")]),
+        "fpga-5e.1 ok, npu-0 ok, fpga-0 lost, fpga-5e lost, gpu-3b lost"
+    );
+}
