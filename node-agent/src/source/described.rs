@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// A file or a folder of files (`.yaml`, `.yml`, `.json`; hidden ones and subfolders are left alone).
 ///
 /// A file that becomes malformed keeps its last good content in force. A file that is removed takes its
-/// nodes with it. A change counts once it was seen twice in a row, so that a file half written, or away for
+/// nodes with it; one that cannot be looked at is neither. A change counts once it was seen twice in a row, so that a file half written, or away for
 /// the moment in which an editor replaces it, is not taken for a machine that lost its devices.
 #[derive(Debug)]
 pub struct Described {
@@ -39,6 +39,14 @@ struct File {
     problem: Option<Problem>,
 }
 
+/// What a look at the path saw, without reading any file.
+#[derive(Debug, Default)]
+struct Listed {
+    stamps: BTreeMap<PathBuf, Stamp>,
+    /// Those that cannot be looked at: nobody knows whether they are there.
+    unseen: BTreeMap<PathBuf, Problem>,
+}
+
 /// What changes when a file does, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -55,43 +63,42 @@ impl Described {
     }
 
     /// The files that are there now. A single file that is gone is an empty list, as in a folder.
-    fn list(&self) -> Result<BTreeMap<PathBuf, Stamp>, SourceError> {
+    fn list(&self) -> Result<Listed, SourceError> {
         let unreadable = |source| SourceError::Unreadable { path: self.path.display().to_string(), source };
-        let mut stamps = BTreeMap::new();
+        let mut listed = Listed::default();
         let itself = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_file() => return Ok(stamps),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_file() => return Ok(listed),
             other => other.map_err(unreadable)?,
         };
         if !itself.is_dir() {
-            stamps.insert(self.path.clone(), Stamp::of(&itself));
-            return Ok(stamps);
+            listed.stamps.insert(self.path.clone(), Stamp::of(&itself));
+            return Ok(listed);
         }
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
             if !is_manifest(&path) {
                 continue;
             }
-            let metadata = match fs::metadata(&path) {
+            match fs::metadata(&path) {
                 // A file that vanished since the listing, or a link to nothing, is not there.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                // Of one that cannot be looked at nobody knows whether it is.
-                Err(source) => {
-                    return Err(SourceError::Unreadable { path: path.display().to_string(), source });
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    listed.unseen.insert(path, unreadable_file(&error));
                 }
-                Ok(metadata) => metadata,
-            };
-            if metadata.is_file() {
-                stamps.insert(path, Stamp::of(&metadata));
+                Ok(metadata) if metadata.is_file() => {
+                    listed.stamps.insert(path, Stamp::of(&metadata));
+                }
+                Ok(_) => {}
             }
         }
-        Ok(stamps)
+        Ok(listed)
     }
 
     fn was_file(&self) -> bool {
         self.files.contains_key(&self.path)
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self, unseen: BTreeMap<PathBuf, Problem>) -> Reading {
         let mut reading = Reading::default();
         let mut described_by = BTreeMap::<&str, &Path>::new();
         for (path, file) in &self.files {
@@ -113,6 +120,8 @@ impl Described {
                 reading.topologies.insert(node.clone(), Arc::clone(spec));
             }
         }
+        let unseen = unseen.into_iter().map(|(path, problem)| (path.display().to_string(), problem));
+        reading.problems.extend(unseen);
         reading
     }
 }
@@ -123,10 +132,10 @@ impl Source for Described {
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
-        let listed = self.list()?;
-        let paths: BTreeSet<PathBuf> = self.files.keys().chain(listed.keys()).cloned().collect();
-        for path in paths {
-            let now = listed.get(&path).copied();
+        let Listed { stamps, unseen } = self.list()?;
+        let paths: BTreeSet<PathBuf> = self.files.keys().chain(stamps.keys()).cloned().collect();
+        for path in paths.into_iter().filter(|path| !unseen.contains_key(path)) {
+            let now = stamps.get(&path).copied();
             let file = self.files.entry(path.clone()).or_default();
             let settled = file.seen == now || !self.looked;
             file.seen = now;
@@ -137,7 +146,7 @@ impl Source for Described {
         // The one file that was named stays known, so that it may come back.
         self.files.retain(|path, file| file.seen.is_some() || file.taken.is_some() || *path == self.path);
         self.looked = true;
-        Ok(self.reading())
+        Ok(self.reading(unseen))
     }
 }
 
@@ -173,20 +182,23 @@ fn read_file(path: &Path, stamp: Stamp) -> Result<Vec<(String, NodeTopologySpec)
         let message = format!("it has {} bytes, the most is {MAX_BYTES}; split it into files", stamp.bytes);
         return Err(Problem { reason: ProblemReason::Malformed, message });
     }
-    let text = fs::read_to_string(path).map_err(|error| Problem {
-        reason: match error.kind() {
-            io::ErrorKind::PermissionDenied => ProblemReason::Denied,
-            io::ErrorKind::InvalidData => ProblemReason::Malformed,
-            _ => ProblemReason::Unreadable,
-        },
-        message: error.to_string(),
-    })?;
-    if text.is_empty() {
+    let malformed = |message| Problem { reason: ProblemReason::Malformed, message };
+    let text = fs::read_to_string(path).map_err(|error| unreadable_file(&error))?;
+    let topologies = document::parse(&text).map_err(malformed)?;
+    if topologies.is_empty() {
         // So is a file that somebody began to write; who wants no node removes the file.
-        let message = "it is empty; describe a node, or remove the file".to_owned();
-        return Err(Problem { reason: ProblemReason::Malformed, message });
+        return Err(malformed("it describes no node; describe one, or remove the file".to_owned()));
     }
-    document::parse(&text).map_err(|message| Problem { reason: ProblemReason::Malformed, message })
+    Ok(topologies)
+}
+
+fn unreadable_file(error: &io::Error) -> Problem {
+    let reason = match error.kind() {
+        io::ErrorKind::PermissionDenied => ProblemReason::Denied,
+        io::ErrorKind::InvalidData => ProblemReason::Malformed,
+        _ => ProblemReason::Unreadable,
+    };
+    Problem { reason, message: error.to_string() }
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -279,35 +291,47 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_keeps_its_last_good_content() {
+    fn a_file_that_describes_no_node_keeps_its_last_good_content() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         let path = folder.path().join("a.yaml");
         let mut source = Described::new(&path);
         source.read().unwrap();
-        fs::write(&path, "").unwrap();
-        let reading = settled(&mut source);
-        assert_eq!(summary(&reading), ["a: 1 GPU"]);
-        assert_eq!(reading.problems[&path.display().to_string()].reason, ProblemReason::Malformed);
+        for blank in ["", "\n", "---\n", "# a machine, soon\n", " \n---\n---\n"] {
+            fs::write(&path, blank).unwrap();
+            let reading = settled(&mut source);
+            assert_eq!(summary(&reading), ["a: 1 GPU"], "{blank:?}");
+            let problem = &reading.problems[&path.display().to_string()];
+            assert_eq!(problem.reason, ProblemReason::Malformed, "{blank:?}: {problem}");
+        }
     }
 
     #[test]
     fn a_file_that_cannot_be_looked_at_is_not_taken_for_removed() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
+        write(folder.path(), "b.yaml", "b", "");
         let mut source = Described::new(folder.path());
         source.read().unwrap();
         let path = folder.path().join("a.yaml");
         fs::remove_file(&path).unwrap();
-        // a link to itself: an error, whoever looks
-        std::os::unix::fs::symlink("a.yaml", &path).unwrap();
-        for _ in 0..3 {
-            let error = source.read().unwrap_err();
-            assert!(matches!(&error, SourceError::Unreadable { .. }), "{error}");
+        // links to themselves: an error, whoever looks
+        for name in ["a.yaml", "new.yaml"] {
+            std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
+        }
+        write(folder.path(), "b.yaml", "b", "{id: fpga-0, type: FPGA}");
+        let reading = settled(&mut source);
+        assert_eq!(summary(&reading), ["a: 1 GPU", "b: 1 FPGA"], "the others are followed");
+        assert_eq!(summary(&settled(&mut source)), ["a: 1 GPU", "b: 1 FPGA"]);
+        for name in ["a.yaml", "new.yaml"] {
+            let problem = &reading.problems[&folder.path().join(name).display().to_string()];
+            assert_eq!(problem.reason, ProblemReason::Unreadable, "{problem}");
         }
         fs::remove_file(&path).unwrap();
+        fs::remove_file(folder.path().join("new.yaml")).unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
-        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU"]);
+        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU", "b: 1 FPGA"]);
+        assert!(source.read().unwrap().problems.is_empty());
     }
 
     #[test]
