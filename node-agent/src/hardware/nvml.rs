@@ -83,10 +83,15 @@ impl Asker {
 }
 
 /// Those who may still have the library loaded after it was given up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Leaving(Weak<()>);
 
 impl Leaving {
+    /// Of those of whom each has this.
+    pub fn of(in_use: Weak<()>) -> Self {
+        Self(in_use)
+    }
+
     /// Whether nobody has.
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
@@ -111,7 +116,7 @@ impl Nvml {
 
     /// Gives it up: the library is closed as soon as nobody waits for an answer of it.
     pub fn let_go(self) -> Leaving {
-        Leaving(self.in_use)
+        Leaving::of(self.in_use)
     }
 
     /// The GPUs of the machine.

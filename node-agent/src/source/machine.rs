@@ -48,6 +48,8 @@ pub struct Machine {
     description: Option<PathBuf>,
     root: PathBuf,
     hwloc: Child,
+    /// Whether the last process in which it looked might load drivers.
+    hwloc_drives: bool,
     /// When the machine was looked at last, and hwloc was asked last.
     looked: Option<Instant>,
     asked: Option<Instant>,
@@ -74,7 +76,8 @@ pub struct Machine {
     nvml_version: FirstVersion,
     /// None while drivers may not be used, and before hwloc was asked first.
     nvml: Option<Nvml>,
-    leaving: Leaving,
+    /// Those of before who perhaps still hold the driver.
+    leaving: Vec<Leaving>,
     /// None where a machine is described.
     opencl: Option<Background>,
     reading: Reading,
@@ -92,13 +95,14 @@ impl Machine {
             nvml_library,
             nvml_version: FirstVersion::default(),
             nvml: None,
-            leaving: Leaving::default(),
+            leaving: Vec::new(),
             drivers: None,
             opencl: (!described).then(Background::new),
             node: node.into(),
             description,
             root: root(),
             hwloc: Child::new(PROBE_HWLOC, HWLOC_LIMIT),
+            hwloc_drives: false,
             looked: None,
             asked: None,
             stamp: None,
@@ -161,6 +165,9 @@ impl Machine {
         }
         let subject = self.subject()?;
         let began = Instant::now();
+        if !self.hwloc.is_undead() {
+            self.hwloc_drives = subject == hwloc::Machine::Live;
+        }
         // While another process looks, which may take a minute, what was found before stays; the next look asks again.
         let Some(answer) = self.hwloc.try_ask::<NodeTopologySpec>(&subject) else { return Ok(()) };
         self.asked = Some(Instant::now());
@@ -316,12 +323,17 @@ impl Machine {
         if self.drivers != Some(Drivers::Released) {
             return None;
         }
-        let at_rest = self.opencl.as_mut().is_none_or(Background::is_at_rest);
-        Some(match (self.leaving.is_over(), at_rest) {
-            (true, true) => Release::Done,
-            (false, _) => Release::Waits("NVML is still waited for: its last answer has not come".to_owned()),
-            (true, false) => Release::Waits("a process that asks OpenCL has not ended".to_owned()),
-        })
+        self.leaving.retain(|leaving| !leaving.is_over());
+        let waits = if !self.leaving.is_empty() {
+            "NVML is still waited for: its last answer has not come"
+        } else if !self.opencl.as_mut().is_none_or(Background::is_at_rest) {
+            "a process that asks OpenCL has not ended"
+        } else if self.hwloc_drives && self.hwloc.is_undead() {
+            "a process in which hwloc asked drivers has not ended"
+        } else {
+            return Some(Release::Done);
+        };
+        Some(Release::Waits(waits.to_owned()))
     }
 }
 
@@ -381,9 +393,7 @@ impl Source for Machine {
                 }
             }
             Drivers::Released => {
-                if let Some(nvml) = self.nvml.take() {
-                    self.leaving = nvml.let_go();
-                }
+                self.leaving.extend(self.nvml.take().map(Nvml::let_go));
             }
         }
         self.looked = None;

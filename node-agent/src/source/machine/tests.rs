@@ -129,3 +129,17 @@ fn hwloc_that_fails_again_and_again_is_asked_less_and_less_often() {
     machine.hear(found(&["numa-0"]), 1);
     assert_eq!(machine.failures, 0);
 }
+
+#[test]
+fn the_drivers_are_released_when_the_last_who_had_them_is_gone() {
+    let mut machine = machine();
+    let mut holds: Vec<_> = (0..3).map(|_| Arc::new(())).collect();
+    machine.leaving = holds.iter().map(|hold| Leaving::of(Arc::downgrade(hold))).collect();
+    assert_eq!(machine.release(), None, "nobody asked for it");
+    machine.use_drivers(Drivers::Released);
+    for gone in [2, 0, 0] {
+        assert!(matches!(machine.release(), Some(Release::Waits(why)) if why.starts_with("NVML")));
+        holds.remove(gone);
+    }
+    assert_eq!(machine.release(), Some(Release::Done));
+}
