@@ -168,7 +168,8 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
     let mut child = command.spawn()?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = channel();
-    thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(move || {
+    let thread = thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024);
+    let listener = thread.spawn(move || {
         let talk = || -> io::Result<Vec<u8>> {
             if let Some(mut to) = to {
                 // A child that does not listen to the end says why in its answer.
@@ -178,7 +179,13 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
         };
         // Nobody listens any more when it took too long.
         let _ = sender.send(talk());
-    })?;
+    });
+    if let Err(error) = listener {
+        // Nobody would hear it, nor know of its end. It was asked nothing: no driver keeps it.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(error);
+    }
     Ok((child, receiver))
 }
 

@@ -119,6 +119,11 @@ impl Nvml {
         Leaving::of(self.in_use)
     }
 
+    /// Whether nobody is there who could ask it: the system gave no thread, or that has ended.
+    pub fn is_gone(&self) -> bool {
+        self.worker.as_ref().is_none_or(Worker::has_ended)
+    }
+
     /// The GPUs of the machine.
     pub fn devices(&self) -> Result<Found, Trouble> {
         match self.ask(Question::Devices)? {

@@ -4,9 +4,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex, PoisonError,
-        mpsc::{Receiver, Sender, TryRecvError, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Worker<Q, A> {
     line: Mutex<Line<Q, A>>,
+    thread: JoinHandle<()>,
     limit: Duration,
     fresh: Duration,
 }
@@ -54,7 +55,7 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
     ) -> std::io::Result<Self> {
         let (questions, asked) = channel();
         let (said, answers) = channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut answer = make_ready();
             for question in asked {
                 let answer = catch_unwind(AssertUnwindSafe(|| answer(question))).ok();
@@ -64,7 +65,12 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
             }
         })?;
         let line = Line { questions, answers, late: None, kept: Vec::new() };
-        Ok(Self { line: Mutex::new(line), limit, fresh: FRESH })
+        Ok(Self { line: Mutex::new(line), thread, limit, fresh: FRESH })
+    }
+
+    /// Whether the thread is gone, for it could not make ready: nobody ever gets an answer of it.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// The answer, if it comes in time, or came late to the same question a moment ago.
@@ -96,8 +102,8 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
         match line.answers.recv_timeout(self.limit) {
             Ok((Some(answer), _)) => Ok(answer),
-            Ok((None, _)) => Err(Silence::Panicked),
-            Err(_) => {
+            Ok((None, _)) | Err(RecvTimeoutError::Disconnected) => Err(Silence::Panicked),
+            Err(RecvTimeoutError::Timeout) => {
                 line.late = Some(question);
                 Err(Silence::Hangs)
             }
@@ -203,5 +209,19 @@ mod tests {
         let worker = worker.unwrap();
         assert_eq!(worker.ask(0), Err(Silence::Panicked));
         assert_eq!(worker.ask(5), Ok(2));
+        assert!(!worker.has_ended());
+    }
+
+    #[test]
+    fn who_cannot_make_ready_has_ended() {
+        let worker = Worker::start("test", Duration::from_mins(1), || -> fn(u32) -> u32 {
+            panic!("there is nothing to ask");
+        });
+        let worker = worker.unwrap();
+        assert_eq!(worker.ask(5), Err(Silence::Panicked));
+        while !worker.has_ended() {
+            thread::yield_now();
+        }
+        assert_eq!(worker.ask(5), Err(Silence::Panicked));
     }
 }

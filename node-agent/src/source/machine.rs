@@ -299,6 +299,10 @@ impl Machine {
         let has_gpu = spec.devices.iter().any(merge::is_of_nvidia);
         let began = Instant::now();
         let outcome = self.nvml.as_ref().map(Nvml::devices);
+        if self.nvml.as_ref().is_some_and(Nvml::is_gone) {
+            // The next look makes it anew.
+            self.let_go_of_nvml();
+        }
         let mut fares = outcome.as_ref().map_or_else(nvml::released, |it| nvml::collector(it, has_gpu));
         fares.took = outcome.is_some().then(|| began.elapsed());
         collectors.push(fares);
@@ -316,6 +320,12 @@ impl Machine {
         merge::add(spec, devices);
         merge::replace_links(spec, self.memory.links(links));
         outdated
+    }
+
+    /// Gives up NVML; who has it loaded is remembered until that is over.
+    fn let_go_of_nvml(&mut self) {
+        self.leaving.retain(|leaving| !leaving.is_over());
+        self.leaving.extend(self.nvml.take().map(Nvml::let_go));
     }
 
     /// How far the release of the drivers is, where it is asked for.
@@ -393,7 +403,7 @@ impl Source for Machine {
                 }
             }
             Drivers::Released => {
-                self.leaving.extend(self.nvml.take().map(Nvml::let_go));
+                self.let_go_of_nvml();
             }
         }
         self.looked = None;
