@@ -12,39 +12,55 @@ use crds::{ComputeResource, Device, Health};
 use super::{changes::names, hwloc::is_address};
 use crate::{metrics::CollectorState, source::Collector};
 
-/// The FPGAs under a root, and how looking at them fares.
+/// The FPGAs under a root, none where nobody can look, and how looking at them fares.
 ///
 /// A card with an address has it; an FPGA on the board of a system on chip has the name of its manager.
-pub fn read(root: &Path) -> (Vec<Device>, Collector) {
+pub fn read(root: &Path) -> (Option<Vec<Device>>, Collector) {
     let class = root.join("sys/class/fpga_manager");
     let began = Instant::now();
-    let managers = fs::read_dir(&class).map(|_| names(&class));
+    let managers = managers(&class);
     let mut collector = fares(&managers);
-    let managers = managers.unwrap_or_default();
-    let regions = regions_by_address(root);
-    let mut devices = BTreeMap::new();
-    for manager in &managers {
-        let device = of_manager(root, &class.join(manager), manager, &regions);
-        devices.entry(device.id.clone()).or_insert(device);
-    }
+    let found = managers.ok().map(|managers| {
+        let regions = regions_by_address(root);
+        let mut devices = BTreeMap::new();
+        for manager in &managers {
+            let device = of_manager(root, &class.join(manager), manager, &regions);
+            devices.entry(device.id.clone()).or_insert(device);
+        }
+        devices.into_values().collect()
+    });
     collector.took = Some(began.elapsed());
-    (devices.into_values().collect(), collector)
+    (found, collector)
+}
+
+/// The names in the class of managers, sorted; none on a kernel without it.
+fn managers(class: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(class) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
+    let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// How looking fares that found these managers, or must not look.
 fn fares(managers: &io::Result<Vec<String>>) -> Collector {
     let (state, words) = match managers {
-        Ok(managers) if !managers.is_empty() => (CollectorState::Ok, ""),
+        Ok(managers) if !managers.is_empty() => (CollectorState::Ok, String::new()),
+        Ok(_) => (
+            CollectorState::Absent,
+            "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class"
+                .to_owned(),
+        ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (
             CollectorState::Denied,
-            "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only",
+            "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only".to_owned(),
         ),
-        Ok(_) | Err(_) => (
-            CollectorState::Absent,
-            "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class",
-        ),
+        Err(error) => (CollectorState::Error, format!("/sys/class/fpga_manager cannot be read: {error}")),
     };
-    Collector { name: "fpga", state, words: words.to_owned(), took: None }
+    Collector { name: "fpga", state, words, took: None }
 }
 
 fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {
@@ -113,7 +129,6 @@ mod tests {
     #[test]
     fn what_must_not_be_read_is_not_taken_for_absent() {
         let state = |kind: io::ErrorKind| fares(&Err(kind.into()));
-        assert_eq!(state(io::ErrorKind::NotFound).state, CollectorState::Absent);
         let denied = state(io::ErrorKind::PermissionDenied);
         assert!(
             denied.state == CollectorState::Denied && denied.words.contains("mount /sys"),
@@ -121,6 +136,14 @@ mod tests {
             denied.words
         );
         assert_eq!(fares(&Ok(Vec::new())).state, CollectorState::Absent);
+
+        let root = tempfile::tempdir().unwrap();
+        let class = root.path().join("sys/class");
+        fs::create_dir_all(&class).unwrap();
+        // a link to itself: an error, whoever looks
+        symlink("fpga_manager", class.join("fpga_manager")).unwrap();
+        let (found, collector) = read(root.path());
+        assert_eq!((found, collector.state), (None, CollectorState::Error), "{}", collector.words);
     }
 
     #[test]
@@ -128,7 +151,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let (found, collector) = read(root);
-        assert_eq!((found.len(), collector.state), (0, CollectorState::Absent));
+        assert_eq!((found, collector.state), (Some(Vec::new()), CollectorState::Absent));
 
         let card = "pci0000:3a/0000:3a:00.0/0000:3b:00.0/fpga_region/region0/dfl-fme.0/dfl-fme-mgr.1";
         entry(
@@ -150,6 +173,7 @@ mod tests {
 
         let (found, collector) = read(root);
         assert_eq!(collector.state, CollectorState::Ok);
+        let found = found.unwrap();
         let [card, board] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             (card.id.as_str(), card.pci_bus_id.as_deref()),

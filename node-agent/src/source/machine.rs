@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crds::{Health, NodeTopologySpec};
+use crds::{Device, Health, NodeTopologySpec};
 
 use super::{Collector, Drivers, Problem, ProblemReason, Reading, Release, Source, SourceError};
 use crate::{
@@ -57,6 +57,8 @@ pub struct Machine {
     stamp: Option<u64>,
     /// What hwloc found last; none before it found anything.
     found: Option<NodeTopologySpec>,
+    /// The FPGAs that the kernel managed when they could be looked at last.
+    fpgas: Vec<Device>,
     /// Whether drivers may be used; none while nobody has said: then they are not.
     drivers: Option<Drivers>,
     /// How often in a row hwloc failed since.
@@ -107,6 +109,7 @@ impl Machine {
             asked: None,
             stamp: None,
             found: None,
+            fpgas: Vec::new(),
             failures: 0,
             doubts: false,
             started: Instant::now(),
@@ -238,7 +241,11 @@ impl Machine {
         let mut spec = self.found.clone().unwrap_or_default();
         let mut collectors = vec![self.hwloc_state.clone()];
         if self.description.is_none() {
-            let (mut found, state) = fpga::read(&self.root);
+            let (found, state) = fpga::read(&self.root);
+            if let Some(found) = found {
+                self.fpgas = found;
+            }
+            let mut found = self.fpgas.clone();
             found.retain(|device| !functions::is_beside_board(device, &spec.devices));
             merge::add(&mut spec, found);
             collectors.push(state);

@@ -1,7 +1,7 @@
 //! A machine, by the answers of those who are asked about it.
 
 use super::*;
-use crds::{ComputeResource, Device, MemorySpace};
+use crds::{ComputeResource, MemorySpace};
 
 /// The machine that the agent runs on, as hwloc's answers say, without any driver.
 fn machine() -> Machine {
@@ -142,4 +142,28 @@ fn the_drivers_are_released_when_the_last_who_had_them_is_gone() {
         holds.remove(gone);
     }
     assert_eq!(machine.release(), Some(Release::Done));
+}
+
+#[test]
+fn fpgas_stay_while_nobody_can_look_at_them() {
+    let root = tempfile::tempdir().unwrap();
+    let class = root.path().join("sys/class/fpga_manager");
+    fs::create_dir_all(class.join("fpga0")).unwrap();
+    fs::write(class.join("fpga0/state"), "operating\n").unwrap();
+    let mut machine = Machine { root: root.path().to_owned(), ..machine() };
+    machine.hear(found(&["numa-0"]), 1);
+    let mut look = || {
+        // the second look in a row, at which a device counts as lost
+        machine.assemble();
+        let reading = machine.assemble();
+        (<&str>::from(reading.collectors[1].state), reading.topologies["node-a"].summary())
+    };
+    let there = || "1 FPGA, 1 NUMA Domain".to_owned();
+    assert_eq!(look(), ("ok", there()));
+    fs::remove_dir_all(&class).unwrap();
+    // a link to itself: an error, whoever looks
+    std::os::unix::fs::symlink("fpga_manager", &class).unwrap();
+    assert_eq!(look(), ("error", there()));
+    fs::remove_file(&class).unwrap();
+    assert_eq!(look(), ("absent", "1 FPGA (1 lost), 1 NUMA Domain".to_owned()));
 }
