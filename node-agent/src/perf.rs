@@ -152,6 +152,11 @@ impl Perf {
 
     /// Watches these pods, and no others; those that are watched stay, before new ones come.
     pub fn watch(&mut self, pods: &BTreeSet<Pod>) {
+        // CPUs come and go while a machine runs.
+        let online = cgroup::online();
+        if !online.is_empty() {
+            self.online = online;
+        }
         self.watched.retain(|pod, watched| pods.contains(pod) && watched.folder.is_dir());
         (self.left_out, self.refused) = (0, None);
         if self.sets.is_empty() {

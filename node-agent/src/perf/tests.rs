@@ -212,6 +212,16 @@ fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
 }
 
 #[test]
+fn a_cpu_that_was_off_at_the_start_is_counted_on() {
+    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    // the pod may use CPU 0
+    perf.online = [8191].into();
+    perf.watch(&[pod("1")].into());
+    assert_eq!(double.open_groups(), 2);
+}
+
+#[test]
 fn who_counts_nothing_says_so() {
     let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
