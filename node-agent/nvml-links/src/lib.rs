@@ -1,11 +1,13 @@
-//! What the NVLinks of a GPU carried, by link, as drivers since 450 count it.
+//! What the NVLinks of a GPU carried, by link, as drivers since 450 count it, and whether they lead to another GPU.
 //!
-//! NVML takes the number of the link in a member of its question that `nvml-wrapper` does not let set.
+//! NVML takes the number of the link in a member of its question that `nvml-wrapper` does not let set. It does let ask where a
+//! link leads, and loses the answer.
 
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings::{
     field_id::{NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX},
-    nvmlFieldValue_t, nvmlValue_t,
+    nvmlFieldValue_t, nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU as TO_GPU,
+    nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_UNKNOWN as TO_UNKNOWN, nvmlValue_t,
 };
 
 /// NVML's code for an answer that is one, and its types of whole numbers.
@@ -38,6 +40,16 @@ pub fn traffic(gpu: &Device<'_>, links: &[u32]) -> Vec<Traffic> {
         Some(Traffic { link, sent_bytes, received_bytes })
     };
     links.iter().zip(answers.chunks(2)).filter_map(of_link).collect()
+}
+
+/// Whether a link of a GPU leads to a GPU, and not to a switch; none where the driver does not say.
+pub fn leads_to_gpu(gpu: &Device<'_>, link: u32) -> Option<bool> {
+    let Ok(ask) = &gpu.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType else { return None };
+    let mut end = TO_UNKNOWN;
+    // SAFETY: the handle is that of a device whose library is loaded as long as it lives, the function is that of
+    // this library, and it writes the one number that it is given the place of.
+    let code = unsafe { ask(gpu.handle(), link, &raw mut end) };
+    (code == SUCCESS && end != TO_UNKNOWN).then_some(end == TO_GPU)
 }
 
 /// The values of fields, each of a scope; none where there is none.

@@ -246,10 +246,13 @@ impl Memory {
         self.driven.iter().filter_map(as_its_gpu).collect()
     }
 
-    /// The links between what the driver found, or those that it found last.
-    pub fn links(&mut self, found: Option<Vec<Link>>) -> Vec<Link> {
-        if let Some(found) = found {
-            self.links = found;
+    /// The links between what the driver found, or those that it found last: while it says nothing, or fails to hand out a GPU,
+    /// whose links it does not tell.
+    pub fn links(&mut self, found: Option<&Found>) -> Vec<Link> {
+        if let Some(found) = found
+            && (found.withheld == 0 || self.links.is_empty())
+        {
+            self.links.clone_from(&found.links);
         }
         self.links.clone()
     }

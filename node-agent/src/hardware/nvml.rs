@@ -9,6 +9,7 @@ mod trouble;
 mod xids;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     sync::{Arc, Weak},
     time::Duration,
@@ -56,6 +57,8 @@ pub struct Nvml {
 /// What the thread has that asks NVML. The members go in this order.
 struct Asker {
     state: State,
+    /// The addresses of the GPUs that there ever were.
+    known: BTreeSet<String>,
     /// From when the driver first says what there is.
     xids: Option<Xids>,
     library: Arc<Library>,
@@ -67,7 +70,7 @@ impl Asker {
     fn answer(&mut self, question: Question) -> Answer {
         match question {
             Question::Devices => {
-                let found = self.state.ask(gpus::read);
+                let found = self.state.ask(|nvml| gpus::read(nvml, &mut self.known));
                 if found.is_ok() {
                     let watch = || Xids::watch(Arc::clone(&self.library), Arc::downgrade(&self.in_use));
                     self.xids.get_or_insert_with(watch);
@@ -108,7 +111,7 @@ impl Nvml {
         let worker = Worker::start("nvml", LIMIT, move || {
             let library = Arc::new(Library::new(file, first));
             let state = State::new(Arc::clone(&library));
-            let mut asker = Asker { state, xids: None, library, in_use: hold };
+            let mut asker = Asker { state, known: BTreeSet::new(), xids: None, library, in_use: hold };
             move |question| asker.answer(question)
         });
         Self { worker: worker.ok(), in_use }

@@ -317,15 +317,15 @@ impl Machine {
             Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
             _ => None,
         };
-        let mut found = outcome.and_then(Result::ok);
-        let links = found.as_mut().map(|it| std::mem::take(&mut it.links));
+        let found = outcome.and_then(Result::ok);
+        let links = self.memory.links(found.as_ref());
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
         // What is described is on no bus.
         let bus = if self.description.is_none() { on_bus(&self.root) } else { None };
         self.memory.see_bus(spec, bus.as_ref());
         let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
-        merge::replace_links(spec, self.memory.links(links));
+        merge::replace_links(spec, links);
         outdated
     }
 

@@ -62,6 +62,17 @@ fn what_hwloc_and_nvml_know_of_a_board_is_one_device() {
 }
 
 #[test]
+fn a_gpu_that_the_driver_does_not_hand_out_is_no_switch_between_the_others() {
+    let spec = spec(&h100s("gpus=8 withheld=1", &stub("nvml"), &["-o", "yaml"]));
+    let second = spec.devices.iter().find(|device| device.id == SECOND).unwrap();
+    assert_eq!(second.health, Health::Unknown);
+    let links = spec.links.iter().filter(|link| link.kind == "NVLink");
+    let ends: Vec<_> =
+        links.map(|link| format!("{} {}", &link.source[9..11], &link.destination[9..11])).collect();
+    assert_eq!(ends, ["20 28", "28 30", "30 38", "38 40", "40 48"]);
+}
+
+#[test]
 fn a_gpu_says_what_it_can_and_nothing_instead_of_what_it_cannot() {
     let mut all = Vec::new();
     for condition in [

@@ -188,7 +188,7 @@ fn what_the_driver_said_before_a_restart_holds_until_it_speaks() {
     let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
     let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
     assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
-    assert_eq!(memory.links(Some(Vec::new())), []);
+    assert_eq!(memory.links(Some(&Found::default())), []);
     // from then on what is published is what it says, and its silence is one
     memory.recall(&published);
     assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
@@ -398,4 +398,18 @@ fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
         look(&[function, ("npu-0", "NPU", "")]),
         "fpga-5e.1 ok, npu-0 ok, fpga-0 lost, fpga-5e lost, gpu-3b lost"
     );
+}
+
+#[test]
+fn links_stay_while_the_driver_withholds_a_gpu() {
+    let link = |to: char| Link { kind: NVLINK.into(), destination: to.into(), ..Link::default() };
+    let mut memory = Memory::default();
+    for (told, withheld, then) in
+        [("a", 1, "a"), ("b", 1, "a"), ("ab", 0, "ab"), ("a", 1, "ab"), ("a", 0, "a"), ("", 0, "")]
+    {
+        let links = told.chars().map(link).collect();
+        let links = memory.links(Some(&Found { links, withheld, ..Found::default() }));
+        let ends: String = links.iter().map(|link| link.destination.as_str()).collect();
+        assert_eq!(ends, then, "{told} {withheld}");
+    }
 }

@@ -117,10 +117,11 @@ impl Asked for Handle<'_> {
     }
 }
 
-/// What is there.
-pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
+/// What is there; remembers in `known` where GPUs were.
+pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlError> {
     let driver = nvml.sys_driver_version().ok().map(|version| format!("nvidia {version}"));
     let (gpus, withheld) = list(nvml)?;
+    known.extend(gpus.iter().map(|gpu| gpu.address.clone()));
     let mut devices = Vec::new();
     for gpu in &gpus {
         let health = health(&gpu.handle);
@@ -157,7 +158,7 @@ pub fn read(nvml: &Nvml) -> Result<Found, NvmlError> {
         }
     }
     let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
-    Ok(Found { links: links(&gpus), devices, unsaid, withheld })
+    Ok(Found { links: links(&gpus, known), devices, unsaid, withheld })
 }
 
 /// Lost, degraded when memory that failed could not be replaced by spare rows, else well.
@@ -207,8 +208,9 @@ pub fn number(handle: &Handle<'_>, field: u32) -> Option<f64> {
 
 /// The NVLinks of each pair of GPUs as one link, as wide as all of them.
 ///
-/// Where they go to a switch, every pair whose GPUs are on a switch is joined, as wide as the narrower of the two.
-fn links(gpus: &[Gpu<'_>]) -> Vec<Link> {
+/// Where they go to a switch, every pair whose GPUs are on a switch is joined, as wide as the narrower of the two. A GPU that NVML
+/// does not hand out is no switch.
+fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>) -> Vec<Link> {
     let index: BTreeMap<&str, usize> =
         gpus.iter().enumerate().map(|(at, gpu)| (gpu.address.as_str(), at)).collect();
     let mut direct = BTreeMap::<(usize, usize), i64>::new();
@@ -221,10 +223,13 @@ fn links(gpus: &[Gpu<'_>]) -> Vec<Link> {
                 continue;
             }
             let Ok(remote) = link.remote_pci_info() else { continue };
-            match index.get(normal_address(&remote.bus_id).as_str()) {
+            let remote = normal_address(&remote.bus_id);
+            match index.get(remote.as_str()) {
                 Some(&to) if at < to => *direct.entry((at, to)).or_default() += each,
                 // Counted from its other end.
                 Some(_) => {}
+                None if known.contains(&remote) => {}
+                None if nvml_links::leads_to_gpu(&gpu.handle, number) == Some(true) => {}
                 None => switched[at] += each,
             }
         }

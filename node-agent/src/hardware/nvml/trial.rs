@@ -1,6 +1,6 @@
 //! A trial of the library, as the whole of a process: who crashes in it takes nobody along.
 
-use std::ffi::OsString;
+use std::{collections::BTreeSet, ffi::OsString};
 
 use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
 
@@ -18,7 +18,7 @@ pub fn answer(file: Option<&OsString>) -> Answer<Result<Option<String>, Trouble>
 
 /// Asks what the agent will ask. What is answered with an error does no harm to who asks.
 fn ask_all(nvml: &Nvml) {
-    let _ = gpus::read(nvml);
+    let _ = gpus::read(nvml, &mut BTreeSet::new());
     let _ = counters::read(nvml, None);
     let (Ok(gpus), Ok(events)) = (tellers(nvml), nvml.create_event_set()) else { return };
     let watched = gpus.iter().try_fold(events, |events, (_, gpu)| {

@@ -8,6 +8,7 @@
 //! | `gpus=N` | so many GPUs; without it two |
 //! | `no-driver`, `denied`, `mismatch` | the library does not start, as without a driver, without permission, with one of another version |
 //! | `gone=I` | GPU I is not listed |
+//! | `withheld=I` | GPU I is listed, and there is no handle for it |
 //! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
 //! | `mig=I` | GPU I is split into two partitions |
 //! | `mig-fails=mode`, `mig-fails=list` | asking that GPU whether it is split, or which partitions it has, is an error |
@@ -284,7 +285,9 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Return {
 /// The handle of the GPU with this place in the list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(place: c_uint, to: *mut Device) -> Return {
-    match Setting::now().gpus().get(place as usize) {
+    let setting = Setting::now();
+    match setting.gpus().get(place as usize) {
+        Some(index) if setting.number("withheld") == Some(*index) => UNKNOWN,
         Some(index) => {
             unsafe { to.write(index + 1) };
             SUCCESS
@@ -557,6 +560,18 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
 ) -> Return {
     unsafe {
         answer(device, to, |setting, index| neighbour(setting, index, link).map(pci).ok_or(NOT_SUPPORTED))
+    }
+}
+
+/// What is at the other end: 0 is a GPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemoteDeviceType(
+    device: Device,
+    link: c_uint,
+    to: *mut c_uint,
+) -> Return {
+    unsafe {
+        answer(device, to, |setting, index| neighbour(setting, index, link).map(|_| 0).ok_or(NOT_SUPPORTED))
     }
 }
 
