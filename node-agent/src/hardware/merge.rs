@@ -219,7 +219,7 @@ impl Memory {
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
         let mut missing: Vec<_> = missing.cloned().collect();
-        // Nothing was said of them the last time either.
+        // Those first of which nothing was said the last time either.
         missing.sort_by_key(|it| it.health != Health::Unknown);
         let new = found.iter().filter(|it| it.type_ == "GPU" && !is_in(&self.driven, it)).count();
         let strangers = self.strangers.saturating_sub(new).min(withheld);
