@@ -33,7 +33,7 @@ macro_rules! agent_names {
             COLLECTOR_STATE = StateSet "cairn_agent_collector_state" ["collector", "state"] "How a collector fares: ok, absent, denied or error.";
             COLLECT_ERRORS = Counter "cairn_agent_collect_errors_total" ["collector", "reason"] "Problems that a collector found, each counted when it appeared.";
             COLLECT_DURATION = Gauge "cairn_agent_collect_duration_seconds" ["collector"] "How long the collector's last look took.";
-            COLLECTOR_LAST_OK = Gauge "cairn_agent_collector_last_ok_timestamp_seconds" ["collector"] "When the collector was well last, in Unix time; what it found then stays.";
+            COLLECTOR_LAST_OK = Gauge "cairn_agent_collector_last_ok_timestamp_seconds" ["collector"] "When the collector was well last, in Unix time.";
             LAST_LOOK = Gauge "cairn_agent_last_look_timestamp_seconds" [] "When a look at the node came back last, in Unix time.";
             TOPOLOGY_CHANGES = Counter "cairn_agent_topology_changes_total" [] "Changes of a node's topology that were noticed since the start.";
             TOPOLOGY_LAST_CHANGE = Gauge "cairn_agent_topology_last_change_timestamp_seconds" [] "When the last of them was noticed, in Unix time.";

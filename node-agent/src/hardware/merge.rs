@@ -140,7 +140,7 @@ pub struct Memory {
     links: Vec<Link>,
     /// Whether it has said what there is since the agent started.
     answered: bool,
-    /// The addresses of the GPUs that hwloc has listed since the agent started.
+    /// The addresses of the GPUs that hwloc has listed, now or when the agent last ran.
     placed: BTreeSet<String>,
     /// Those of them that were not on the bus when it could be seen last.
     off_bus: BTreeSet<String>,
@@ -285,6 +285,12 @@ impl Memory {
             self.driven.clear();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
+        // Only hwloc says how a GPU hangs on the bus: who was said to was listed by it.
+        let hangs = |device: &&Device| {
+            device.type_ == "GPU"
+                && published.links.iter().any(|it| it.kind == PCIE && it.destination == device.id)
+        };
+        self.placed.extend(devices.iter().filter(hangs).filter_map(|it| it.pci_bus_id.clone()));
         let is_known = |device: &Device| self.driven.iter().any(|it| it.id == device.id);
         let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
         let missed: Vec<_> = missed.cloned().collect();
@@ -358,6 +364,9 @@ fn fill(part: &mut Device, before: Option<&Device>) {
 
 /// The kind of the links that NVIDIA's driver counts.
 const NVLINK: &str = "NVLink";
+
+/// The kind of the links by which devices hang on their bus.
+const PCIE: &str = "PCIe";
 
 /// Whether a device was described by NVIDIA's driver.
 fn is_driven(device: &Device) -> bool {

@@ -323,6 +323,29 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
 }
 
 #[test]
+fn a_gpu_that_was_taken_out_while_nobody_looked_is_lost_though_its_driver_never_speaks() {
+    let gpus = ["0000:3b:00.0", "0000:5e:00.0"]
+        .map(|at| Device { driver: Some("nvidia 570".into()), ..board(&format!("gpu-{at}"), "GPU", at) });
+    let hangs = |gpu: &Device| Link {
+        source: "numa-0".into(),
+        destination: gpu.id.clone(),
+        kind: "PCIe".into(),
+        ..Link::default()
+    };
+    // of the second one nobody knows whether it was ever seen on the bus
+    let published = NodeTopologySpec { devices: gpus.to_vec(), links: vec![hangs(&gpus[0])] };
+    let mut memory = Memory::default();
+    memory.recall(&published);
+    let bus = BTreeSet::from(["0000:00:00.0".to_owned()]);
+    for starting in [true, false] {
+        memory.see_bus(&NodeTopologySpec::default(), Some(&bus));
+        let found = memory.driven(&NodeTopologySpec::default(), None, starting);
+        let second = if starting { Health::Ok } else { Health::Unknown };
+        assert_eq!(found.iter().map(|it| it.health).collect::<Vec<_>>(), [Health::Lost, second]);
+    }
+}
+
+#[test]
 fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
     let address = |slot: char| format!("0000:{slot}0:00.0");
     let gpu = |slot: char| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
