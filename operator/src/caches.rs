@@ -116,6 +116,8 @@ impl Caches {
         let placement = Arc::new(placement);
         let key = key_of(&placement);
         let news = self.change(|index| {
+            // What is answered late may be gone, with its application, and perhaps another one has that name.
+            index.application(&key).filter(|application| is_decision_for(&placement, application))?;
             let before = index.named_placement(&key).cloned();
             let is_news = self.versions().wrote(&key, before.as_deref(), &placement);
             is_news.then(|| {

@@ -26,6 +26,7 @@ use crate::neighbours::Neighbours;
 use crate::pace::{Made, Pace, Starts};
 use crate::plans::Plans;
 use crate::policies::Policies;
+use crate::retries::Retries;
 use crate::searches::{Considered, OneAtATime, Searches};
 use crate::turns::Turns;
 use crate::writes::Writer;
@@ -55,6 +56,9 @@ pub struct Context {
     pub one_at_a_time: OneAtATime,
     /// Who waits to be planned, and what was said of each.
     pub plans: Plans,
+    /// Who could not be planned, and who could not be looked after, and how often.
+    pub plan_retries: Retries,
+    pub heal_retries: Retries,
     /// Decisions that were on their way for long.
     pub late: Late,
     /// When people were told of each application.
@@ -91,6 +95,8 @@ impl Context {
         self.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
+        self.plan_retries.went_well(key);
+        self.heal_retries.went_well(key);
     }
 
     /// What was considered when the application was last planned.

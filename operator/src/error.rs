@@ -98,11 +98,19 @@ impl Error {
         text
     }
 
-    /// After how long to try again.
+    /// After how long to try again, the first time.
     pub fn wait(&self) -> Duration {
         match self {
             Self::Overtaken => Duration::from_millis(50),
             _ => Duration::from_secs(2),
+        }
+    }
+
+    /// After how long to try again at the latest, where it fails again and again.
+    pub fn longest_wait(&self) -> Duration {
+        match self {
+            Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
+            _ => Duration::from_secs(30),
         }
     }
 

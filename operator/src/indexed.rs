@@ -118,32 +118,46 @@ impl Indexed for ActorApplication {
 impl Indexed for Placement {
     fn happened(caches: &Caches, _: &mut Seen, placement: Arc<Self>, present: bool) {
         let key = key_of(&placement);
-        let known = caches.index().named_placement(&key).cloned();
-        let is_same = known.as_ref().is_none_or(|known| known.uid() == placement.uid());
         if present {
-            // What was just written may be newer than what is seen.
-            if !caches.versions().saw(&key, known.as_deref(), &placement) {
-                tracing::debug!(%key, known = ?known.map(|it| it.resource_version()), "an older decision is passed over");
-                return;
-            }
             let facts = |it: &Self| {
                 (
                     it.spec.assignments.clone(),
                     it.status.as_ref().map(|status| status.refusals.clone()).unwrap_or_default(),
                 )
             };
-            caches.change(|index| index.put_placement(placement.clone()));
+            // What was just written may be newer than what is seen; nothing is written in between.
+            let (known, is_news) = caches.change(|index| {
+                let known = index.named_placement(&key).cloned();
+                let is_news = caches.versions().saw(&key, known.as_deref(), &placement);
+                if is_news {
+                    index.put_placement(placement.clone());
+                }
+                (known, is_news)
+            });
+            if !is_news {
+                tracing::debug!(%key, known = ?known.map(|it| it.resource_version()), "an older decision is passed over");
+                return;
+            }
             if known.as_deref().map(facts) == Some(facts(&placement)) {
                 return;
             }
             caches.gave_back(&key, known.as_deref(), Some(&placement));
-        } else if is_same {
-            if caches.application(&key).is_some() {
-                caches.versions().gone(&key, &placement);
+        } else {
+            let was_known = caches.change(|index| {
+                let known = index.named_placement(&key);
+                let is_same = known.is_none_or(|known| known.uid() == placement.uid());
+                if is_same {
+                    index.remove_placement(&key);
+                    if index.application(&key).is_some() {
+                        caches.versions().gone(&key, &placement);
+                    }
+                }
+                is_same
+            });
+            if was_known {
+                caches.gave_back(&key, Some(&placement), None);
+                caches.doubts().forget(&key);
             }
-            caches.change(|index| index.remove_placement(&key));
-            caches.gave_back(&key, Some(&placement), None);
-            caches.doubts().forget(&key);
         }
         caches.ring_touched([key]);
         caches.pools_changed.notify_one();

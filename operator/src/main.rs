@@ -50,6 +50,7 @@ mod readiness;
 mod reconcile;
 mod refusals;
 mod report;
+mod retries;
 mod revisions;
 mod rollout;
 mod searches;
@@ -189,6 +190,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),
         plans,
+        plan_retries: retries::Retries::default(),
+        heal_retries: retries::Retries::default(),
         late: late::Late::default(),
         pace: pace::Pace::default(),
         starts: pace::Starts::default(),
@@ -201,14 +204,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         planning: config.planning.clone(),
     });
     let mut work = std::pin::pin!(async {
-        let leads = async {
-            caches.warm().await;
-            silence.known(&caches).await;
-            warm.send_replace(true);
-            tracing::info!("the caches are filled");
-            leadership.clone().acquired().await;
-        };
-        pass_over(&mut wanted, leads).await;
+        pass_over(&mut wanted, leads(&caches, silence, &warm, leadership.clone())).await;
         caches.ring_everybody();
         tokio::spawn(pools::run(context.clone(), pools_changed));
         tokio::spawn(planning::background(context.clone()));
@@ -254,6 +250,20 @@ async fn hand_over(
     tracing::info!("stopped; what runs goes on running");
 }
 
+/// Waits until everything is known that is to be planned from, which makes this operator one that may lead, and until it leads.
+async fn leads(
+    caches: &caches::Caches,
+    silence: agents::Silence,
+    warm: &watch::Sender<bool>,
+    mut leadership: leader::Leadership,
+) {
+    caches.warm().await;
+    silence.known(caches).await;
+    warm.send_replace(true);
+    tracing::info!("the caches are filled");
+    leadership.acquired().await;
+}
+
 /// Passes over whoever is rung for until this operator leads: everybody is looked after then, and a queue would grow as long as
 /// another leads.
 async fn pass_over(
@@ -288,7 +298,7 @@ async fn look_after(context: &Arc<Context>, queues: Queues) {
     let queue = stream::select(gather(wanted, DEBOUNCE), planned).map(Ok::<_, std::convert::Infallible>);
     let applied = applier(
         |application, context| Box::pin(reconcile(application, context)),
-        |application: Arc<_>, error: &_, _| after_error(&application, error),
+        |application: Arc<_>, error: &_, context: Arc<_>| after_error(&application, error, &context),
         context.clone(),
         context.caches.applications.clone(),
         queue,

@@ -62,6 +62,10 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     };
     drop(working);
     ctx.caches.touched().looked(&key);
+    // A search that begins is no success yet.
+    if !outcome.searching && decided.as_ref().err().is_none_or(Error::is_told) {
+        ctx.plan_retries.went_well(&key);
+    }
     let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
     match decided {
         Ok(()) => ctx.plans.said(&key, outcome),
@@ -77,10 +81,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
         Err(e) => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
-            // Who was overtaken did not fail.
-            let is_failure = !matches!(e, Error::Overtaken | Error::NotLeading);
-            let wait = if is_failure { ctx.plans.back_off(&key, e.wait()) } else { e.wait() };
-            ctx.plans.failed(&key, Some(moment() + wait));
+            ctx.plans.failed(&key, Some(moment() + ctx.plan_retries.after(&key, &e)));
         }
     }
     // Until a search is through there is nothing to carry out or to tell that was not there before.

@@ -16,9 +16,6 @@ use crate::report::Outcome;
 /// Who is to be planned again so soon may take room before others that wait for it.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What fails in a row is tried no later than after this.
-const LONGEST: Duration = Duration::from_secs(30);
-
 /// What planning said of one application.
 #[derive(Default)]
 struct Planned {
@@ -26,8 +23,6 @@ struct Planned {
     said: Option<Outcome>,
     /// When it is to be planned again though nothing touches it.
     again: Option<Moment>,
-    /// How often in a row it could not be planned for a reason that is none of its own.
-    failures: u32,
     /// Whether it is in the queue.
     is_asked: bool,
     /// Whether it is being planned now.
@@ -79,9 +74,6 @@ impl Plans {
         let planned = of.entry(key.clone()).or_default();
         outcome.moved |= planned.said.as_ref().is_some_and(|said| said.moved);
         outcome.decision = None;
-        if !outcome.searching {
-            planned.failures = 0;
-        }
         (planned.again, planned.is_under_way) = (outcome.next.take(), false);
         planned.said = Some(outcome);
     }
@@ -91,15 +83,6 @@ impl Plans {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
         (planned.again, planned.is_under_way) = (again, false);
-    }
-
-    /// How long to wait until it is tried again, where that was `first` at the first time: each is a whole search.
-    pub fn back_off(&self, key: &ApplicationKey, first: Duration) -> Duration {
-        let mut of = self.of();
-        let failures = &mut of.entry(key.clone()).or_default().failures;
-        let wait = first.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST);
-        *failures = failures.saturating_add(1);
-        wait
     }
 
     /// What was said last, if anything was, and when it is planned again.
@@ -196,18 +179,6 @@ mod tests {
         assert!(plans.is_to_come(&key(), at(300)));
         plans.keep(|_| false);
         assert!(!plans.is_due(&key(), at(999)));
-    }
-
-    #[test]
-    fn what_fails_in_a_row_is_tried_later_each_time_until_it_is_planned() {
-        let (plans, _ends) = Plans::new();
-        let waits = || [(); 4].map(|()| plans.back_off(&key(), Duration::from_secs(10)).as_secs());
-        assert_eq!(waits(), [10, 20, 30, 30]);
-        // A search that begins is no success yet.
-        plans.said(&key(), Outcome { searching: true, ..Outcome::default() });
-        assert_eq!(waits(), [30; 4]);
-        plans.said(&key(), Outcome::default());
-        assert_eq!(waits(), [10, 20, 30, 30]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{End, Moment, Refusal, Scope, Step, Wait, look_again};
+use control::{End, Moment, Refusal, Step, Wait, look_again};
 use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -40,6 +40,9 @@ pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) ->
     let working = ctx.writer.pulse.begin();
     let result = Box::pin(step(&application, &ctx)).await;
     drop(working);
+    if result.is_ok() {
+        ctx.heal_retries.went_well(&ApplicationKey::of(application.as_ref()));
+    }
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
 }
@@ -171,7 +174,7 @@ async fn carry_out(
         ctx.hold_back((key.clone(), actor), "its pod ended", Some(uid));
     }
     if !todo.refused.is_empty() {
-        let (refused, said) = by_nodes(todo.refused, &units, &actors);
+        let (refused, said) = by_nodes(todo.refused, &units, &actors, &[]);
         remember(&key, decision, ctx, refusals, refused).await?;
         ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
@@ -238,7 +241,7 @@ async fn settle(
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     if !application.spec.paused {
-        let (refused, said) = by_nodes(stuck(&not_now, decision, seen, outcome, refusals), units, actors);
+        let (refused, said) = by_nodes(stuck(&not_now, decision, seen, outcome), units, actors, refusals);
         if !said.is_empty() {
             remember(&key, decision, ctx, refusals, refused).await?;
             ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
@@ -254,21 +257,18 @@ async fn settle(
     Ok(())
 }
 
-/// Who lies for a place whose holder may not be evicted, and was not refused there before.
+/// Who lies for a place whose holder may not be evicted.
 fn stuck(
     not_now: &[NotNow],
     decision: &Placement,
     seen: &control::Seen,
     outcome: &Outcome,
-    refusals: &[Refusal],
 ) -> Vec<control::Refused> {
     let kept = not_now.iter().filter_map(|it| match it {
         NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
         NotNow::Create { .. } | NotNow::Start(..) | NotNow::Remove { .. } => None,
     });
-    let mut stuck = control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect());
-    stuck.retain(|it| !refusals.iter().any(|known| known.about.scope == Scope::Node(it.node.clone())));
-    stuck
+    control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
 }
 
 /// What was told of an application.
@@ -392,7 +392,8 @@ async fn report_instances(
 }
 
 /// What to do after a failed reconcile.
-pub fn after_error(application: &ActorApplication, error: &Error) -> Action {
-    tracing::warn!(application = %ApplicationKey::of(application), error = error.chain(), "reconcile failed");
-    Action::requeue(error.wait())
+pub fn after_error(application: &ActorApplication, error: &Error, ctx: &Context) -> Action {
+    let key = ApplicationKey::of(application);
+    tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
+    Action::requeue(ctx.heal_retries.after(&key, error))
 }

@@ -45,21 +45,27 @@ pub fn wait_for(
 /// What a refusal is about, the actor, and what was said.
 pub type NotTaken = (control::About, String, String);
 
-/// What nodes refused, by what it is about, and in words.
+/// What nodes refused and was not `known` yet, by what it is about, and in words.
 pub fn by_nodes(
     refused: Vec<control::Refused>,
     units: &BTreeMap<String, Unit>,
     actors: &[ActorName],
+    known: &[Refusal],
 ) -> (Vec<NotTaken>, String) {
-    let said: Vec<String> =
-        refused.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
-    let refused = refused.into_iter().map(|it| {
+    let mut said = Vec::new();
+    let refused = refused.into_iter().filter_map(|it| {
         let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
         let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
+        let words = format!("{} on {}: {}", it.actor, it.node, it.reason);
         let about = control::About { scope: Scope::Node(it.node), group: group.unwrap_or_default(), kind };
-        (about, it.actor, it.reason)
+        if known.iter().any(|known| known.about == about) {
+            return None;
+        }
+        said.push(words);
+        Some((about, it.actor, it.reason))
     });
-    (refused.collect(), said.join("; "))
+    let refused = refused.collect();
+    (refused, said.join("; "))
 }
 
 /// Writes refusals into the decision's status: facts for the next plan.

@@ -97,10 +97,15 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     })
 }
 
-/// An amount as it is written: there is nothing smaller than a billionth.
+/// The units that an amount is written in, the finest first, by how many make one.
+const UNITS: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", 1_000_000_000)];
+
+/// An amount as it is written, rounded up: there is nothing smaller than a billionth.
 fn amount(exact: world::Exact) -> Quantity {
-    let billionths = |exact: world::Exact| (exact * world::Exact::from(1_000_000_000)).ceil();
-    Quantity(if exact.is_integer() { exact.to_string() } else { format!("{}n", billionths(exact)) })
+    let in_units = |of_one: i128| exact * world::Exact::from(of_one);
+    let (unit, of_one) =
+        *UNITS.iter().find(|(_, of_one)| in_units(*of_one).is_integer()).unwrap_or(&UNITS[3]);
+    Quantity(format!("{}{unit}", in_units(of_one).ceil()))
 }
 
 /// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
@@ -112,7 +117,11 @@ pub fn pod(pod: &mut Pod) {
         *map = map.as_mut().and_then(|map| Some([map.remove_entry(wanted)?].into()));
     };
     only(&mut pod.metadata.annotations, crds::labels::UNIT);
-    only(&mut pod.metadata.labels, crds::labels::TEMPLATE_HASH);
+    let is_read = |name: &str| [crds::labels::TEMPLATE_HASH, crds::labels::ACTOR].contains(&name);
+    pod.metadata.labels = pod.metadata.labels.take().map(|mut labels| {
+        labels.retain(|name, _| is_read(name));
+        labels
+    });
     if let Some(spec) = pod.spec.take() {
         // Requests of a pod as a whole stand for those of its containers, each of which is two kilobytes.
         let asks = world::requests(&spec).unwrap_or_default();
@@ -156,10 +165,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_pod_asks_for_is_the_same_when_little_is_kept_of_it() {
+        for (asked, kept) in [
+            (["1.2Gi", "0"], "1288490188800m"),
+            (["1.7Gi", "2.3Gi"], "4Gi"),
+            (["1.1Gi", "0"], "1181116006400m"),
+            (["1.25Gi", "250m"], "1342177280250m"),
+            (["9Ei", "1"], "10376293541461622785"),
+            (["1Ti", "1n"], "1099511627776000000001n"),
+        ] {
+            let containers = asked.map(|it| json!({"name": "c", "resources": {"requests": {"memory": it}}}));
+            let mut of: Pod = serde_json::from_value(json!({"spec": {"containers": containers}})).unwrap();
+            let whole = world::requests(of.spec.as_ref().unwrap()).unwrap();
+            pod(&mut of);
+            assert_eq!(world::requests(of.spec.as_ref().unwrap()).unwrap(), whole, "{asked:?}");
+            assert_eq!(whole["memory"], world::quantity(kept).unwrap(), "{asked:?}");
+        }
+    }
+
+    #[test]
     fn of_pods_and_instances_only_what_is_read_is_kept() {
         let metadata = json!({"name": "a", "uid": "1", "managedFields": [{"manager": "x"}],
             "annotations": {"cairn.dev/unit": "n/p-0", LAST_APPLIED: "{}", "b": "c"},
-            "labels": {"cairn.dev/template-hash": "h", "app": "x"}});
+            "labels": {"cairn.dev/template-hash": "h", "cairn.dev/actor": "a-0", "app": "x"}});
         let mut kept: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n",
             "serviceAccountName": "default", "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
                 "resources": {"requests": {"cpu": "1500m", "memory": "1Ki"}}}, {"name": "d",
@@ -172,9 +200,9 @@ mod tests {
         pod(&mut kept);
         let expected = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
-                "labels": {"cairn.dev/template-hash": "h"}},
+                "labels": {"cairn.dev/actor": "a-0", "cairn.dev/template-hash": "h"}},
             "spec": {"nodeName": "n", "containers": [],
-                "resources": {"requests": {"acme.com/gpu": "1", "cpu": "1750000000n", "memory": "1024"}}},
+                "resources": {"requests": {"acme.com/gpu": "1", "cpu": "1750m", "memory": "1024"}}},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
         assert_eq!(serde_json::to_value(&kept).unwrap(), expected);
 

@@ -240,9 +240,7 @@ impl Writer {
             // Gone, or another one of that name: either way the one that was meant is not there any more.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
             // A budget that allows no disruption now, several budgets, which eviction cannot obey, or admission.
-            Err(kube::Error::Api(status))
-                if status.code == 429 || names_budgets(&status) || is_refusal(&status) =>
-            {
+            Err(kube::Error::Api(status)) if names_budgets(&status) || is_refusal(&status) => {
                 Ok(Err(status.message.clone()))
             }
             Err(source) => Err(Error::Apply { what: format!("eviction of Pod {name}"), source }),
@@ -302,9 +300,15 @@ impl Writer {
     }
 }
 
-/// Whether several disruption budgets select a pod.
+/// Whether a disruption budget allows no disruption now, or several select a pod. A busy API server answers 429, too.
 fn names_budgets(status: &Status) -> bool {
-    status.code == 500 && status.message.contains("PodDisruptionBudget")
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let is_kept = || causes.into_iter().any(|cause| cause.reason == "DisruptionBudget");
+    match status.code {
+        429 => is_kept(),
+        500 => status.message.contains("PodDisruptionBudget"),
+        _ => false,
+    }
 }
 
 /// Whether something is not taken as it is: quota, admission policies, a template that is none. That is a fact about the object, not

@@ -168,6 +168,9 @@ pub struct Pod {
     pub ready: bool,
     /// Whether it was made from an older template than the newest.
     pub outdated: bool,
+    /// Whether nobody may come where it is now, so that it could not start there again: its node takes no such pods, or its unit is kept
+    /// for who holds it.
+    pub no_return: bool,
     /// What scheduler or kubelet said against it.
     pub refusal: Option<String>,
     /// Since when it has been said, where it may yet be taken back: by a preemption, or a volume that comes.

@@ -110,10 +110,15 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
     let closed = seen.closed.clone().filter(|closed| seen.now < closed.until);
     let mut room = Room::new(wanted, &seen.left);
     let mut update = Update::new(wanted, decision, seen);
-    let turns = update.turns(wanted, seen, |actor, pod| {
+    let mut turns = update.turns(wanted, seen, |actor, pod| {
         let place = decision.places.get(actor);
-        place.is_some() && pod.unit.as_ref() == place && !infeasible.contains(actor)
+        place.is_some() && pod.unit.as_ref() == place && !pod.no_return && !infeasible.contains(actor)
     });
+    if let Some(closed) = closed.as_ref().filter(|_| !turns.is_empty()) {
+        // Who makes room could not start again.
+        todo.look_at(closed.until);
+        turns.clear();
+    }
     for actor in &wanted.actors {
         let name = &actor.name;
         let place = decision.places.get(name).map(String::as_str);

@@ -104,6 +104,7 @@ impl World {
                 pod.refused_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
             }
             "ready" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().ready = true,
+            "last" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().no_return = true,
             "old" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().outdated = true,
             "update" => self.wanted.max_unavailable = number(Some(&first)),
             "lost" => {
@@ -287,6 +288,9 @@ fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
         // Who could not start again there is not stopped.
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0"), "stop pod-1"),
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0,1,2"), ""),
+        (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 last=0"), "stop pod-1"),
+        (&format!("{world} update=2 {all} ready=0,1,2 old=0,1,2 closed=900 now=100"), "next at 900"),
+        (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 closed=90 now=100"), "stop pod-0"),
         // One that has no place is down: nobody who serves is stopped beside it, and a pod that hangs does not wait for it.
         (&format!("{without} update=1 {two} ready=1,2 old=1,2"), ""),
         (&format!("{without} update=2 {two} ready=1,2 old=1,2"), "stop pod-1"),

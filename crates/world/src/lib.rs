@@ -10,6 +10,7 @@ mod allowed;
 mod application;
 mod asked;
 mod assemble;
+mod comers;
 mod constraints;
 mod decided;
 mod demand;

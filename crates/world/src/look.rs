@@ -6,13 +6,12 @@ use std::ops::Deref;
 use control::{Considered, Decision};
 use crds::ActorApplication;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::application::ActorName;
 use crate::asked::actors;
+use crate::comers::turns_away;
 use crate::nouns::there;
 use crate::refused::Refusals;
-use crate::selectors::objection;
 use crate::unit::Unit;
 use crate::{ApplicationKey, Index, Policy, World, WorldError, snapshot};
 
@@ -79,17 +78,10 @@ pub fn infeasible_without_plan(
 ) -> BTreeSet<String> {
     let offer = index.offer(&Policy::builtin("units"));
     let (refused, seen) = (Refusals::of(index, application, now), there(index, application));
-    let empty = PodSpec::default();
-    let turns_away = |name: &ActorName, unit: &Unit| {
-        let group = application.spec.actors.iter().find(|group| group.name == name.group);
-        let mut ways = group.into_iter().flat_map(|group| &group.implementations);
-        let template = ways.find(|way| way.kind == unit.kind).and_then(|way| way.template.spec.as_ref());
-        let more = offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
-        let node = index.nodes.get(&unit.node);
-        node.is_some_and(|node| objection(template.unwrap_or(&empty), more, node).is_some())
-    };
     let may_come = |name: &ActorName, unit: &Unit| {
-        unit.held_only.is_none() && !refused.has(name, unit) && !turns_away(name, unit)
+        unit.held_only.is_none()
+            && !refused.has(name, unit)
+            && !turns_away(index, application, &name.group, unit)
     };
     let found = actors(index, application).names.into_iter().filter_map(|name| {
         let actor = name.short();

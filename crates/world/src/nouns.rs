@@ -13,6 +13,7 @@ use crate::Index;
 use crate::actors::actors_in;
 use crate::application::{ActorName, Which};
 use crate::asked::actors;
+use crate::comers::turns_away;
 use crate::numbers::duration;
 use crate::objects::namespace_of;
 use crate::ownership::Whose;
@@ -98,6 +99,13 @@ pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<Stri
     let mut seen = there(index, application);
     let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
     seen.left = left(index, units, pods);
+    for name in actors(index, application).names {
+        let pod = seen.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
+        let Some(pod) = pod else { continue };
+        let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
+        pod.no_return =
+            unit.is_some_and(|it| it.held_only.is_some() || turns_away(index, application, &name.group, it));
+    }
     seen
 }
 
@@ -220,6 +228,7 @@ fn as_seen(pod: &Pod) -> control::Pod {
         ready: is_ready(pod),
         // Which templates there were before is known to who keeps them.
         outdated: false,
+        no_return: false,
         refusal: refusal(pod),
         refused_since: unschedulable(pod).and_then(|condition| {
             let since =

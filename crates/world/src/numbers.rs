@@ -73,7 +73,13 @@ pub fn duration(text: &str) -> Result<Exact, NumberError> {
 pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "quantity, as in 500m, 2 or 64Mi" };
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number = decimal(&text[..split]).ok_or_else(error)?;
+    // What the API server writes: at most 2^63 of anything, and nothing finer than a billionth.
+    let most = match &text[split..] {
+        "" => 20,
+        "n" | "u" | "m" => 28,
+        _ => MOST_DIGITS,
+    };
+    let number = decimal_of(&text[..split], most).ok_or_else(error)?;
     let ten = |power: u32| Exact::from(10_i128.pow(power));
     let two = |power: u32| Exact::from(1_i128 << power);
     let scale = match &text[split..] {
@@ -105,12 +111,17 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     Ok(number * scale)
 }
 
-/// Digits with an optional fraction.
+/// At most 18 digits with an optional fraction.
 fn decimal(text: &str) -> Option<Exact> {
+    decimal_of(text, MOST_DIGITS)
+}
+
+/// At most so many digits with an optional fraction.
+fn decimal_of(text: &str, most: usize) -> Option<Exact> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = whole.len() + fraction.len();
     let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !all_digits || digits > MOST_DIGITS || text.ends_with('.') {
+    if whole.is_empty() || !all_digits || digits > most || text.ends_with('.') {
         return None;
     }
     let number: i128 = format!("{whole}{fraction}").parse().ok()?;

@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use world::{ApplicationKey, Index, Objects, Policy, decision, infeasible_without_plan, snapshot};
+use world::{
+    ApplicationKey, Index, Objects, Policy, decision, infeasible_without_plan, seen, snapshot, units_on,
+};
 
 mod scene;
 
@@ -61,24 +63,40 @@ fn found(change: impl Fn(&mut Index, &Objects)) -> [String; 2] {
     })
 }
 
+/// Who of `web` could not start again where its pod is, after a change.
+fn without_return(change: impl Fn(&mut Index, &Objects)) -> String {
+    let all = everything();
+    let mut index = Index::of(&all);
+    change(&mut index, &all);
+    let units = units_on(&index, ["n0"], &Policy::builtin("units"));
+    let seen = seen(&index, &all.applications[0], &units);
+    let pods =
+        seen.instances.iter().filter(|(_, instance)| instance.pod.as_ref().is_some_and(|pod| pod.no_return));
+    pods.map(|(actor, _)| actor.as_str()).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn only_what_needs_no_plan_is_held_against_a_place() {
     type Change = fn(&mut Index, &Objects);
-    let table: [(&str, Change, [&str; 2]); 9] = [
-        ("nothing", |_, _| (), ["", ""]),
-        ("the node is gone", |index, _| index.remove_node("n0"), ["s-0 s-1", "s-0 s-1"]),
-        ("its GPUs are offered no more", |index, _| index.remove_pool("gpus"), ["s-0", "s-0"]),
-        ("its agent is silent", |index, _| index.set_agent_silent("n0", true), ["", "s-0"]),
-        ("it is cordoned", |index, all| node(index, all, json!({"unschedulable": true})), ["", "s-0 s-1"]),
+    let table: [(&str, Change, [&str; 3]); 9] = [
+        ("nothing", |_, _| (), ["", "", ""]),
+        ("the node is gone", |index, _| index.remove_node("n0"), ["s-0 s-1", "s-0 s-1", ""]),
+        ("its GPUs are offered no more", |index, _| index.remove_pool("gpus"), ["s-0", "s-0", ""]),
+        ("its agent is silent", |index, _| index.set_agent_silent("n0", true), ["", "s-0", "s-0"]),
+        (
+            "it is cordoned",
+            |index, all| node(index, all, json!({"unschedulable": true})),
+            ["", "s-0 s-1", "s-0 s-1"],
+        ),
         (
             "it is tainted",
             |index, all| node(index, all, json!({"taints": [{"key": "x", "effect": "NoExecute"}]})),
-            ["", "s-0 s-1"],
+            ["", "s-0 s-1", "s-0 s-1"],
         ),
         (
             "it would rather not",
             |index, all| node(index, all, json!({"taints": [{"key": "x", "effect": "PreferNoSchedule"}]})),
-            ["", ""],
+            ["", "", ""],
         ),
         (
             "pods of the pool tolerate its taint",
@@ -86,11 +104,13 @@ fn only_what_needs_no_plan_is_held_against_a_place() {
                 tolerated(index, all, "x");
                 node(index, all, json!({"taints": [{"key": "x", "effect": "NoSchedule"}]}));
             },
-            ["", "s-1"],
+            ["", "s-1", "s-1"],
         ),
-        ("it refused one like it", refused, ["", "s-0"]),
+        ("it refused one like it", refused, ["", "s-0", ""]),
     ];
     for (what, change, expected) in table {
-        assert_eq!(found(change), expected, "{what}: with pods, and without");
+        let [with_pods, without] = found(change);
+        let told = [with_pods, without, without_return(change)];
+        assert_eq!(told, expected, "{what}: with pods, without, and who there could not start again");
     }
 }
