@@ -74,7 +74,8 @@ impl Tempering {
         changes_places_soon(chain.solution.model.free, threads) && median * 2.0 < mean
     }
 
-    /// Sets replicas up that all begin where the chain has its best, to be run on so many threads.
+    /// Sets replicas up that all begin where the chain has its best, or where it stands if it met nothing within the limits, to be
+    /// run on so many threads.
     pub fn new<'t>(chain: &mut Chain<'t>, threads: u64) -> (Self, Vec<Replica<'t>>) {
         let (mean, _) = chain.scales();
         let (items, steps) = (chain.solution.model.free, chain.solution.model.steps());
@@ -82,10 +83,10 @@ impl Tempering {
         let part = |replica: u32| f64::from(replica) / f64::from(replicas - 1);
         let temperatures: Vec<f64> =
             (0..replicas).map(|replica| mean * COLD * (HOT / COLD).powf(part(replica))).collect();
-        let best = chain.best_places();
+        let begin = if chain.has_best() { chain.best_places() } else { chain.solution.place.clone() };
         let replica = |temperature: &f64| {
             let mut chain = chain.fork();
-            chain.go_to(&best);
+            chain.go_to(&begin);
             chain.set_prices(PRICE, PRICE);
             Replica { chain, course: Course::Steady(*temperature) }
         };

@@ -389,3 +389,25 @@ fn a_changed_plan_is_judged_again() {
     let elsewhere = changed(&[1, 1, 2], &[1, 1, 2]);
     assert_eq!(elsewhere.judged_again(&derived, &judge()).unwrap().judged, Judged::All);
 }
+
+/// A small world with uneven losses, which chains that change places search. One of the actors can run nowhere, so that no answer
+/// gives everybody a place, as the policy demands.
+#[test]
+fn a_policy_that_cannot_be_obeyed_is_refused_after_any_search() {
+    let unit =
+        |i: usize| json!({"id": format!("u{i}"), "kind": "cpu", "node": format!("n{i}"), "capacity": 100});
+    let actor = |i: usize| json!({"id": format!("a{i}"), "runsOn": {"cpu": 1}});
+    let message = |(i, count): (usize, u64)| json!({"from": format!("a{}", 2 * i), "to": format!("a{}", 2 * i + 1), "count": count});
+    let mut actors: Vec<_> = (0..10).map(actor).collect();
+    actors.push(json!({"id": "x", "runsOn": {"npu": 1}}));
+    let file = json!({"version": 1, "units": (0..4).map(unit).collect::<Vec<_>>(), "actors": actors,
+        "messages": [10_000, 1, 1, 1, 1].into_iter().enumerate().map(message).collect::<Vec<_>>(),
+        "exchangeCost": {"otherKind": 1}, "policy": {"name": "p", "program": ":- unplaced(A)."}});
+    let snapshot = Snapshot::read(&file.to_string()).unwrap();
+    for strategy in [&asp() as &dyn Strategy, &Local] {
+        let refused = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap_err();
+        let PlanError::Disobeyed { violations, .. } = &refused else { panic!("{refused}") };
+        let says: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        assert_eq!(says, ["policy p line 1: A = x"], "{}", strategy.name());
+    }
+}
