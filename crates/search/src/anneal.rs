@@ -48,7 +48,7 @@ pub(crate) struct Chain<'m> {
     refusals: Refusals,
     draws: &'static [f64; DRAWS],
     /// Σ work above the limits, over all units.
-    excess: i64,
+    pub excess: i64,
     /// What one piece of work above a limit costs, in the objective.
     price_of_excess: f64,
     /// What one breach of a rule, or a hundredth of a power cap, costs, in the objective.
@@ -367,16 +367,20 @@ impl<'m> Chain<'m> {
         if goes > comes || !self.solution.admits_swap(item, other) {
             return;
         }
+        let over = |left: i64| (-left).max(0);
+        let (model, left) = (self.solution.model, self.left(unit));
+        let more = over(left + model.needs(other, unit)[0] - model.needs(item, unit)[0]) - over(left);
         let delta = self.solution.delta_of_swap(item, other);
         let changes = [(item, NOWHERE, unit), (other, unit, NOWHERE)];
         if goes < comes {
             if self.solution.keeps_rules(&changes) {
                 let delta = delta + self.solution.try_figures(&changes).0;
+                self.excess += more;
                 self.swap(item, other, delta);
             }
             return;
         }
-        if let Some(delta) = self.judge(&changes, delta, 0, temperature, |_| true) {
+        if let Some(delta) = self.judge(&changes, delta, more, temperature, |_| true) {
             self.swap(item, other, delta);
         }
     }
