@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::moves::Moves;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Move, Objectives, Snapshot, State};
 
@@ -65,29 +66,54 @@ fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) ->
 
 /// What runs now and is elsewhere in `assignment`, by position of the actor, each with why.
 pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
-    let mut state = State::of(snapshot, assignment);
-    let mut moves = snapshot.moves(assignment);
-    for step in &mut moves {
-        step.reason = why_moved(snapshot, step.actor, step.from, step.to, &mut state);
+    let mut steps = snapshot.moves(assignment);
+    if !steps.is_empty() {
+        let mut moves = Moves::new(snapshot, assignment);
+        for step in &mut steps {
+            step.reason = why_moved(snapshot, step.actor, (step.from, step.to), &mut moves);
+        }
     }
-    moves
+    steps
 }
 
 /// Why an actor leaves a unit: that it may not stay, or what staying would cost. The state is left as it was.
-fn why_moved(snapshot: &Snapshot, actor: ActorIx, from: UnitIx, to: UnitIx, state: &mut State) -> String {
+fn why_moved(snapshot: &Snapshot, actor: ActorIx, (from, to): (UnitIx, UnitIx), moves: &mut Moves) -> String {
     if snapshot.implementation(actor, from).is_none() {
         return format!("it has no implementation for {} any more", snapshot.file().units[from.at()].kind);
     }
-    state.take(actor);
-    let reason = if state.admits(actor, from) {
-        what_it_gains(snapshot, &state.price(actor, from), &state.price(actor, to))
-    } else if snapshot.candidates(actor).contains(&from) {
-        format!("{} has no room for it beside the others", snapshot.unit_id(from))
+    moves.take(actor);
+    let reason = if !moves.state.admits(actor, from) {
+        if snapshot.candidates(actor).contains(&from) {
+            format!("{} has no room for it beside the others", snapshot.unit_id(from))
+        } else {
+            let obstacle = obstacle(snapshot, actor, from, &moves.state);
+            format!("it may not stay on {}: {obstacle}", snapshot.unit_id(from))
+        }
+    } else if let Some(rule) = what_it_breaks(snapshot, actor, (from, to), moves) {
+        format!("it may not stay on {}: {rule}", snapshot.unit_id(from))
     } else {
-        format!("it may not stay on {}: {}", snapshot.unit_id(from), obstacle(snapshot, actor, from, state))
+        what_it_gains(snapshot, &moves.price(actor, from), &moves.price(actor, to))
     };
-    state.put(actor, to);
+    moves.put(actor, to);
     reason
+}
+
+/// The first of the rules, those of the policy and limits that what runs breaks already, that an actor without a place would break
+/// on one unit and not on the other.
+fn what_it_breaks<'a>(
+    snapshot: &'a Snapshot,
+    actor: ActorIx,
+    (from, to): (UnitIx, UnitIx),
+    moves: &mut Moves,
+) -> Option<&'a str> {
+    let here = moves.broken_cases(actor, from);
+    if here.is_empty() {
+        return None;
+    }
+    // Where a plan keeps what is broken already, that keeps nobody from staying.
+    let there = moves.broken_cases(actor, to);
+    let case = here.into_iter().find(|case| there.binary_search(case).is_err())?;
+    Some(snapshot.rules()?.cases()[case].says.as_str())
 }
 
 fn what_it_gains(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {

@@ -55,8 +55,11 @@ fn alternatives_and_what_binds_are_told_shortly() {
 
 /// Three actors, of which a policy wants `a` and `b` on different units, and `c` off the second one.
 fn ruled(units: &str) -> Snapshot {
-    let snapshot =
-        world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy");
+    far(world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy"))
+}
+
+/// The same policy over any three actors.
+fn far(snapshot: Snapshot) -> Snapshot {
     let (actors, units) = (snapshot.actors(), snapshot.units());
     let on = |actor: usize, unit: usize| i32::try_from(1 + actor * units + unit).unwrap();
     let input = |a, u| (ActorIx::new(a), UnitIx::new(u), on(a, u).unsigned_abs());
@@ -96,6 +99,44 @@ fn a_policys_rules_are_in_the_way_too() {
         change: vec![0, -5, 0],
     };
     assert_eq!(explained.binding.reliefs, [relief]);
+}
+
+#[test]
+fn rules_and_limits_that_are_broken_already_say_why_actors_move() {
+    let policy = "a:cpu=1:at=u b:cpu=1:at=v c:cpu=1:at=v";
+    let objectives = "objectives overload,communication,policy";
+    let over_full = "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1";
+    let full = "it may not stay on u: u: at most 1 actors, by its slots";
+    let cases = [
+        (
+            far(world("u:cpu:9 v:cpu:9", policy, objectives)),
+            "a=u b=v c=u",
+            vec!["policy of the whole would be 4 higher if it stayed"],
+        ),
+        (
+            far(world("u:cpu:9 v:cpu:9", policy, objectives)),
+            "a=v b=u c=v",
+            vec![
+                "it may not stay on u: policy far line 3: a and b",
+                "it may not stay on v: policy far line 3: a and b",
+            ],
+        ),
+        // Both were excused, and neither is any more.
+        (
+            world("u:cpu:9:slots=1 v:cpu:9", over_full, ""),
+            "a=u b=v c=v",
+            vec!["excused of the whole would be 2 higher if it stayed"],
+        ),
+        // Nobody may come to it while they are there.
+        (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),
+    ];
+    for (snapshot, places, reasons) in cases {
+        let places = assignment(&snapshot, places);
+        assert_eq!(snapshot.violations(&places), []);
+        let told: Vec<String> =
+            explain::moves(&snapshot, &places).into_iter().map(|step| step.reason).collect();
+        assert_eq!(told, reasons);
+    }
 }
 
 /// What the whole costs, what is missed of preferences included.
