@@ -153,11 +153,12 @@ struct Constraints<'a> {
     forbidden: BTreeMap<(usize, ActorIx), BTreeSet<UnitIx>>,
     /// By statement and name of the unit: actors.
     pinned: BTreeMap<(usize, String), BTreeSet<ActorIx>>,
-    /// By actor and unit.
-    preferred: BTreeMap<(ActorIx, UnitIx), u64>,
+    /// By actor and unit: weights, each once, whichever statements say it.
+    preferred: BTreeMap<(ActorIx, UnitIx), BTreeSet<u64>>,
     /// By statement, whether apart, and level: pairs, the smaller first.
     related: BTreeMap<(usize, bool, Scope), BTreeSet<(ActorIx, ActorIx)>>,
-    reserved: Vec<Constraint>,
+    /// Unit, resource and quantity, each once, whichever statements say it.
+    reserved: BTreeSet<(UnitIx, String, u64)>,
 }
 
 impl<'a> Constraints<'a> {
@@ -168,7 +169,7 @@ impl<'a> Constraints<'a> {
             pinned: BTreeMap::new(),
             preferred: BTreeMap::new(),
             related: BTreeMap::new(),
-            reserved: Vec::new(),
+            reserved: BTreeSet::new(),
         }
     }
 
@@ -192,7 +193,7 @@ impl<'a> Constraints<'a> {
             ("prefer", [actor, unit, weight]) => {
                 let weight = self.quantity(word, "weight", weight)?;
                 if let (Some(actor), Some(unit)) = (self.actor(word, actor)?, self.unit(word, unit)?) {
-                    *self.preferred.entry((actor, unit)).or_default() += weight;
+                    self.preferred.entry((actor, unit)).or_default().insert(weight);
                 }
             }
             ("apart" | "together", [a, b, level]) => {
@@ -207,8 +208,7 @@ impl<'a> Constraints<'a> {
             ("reserve", [unit, Argument::Text(resource), quantity]) => {
                 let quantity = self.quantity(word, "quantity", quantity)?;
                 if let Some(unit) = self.unit(word, unit)? {
-                    let (unit, resource) = (self.snapshot.unit_id(unit).to_owned(), resource.clone());
-                    self.reserved.push(Constraint::Reserve { unit, resource, quantity });
+                    self.reserved.insert((unit, resource.clone(), quantity));
                 }
             }
             _ => {
@@ -298,7 +298,8 @@ impl<'a> Constraints<'a> {
                 reason: Some(format!("{}, pinned to {unit}", place(statement))),
             });
         }
-        for ((of, to), weight) in self.preferred {
+        for ((of, to), weights) in self.preferred {
+            let weight = weights.into_iter().sum();
             constraints.push(Constraint::Prefer { actor: actor(of), unit: unit(to), weight });
         }
         for ((statement, apart, on), pairs) in self.related {
@@ -311,7 +312,9 @@ impl<'a> Constraints<'a> {
                 });
             }
         }
-        constraints.extend(self.reserved);
+        for (of, resource, quantity) in self.reserved {
+            constraints.push(Constraint::Reserve { unit: unit(of), resource, quantity });
+        }
         constraints
     }
 }

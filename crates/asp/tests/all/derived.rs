@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use asp::{ClingoJudge, Limits};
+use placement::file::Constraint;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Derived, Judge, JudgeError, Judged, Ruling, Snapshot};
 
@@ -299,5 +300,36 @@ fn what_is_preferred_and_kept_free_is_clingos() {
         more.constraints.push(more.constraints[0].clone());
         let problem = said(more).unwrap_err().to_string();
         assert!(problem.contains("clingo does not conclude"), "{problem}");
+    }
+}
+
+/// What several rules conclude is one conclusion, as in clingo, and adds up where they say different numbers.
+#[test]
+fn what_several_rules_prefer_or_keep_free_counts_once() {
+    let prefer = "prefer(a(\"shop\",\"app\",\"b-0\"),\"n0/cpu\",";
+    let reserve = "reserve(\"n0/cpu\",\"memory\",";
+    for (what, one, other, expected) in [
+        (prefer, 5, 5, vec![5]),
+        (prefer, 5, 2, vec![7]),
+        (reserve, 2, 2, vec![2]),
+        (reserve, 2, 3, vec![2, 3]),
+    ] {
+        let program = format!(
+            "{what}{one}) :- cu_kind(\"n0/cpu\",\"cpu\").\n{what}{other}) :- cu_zone(\"n0/cpu\",\"z0\")."
+        );
+        let snapshot = world(&program);
+        let derived = judge().derive(&snapshot).unwrap();
+        let how_much = |constraint: &Constraint| match constraint {
+            Constraint::Prefer { weight, .. } => *weight,
+            Constraint::Reserve { quantity, .. } => *quantity,
+            other => panic!("{other:?}"),
+        };
+        let said: Vec<u64> = derived.constraints.iter().map(how_much).collect();
+        assert_eq!(said, expected, "{program}");
+        let world = snapshot.with_derived(derived).unwrap();
+        let assignment: Assignment = (0..6).map(|unit| Some(UnitIx::new(unit))).collect();
+        let judgement = judge().judge(&world, &assignment).unwrap();
+        let cost = world.cost(&assignment).with(Criterion::Policy, judgement.penalty);
+        assert_eq!(judge().confirm(&world, &assignment, &cost), Ok(Judged::All), "{program}");
     }
 }
