@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use strum::IntoEnumIterator;
 
+use crate::greedy::{LOOKED_AT, emptiest};
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use placement::{Criterion, Snapshot, State};
@@ -22,6 +23,13 @@ struct Bundle {
     members: Vec<ActorIx>,
     /// The units of each place that could take them all.
     places: Vec<Vec<UnitIx>>,
+}
+
+impl Bundle {
+    /// The members that have no place.
+    fn waiting(&self, state: &State) -> Vec<ActorIx> {
+        self.members.iter().copied().filter(|&actor| state.place(actor).is_none()).collect()
+    }
 }
 
 /// A way to place a bundle.
@@ -86,6 +94,29 @@ impl<'a> Bundles<'a> {
         }
     }
 
+    /// The same without a look at what that costs: in the emptiest of a few places that take them all, from another one on at each
+    /// turn; where none does, as many as can be.
+    pub fn settle_anywhere(&self, bundle: usize, state: &mut State, turn: usize) {
+        let bundle = &self.list[bundle];
+        let waiting = bundle.waiting(state);
+        let (before, from) = bundle.places.split_at(turn % bundle.places.len().max(1));
+        let mut best: Option<Anywhere> = None;
+        let mut looked_at = 0;
+        for units in from.iter().chain(before) {
+            let found = try_anywhere(&waiting, units, state, turn);
+            looked_at += usize::from(found.0 == 0);
+            if best.as_ref().is_none_or(|best| found < *best) {
+                best = Some(found);
+            }
+            if looked_at == LOOKED_AT {
+                break;
+            }
+        }
+        for (actor, unit) in best.into_iter().flat_map(|(.., places)| places) {
+            state.put(actor, unit);
+        }
+    }
+
     /// Takes all members off, and says where they were and what that cost.
     pub fn take(&self, bundle: usize, state: &mut State) -> Settlement {
         let members = &self.list[bundle].members;
@@ -102,8 +133,7 @@ impl<'a> Bundles<'a> {
     /// any of them.
     pub fn best(&self, bundle: usize, state: &mut State) -> Option<Settlement> {
         let bundle = &self.list[bundle];
-        let waiting: Vec<ActorIx> =
-            bundle.members.iter().copied().filter(|&actor| state.place(actor).is_none()).collect();
+        let waiting = bundle.waiting(state);
         let mut best: Option<Settlement> = None;
         for units in &bundle.places {
             let found = self.try_place(&waiting, units, state);
@@ -130,6 +160,27 @@ impl<'a> Bundles<'a> {
         }
         built.undo(state)
     }
+}
+
+/// A way to place a bundle that was not priced: members without a place, how full a unit becomes, and who goes where. Less is better.
+type Anywhere = (usize, i64, Vec<(ActorIx, UnitIx)>);
+
+/// Places one member after the other on the emptiest of a few of `units` that take it, from another one on each, then takes them off
+/// again.
+fn try_anywhere(waiting: &[ActorIx], units: &[UnitIx], state: &mut State, turn: usize) -> Anywhere {
+    let (mut fullness, mut places) = (0, Vec::new());
+    for (turn, &actor) in (turn..).zip(waiting) {
+        let (before, from) = units.split_at(turn % units.len().max(1));
+        if let Some((of_unit, unit)) = emptiest(state, actor, from.iter().chain(before)) {
+            fullness = of_unit.max(fullness);
+            places.push((actor, unit));
+            state.put(actor, unit);
+        }
+    }
+    for &(actor, _) in &places {
+        state.take(actor);
+    }
+    (waiting.len() - places.len(), fullness, places)
 }
 
 /// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,

@@ -69,7 +69,9 @@ fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
         (work, state, order) = begun();
         for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
             match bundles.of(actor) {
-                Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
+                Some(bundle) if state.place(actor).is_none() => {
+                    bundles.settle_anywhere(bundle, &mut state, turn);
+                }
                 _ => place_anywhere(&mut state, snapshot, actor, turn),
             }
         }
@@ -223,19 +225,28 @@ fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx) {
     }
 }
 
-/// Places that are looked at for an actor where there is no time left.
-const LOOKED_AT: usize = 8;
+/// Places that are looked at for an actor, or a bundle, where there is no time left.
+pub(crate) const LOOKED_AT: usize = 8;
 
-/// The emptiest of a few units that take it, from another one on at each turn.
+/// The emptiest of the first few units that take the actor, and how full that becomes.
+pub(crate) fn emptiest<'a>(
+    state: &State,
+    actor: ActorIx,
+    units: impl Iterator<Item = &'a UnitIx>,
+) -> Option<(i64, UnitIx)> {
+    let feasible = units.filter(|unit| state.admits(actor, **unit)).take(LOOKED_AT);
+    feasible.map(|unit| (state.fullness_with(actor, *unit), *unit)).min()
+}
+
+/// Places the actor on one of a few units that take it, from another one on at each turn.
 fn place_anywhere(state: &mut State, snapshot: &Snapshot, actor: ActorIx, turn: usize) {
     if state.place(actor).is_some() {
         return;
     }
     let candidates = snapshot.problem().candidates(actor);
     let (before, from) = candidates.split_at(turn % candidates.len().max(1));
-    let feasible = from.iter().chain(before).filter(|unit| state.admits(actor, **unit)).take(LOOKED_AT);
-    if let Some(unit) = feasible.min_by_key(|unit| (state.fullness_with(actor, **unit), **unit)) {
-        state.put(actor, *unit);
+    if let Some((_, unit)) = emptiest(state, actor, from.iter().chain(before)) {
+        state.put(actor, unit);
     }
 }
 

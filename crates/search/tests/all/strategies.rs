@@ -112,6 +112,28 @@ fn a_search_that_is_told_to_stop_answers_all_the_same() {
     assert_eq!(replayed.stopped_by, StoppedBy::Effort);
 }
 
+/// Who must be together goes wherever there is room for them all, as those do who are alone.
+#[test]
+fn where_there_is_no_time_bundles_are_placed_without_prices() {
+    let (slots, two) = ("u:cpu:100:slots=1 v:cpu:1:slots=3", "u:cpu:9:slots=2 v:cpu:9:slots=1");
+    let three = "a:cpu=1 b:cpu=1 c:cpu=1";
+    for (units, actors, rules, expected) in [
+        (slots, three, "together unit a b; together unit b c", "v v v"),
+        ("u:cpu:99:node=n v:cpu:9:node=m g:gpu:9:node=m", "a:cpu=1 b:gpu=1", "together node a b", "v g"),
+        // As many as can be where there is no room for all, and where there is, beside those who are there.
+        (two, three, "together unit a b c", "u u -"),
+        ("u:cpu:9 v:cpu:9", "a:cpu=8 b:cpu=1 c:cpu=1:at=v", "together unit a b", "u u v"),
+        ("u:cpu:9 v:cpu:9", "a:cpu=1:at=v b:cpu=1", "together unit a b", "v v"),
+        // Where they cost least, which is with whom they talk to, takes a look at all places.
+        ("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1:at=v,fixed", "together unit a b; a to c 9", "u u v"),
+    ] {
+        let snapshot = world(units, actors, rules);
+        assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, Some(0), 0)), expected, "{rules}");
+        let late = Budget { effort: None, seed: 0, stop: &|| true, left: None };
+        assert_eq!(places(&snapshot, &Greedy.solve(&snapshot, &late).unwrap()), expected, "{rules}");
+    }
+}
+
 /// In worlds where that takes a while, whoever has not been looked at when the time is over goes wherever there is room.
 #[test]
 fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
