@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use strum::IntoEnumIterator;
-
-use crate::greedy::{LOOKED_AT, emptiest};
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use placement::{Criterion, Snapshot, State};
+use strum::IntoEnumIterator;
+
+use crate::emptiest::{LOOKED_AT, emptiest};
 
 /// The bundles of a snapshot: actors that `together` ties, directly or through others. Fixed actors are in none.
 pub(crate) struct Bundles<'a> {

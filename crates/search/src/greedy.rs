@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::bundle::{Bundles, Settlement};
+use crate::emptiest::emptiest;
 use crate::repair::obeying;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
@@ -223,19 +224,6 @@ fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx) {
     {
         state.put(actor, unit);
     }
-}
-
-/// Places that are looked at for an actor, or a bundle, where there is no time left.
-pub(crate) const LOOKED_AT: usize = 8;
-
-/// The emptiest of the first few units that take the actor, and how full that becomes.
-pub(crate) fn emptiest<'a>(
-    state: &State,
-    actor: ActorIx,
-    units: impl Iterator<Item = &'a UnitIx>,
-) -> Option<(i64, UnitIx)> {
-    let feasible = units.filter(|unit| state.admits(actor, **unit)).take(LOOKED_AT);
-    feasible.map(|unit| (state.fullness_with(actor, *unit), *unit)).min()
 }
 
 /// Places the actor on one of a few units that take it, from another one on at each turn.

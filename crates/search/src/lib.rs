@@ -11,6 +11,7 @@ mod compound;
 mod construct;
 mod drawn;
 mod ejection;
+mod emptiest;
 mod figures;
 mod fits;
 mod greedy;

@@ -125,7 +125,7 @@ fn a_quota_of_a_resource_binds_in_smaller_numbers() {
         let actors = format!("{fillers} a:cpu=1:mem=100000000 b:cpu=1:mem=100000000 {more}");
         line::world("u:cpu:9:mem=1600000000", &actors, &format!("quota {quota} of=mem"))
     };
-    let staying = "x:cpu=1:mem=150000001:at=u,fixed";
+    let staying = "x:cpu=1:mem=150000001,at=u,fixed";
     // The last ones: what a fixed actor uses beyond the quota may be used, and nothing more.
     let cases = [
         ("", "a,b 150000000", "a=u", true),
@@ -397,11 +397,14 @@ fn a_policy_that_cannot_be_obeyed_is_refused_after_any_search() {
     let unit =
         |i: usize| json!({"id": format!("u{i}"), "kind": "cpu", "node": format!("n{i}"), "capacity": 100});
     let actor = |i: usize| json!({"id": format!("a{i}"), "runsOn": {"cpu": 1}});
-    let message = |(i, count): (usize, u64)| json!({"from": format!("a{}", 2 * i), "to": format!("a{}", 2 * i + 1), "count": count});
+    let message = |(i, count): (usize, u64)| {
+        let [from, to] = [2 * i, 2 * i + 1].map(|i| format!("a{i}"));
+        json!({"from": from, "to": to, "count": count})
+    };
     let mut actors: Vec<_> = (0..10).map(actor).collect();
     actors.push(json!({"id": "x", "runsOn": {"npu": 1}}));
-    let file = json!({"version": 1, "units": (0..4).map(unit).collect::<Vec<_>>(), "actors": actors,
-        "messages": [10_000, 1, 1, 1, 1].into_iter().enumerate().map(message).collect::<Vec<_>>(),
+    let messages: Vec<_> = [10_000, 1, 1, 1, 1].into_iter().enumerate().map(message).collect();
+    let file = json!({"version": 1, "units": (0..4).map(unit).collect::<Vec<_>>(), "actors": actors, "messages": messages,
         "exchangeCost": {"otherKind": 1}, "policy": {"name": "p", "program": ":- unplaced(A)."}});
     let snapshot = Snapshot::read(&file.to_string()).unwrap();
     for strategy in [&asp() as &dyn Strategy, &Local] {
