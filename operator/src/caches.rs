@@ -200,12 +200,15 @@ impl Caches {
         }
     }
 
-    /// Forgets what is remembered of applications that are gone: of some that came and went nobody heard, and what is left of others
-    /// touches them when they are gone.
-    pub fn forget_gone(&self) {
-        let there = self.index().applications().cloned().collect();
+    /// Forgets what is remembered of applications that are gone, and says which are there: of some that came and went nobody heard, and
+    /// what is left of others touches them when they are gone.
+    pub fn forget_gone(&self) -> BTreeSet<ApplicationKey> {
+        // Who comes is known before it is touched, and comes when this is over.
+        let index = self.index();
+        let there = index.applications().cloned().collect();
         self.touched().keep(&there);
         self.doubts().keep(&there);
+        there
     }
 
     /// Something that any plan may depend on.

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use control::LOOK_AGAIN;
 use placement::PlanError;
 use world::WorldError;
 
 /// The condition of an application that is more than is planned at once.
 pub const TOO_LARGE: &str = "TooLarge";
-
-/// What admission refused is tried again after so long.
-const REFUSED: Duration = Duration::from_mins(1);
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
@@ -87,6 +83,11 @@ impl Error {
         )
     }
 
+    /// Whether admission says no, which may change at any time: who raises a quota tells nobody.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
     /// The message with its causes, for people.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
@@ -110,13 +111,9 @@ impl Error {
     pub fn longest_wait(&self) -> Duration {
         match self {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
+            Self::Refused(_) => Duration::from_mins(1),
             _ => Duration::from_secs(30),
         }
-    }
-
-    /// After how long to try again what is told: who raises a quota tells nobody.
-    pub fn wait_when_told(&self) -> Duration {
-        if matches!(self, Self::Refused(_)) { REFUSED } else { LOOK_AGAIN }
     }
 }
 
@@ -160,20 +157,6 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_no_fault_of_the_api_server_is_told_and_tried_again_much_later() {
-        let refused = || Error::Refused("exceeded quota".to_owned());
-        for (error, is_told, seconds) in [
-            (refused(), true, 60),
-            (Error::NameTaken("web".to_owned()), true, 300),
-            (Error::Overtaken, false, 300),
-        ] {
-            let found = (error.is_told(), error.wait_when_told());
-            assert_eq!(found, (is_told, Duration::from_secs(seconds)), "{error}");
-        }
-        assert_eq!(refused().reason(), "Refused");
-    }
 
     #[test]
     fn what_fails_is_told_in_the_end_and_a_lost_lease_at_once() {

@@ -95,10 +95,8 @@ async fn decide_under(
         }
         Search::Done(found) if found.is_for(application) && found.policy == *policy => {
             round = found.round + 1;
-            let settled = Box::pin(settle_or_keep(found, policy, application, key, ctx, outcome)).await;
-            if !matches!(settled, Ok(false)) {
-                put_off();
-                return settled.map(|_| ());
+            if Box::pin(settle_or_keep(found, policy, application, (key, touched), ctx, outcome)).await? {
+                return Ok(());
             }
             ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
         }
@@ -280,11 +278,13 @@ async fn look_again(
 }
 
 /// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
+///
+/// What `touched` the application meanwhile is looked at another time; who is tried again in any case is touched then.
 async fn settle_or_keep(
     found: Box<Found>,
     policy: &Policy,
     application: &ActorApplication,
-    key: &ApplicationKey,
+    (key, touched): (&ApplicationKey, bool),
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
@@ -294,6 +294,9 @@ async fn settle_or_keep(
         && let Some(kept) = kept
     {
         ctx.searches.put(key, Search::Done(Box::new(kept)));
+    }
+    if touched && settled.as_ref().map_or_else(Error::is_told, |is_done| *is_done) {
+        ctx.caches.touch(key);
     }
     settled
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use control::LOOK_AGAIN;
 use crds::ActorApplication;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -63,7 +64,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     drop(working);
     ctx.caches.touched().looked(&key);
     // A search that begins is no success yet.
-    if !outcome.searching && decided.as_ref().err().is_none_or(Error::is_told) {
+    if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_told() && !e.is_refused()) {
         ctx.plan_retries.went_well(&key);
     }
     let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
@@ -75,13 +76,14 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             ctx.searches.forget_found(&key);
             tell_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.told(), e.chain()));
-            outcome.next = Some(moment() + e.wait_when_told());
+            let wait = if e.is_refused() { ctx.plan_retries.after(&key, &e, moment()) } else { LOOK_AGAIN };
+            outcome.next = Some(moment() + wait);
             ctx.plans.said(&key, outcome);
         }
         Err(e) => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
-            ctx.plans.failed(&key, Some(moment() + ctx.plan_retries.after(&key, &e)));
+            ctx.plans.failed(&key, Some(moment() + ctx.plan_retries.after(&key, &e, moment())));
         }
     }
     // Until a search is through there is nothing to carry out or to tell that was not there before.
@@ -113,10 +115,9 @@ async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Err
 pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
-        let is_there = |key: &ApplicationKey| ctx.caches.application(key).is_some();
-        ctx.plans.keep(is_there);
-        ctx.caches.forget_gone();
-        for key in ctx.met.gone(is_there) {
+        let there = ctx.caches.forget_gone();
+        ctx.plans.keep(|key| there.contains(key));
+        for key in ctx.met.gone(|key| there.contains(key)) {
             ctx.forget(&key);
             ctx.searches.forget(&key);
         }

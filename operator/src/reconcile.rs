@@ -395,5 +395,5 @@ async fn report_instances(
 pub fn after_error(application: &ActorApplication, error: &Error, ctx: &Context) -> Action {
     let key = ApplicationKey::of(application);
     tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
-    Action::requeue(ctx.heal_retries.after(&key, error))
+    Action::requeue(ctx.heal_retries.after(&key, error, moment()))
 }

@@ -4,21 +4,35 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use control::Moment;
 use world::ApplicationKey;
 
 use crate::error::Error;
 
-/// How often in a row something failed for each application.
+/// What failed in a row for each application.
 #[derive(Default)]
-pub struct Retries(Mutex<HashMap<ApplicationKey, u32>>);
+pub struct Retries(Mutex<HashMap<ApplicationKey, Failing>>);
+
+/// What failed last, how often in a row, and until when that is not tried again.
+struct Failing {
+    reason: &'static str,
+    count: u32,
+    until: Moment,
+}
 
 impl Retries {
-    /// After how long to try again what failed so: twice as long as the last time.
-    pub fn after(&self, key: &ApplicationKey, error: &Error) -> Duration {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = failures.entry(key.clone()).or_default();
-        let wait = error.wait().saturating_mul(2_u32.saturating_pow(*failures)).min(error.longest_wait());
-        *failures = failures.saturating_add(1);
+    /// After how long to try again what failed so: twice as long as the last time. Who is looked at before that time, for something
+    /// else happened, waits for the rest of it.
+    pub fn after(&self, key: &ApplicationKey, error: &Error, now: Moment) -> Duration {
+        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = failing.get(key).filter(|known| known.reason == error.reason());
+        if let Some(known) = known.filter(|known| now < known.until) {
+            return known.until.saturating_sub(now);
+        }
+        let count = known.map_or(0, |known| known.count);
+        let wait = error.wait().saturating_mul(2_u32.saturating_pow(count)).min(error.longest_wait());
+        let (reason, count, until) = (error.reason(), count.saturating_add(1), now + wait);
+        failing.insert(key.clone(), Failing { reason, count, until });
         wait
     }
 
@@ -35,17 +49,37 @@ mod tests {
     #[test]
     fn what_fails_in_a_row_is_tried_later_each_time_until_it_goes_well() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
-        let retries = Retries::default();
+        let (retries, start) = (Retries::default(), Duration::from_secs(1000));
         let waits = |name: &str, error: &Error| -> Vec<u128> {
-            (0..8).map(|_| retries.after(&key(name), error).as_millis()).collect()
+            let mut now = start;
+            let wait = |_| {
+                let wait = retries.after(&key(name), error, now);
+                now += wait;
+                wait.as_millis()
+            };
+            (0..8).map(wait).collect()
         };
-        let failed = Error::Search("it broke down".to_owned());
-        assert_eq!(waits("a", &failed), [2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000, 30_000]);
+        let refused = Error::Refused("exceeded quota".to_owned());
+        let broken = Error::Search("it broke down".to_owned());
+        assert_eq!(waits("a", &broken), [2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000, 30_000]);
         assert_eq!(waits("b", &Error::Overtaken), [50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
+        assert_eq!(waits("d", &refused), [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
         // Who has lost the lease waits for nothing but the lease.
         assert_eq!(waits("c", &Error::NotLeading), [2_000; 8]);
+        let later = start + Duration::from_mins(10);
+        let after =
+            |name: &str, error: &Error, now: Moment| retries.after(&key(name), error, now).as_millis();
+        // Something else is another matter.
+        assert_eq!(after("b", &broken, later), 2_000);
         retries.went_well(&key("a"));
-        assert_eq!(retries.after(&key("a"), &failed), Duration::from_secs(2));
-        assert_eq!(retries.after(&key("b"), &Error::Overtaken), Duration::from_secs(2));
+        assert_eq!(after("a", &broken, later), 2_000);
+        // Five events in the meantime are no five tries.
+        for passed in [0, 100, 500, 1_900, 1_999] {
+            assert_eq!(
+                after("a", &broken, later + Duration::from_millis(passed)),
+                2_000 - u128::from(passed)
+            );
+        }
+        assert_eq!(after("a", &broken, later + Duration::from_secs(2)), 4_000);
     }
 }

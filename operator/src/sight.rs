@@ -35,6 +35,7 @@ fn look(
     ctx: &Context,
     (wanted, decided): (&control::Wanted, &control::Decision),
     rollout: &Rollout,
+    refusals: &[Refusal],
 ) -> Sight {
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
     let plain = Policy::builtin("units");
@@ -57,6 +58,7 @@ fn look(
         }
     }
     let own = world::own(&index, application);
+    let now = seen.now;
     for name in world::actors(&index, application).names {
         let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
             continue;
@@ -64,6 +66,9 @@ fn look(
         let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
         let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
         found.outdated = rollout.is_outdated(&name, pod, kind);
+        let (actor, node) = (name.short(), found.node.as_deref().unwrap_or_default());
+        let keeps_out = |it: &Refusal| it.keeps_out((&actor, &name.group), (node, kind), now);
+        found.no_return |= refusals.iter().any(keeps_out);
     }
     Sight {
         seen,
@@ -95,7 +100,7 @@ pub async fn to_do(
         let served = rollout.last_good(application);
         wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
     }
-    let mut sight = look(application, ctx, (&wanted, &decided), rollout);
+    let mut sight = look(application, ctx, (&wanted, &decided), rollout, refusals);
     let known = outcome.infeasible.take();
     let mut infeasible = match &known {
         Some(known) => known.clone(),

@@ -353,3 +353,25 @@ fn existing_is_fine<K>(created: Result<K, kube::Error>) -> Result<Created, kube:
         Err(e) => Err(e),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_api_server_is_no_disruption_budget() {
+        let budget = json!({"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget a needs 2 healthy pods"}]});
+        for (code, message, details, expected) in [
+            (429, "Cannot evict pod as it would violate the pod's disruption budget.", budget, true),
+            (429, "too many requests, please try again later", json!({}), false),
+            (500, "This pod has more than one PodDisruptionBudget", json!({}), true),
+            (500, "etcdserver: leader changed", json!({}), false),
+        ] {
+            let status = json!({"code": code, "message": message, "details": details});
+            let status: Status = serde_json::from_value(status).unwrap();
+            assert_eq!(names_budgets(&status), expected, "{message}");
+        }
+    }
+}

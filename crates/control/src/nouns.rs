@@ -99,6 +99,21 @@ pub struct Refusal {
     pub until: Moment,
 }
 
+impl Refusal {
+    /// Whether one that leaves a unit of this kind on this node could not come again now.
+    pub fn keeps_out(&self, (actor, group): (&str, &str), (node, kind): (&str, &str), now: Moment) -> bool {
+        let is_there = match &self.about.scope {
+            Scope::Node(refused) => refused == node,
+            Scope::Template => true,
+            Scope::Namespace => false,
+        };
+        let of_group = &self.about.group;
+        let is_it = if of_group.is_empty() { self.actor == actor } else { of_group == group };
+        let is_kind = self.about.kind.is_empty() || self.about.kind == kind;
+        now < self.until && is_there && is_it && is_kind
+    }
+}
+
 /// What is there of an application, and what is left for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -168,8 +183,8 @@ pub struct Pod {
     pub ready: bool,
     /// Whether it was made from an older template than the newest.
     pub outdated: bool,
-    /// Whether nobody may come where it is now, so that it could not start there again: its node takes no such pods, or its unit is kept
-    /// for who holds it.
+    /// Whether nobody may come where it is now, so that it could not start there again: its node takes no such pods, or
+    /// refused one like it, or its unit is kept for who holds it.
     pub no_return: bool,
     /// What scheduler or kubelet said against it.
     pub refusal: Option<String>,

@@ -112,7 +112,9 @@ pub fn steps(wanted: &Wanted, decision: &Decision, seen: &Seen, infeasible: &BTr
     let mut update = Update::new(wanted, decision, seen);
     let mut turns = update.turns(wanted, seen, |actor, pod| {
         let place = decision.places.get(actor);
-        place.is_some() && pod.unit.as_ref() == place && !pod.no_return && !infeasible.contains(actor)
+        // Who serves nobody loses nothing.
+        let may_go = !pod.no_return || !pod.serves();
+        place.is_some() && pod.unit.as_ref() == place && may_go && !infeasible.contains(actor)
     });
     if let Some(closed) = closed.as_ref().filter(|_| !turns.is_empty()) {
         // Who makes room could not start again.

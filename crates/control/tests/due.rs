@@ -323,6 +323,31 @@ fn told(refused: &str, now: u64, longest: u64) -> String {
 }
 
 #[test]
+fn who_leaves_cannot_come_again_where_one_like_it_was_refused() {
+    let at = Duration::from_secs;
+    let refusal = |scope: &Scope, group: &str, kind: &str| {
+        let about = About { scope: scope.clone(), group: group.into(), kind: kind.into() };
+        Refusal { about, actor: "cam-1".into(), reason: "full".into(), count: 1, until: at(100) }
+    };
+    let on = |node: &str| Scope::Node(node.into());
+    for (scope, group, kind, now, expected) in [
+        (on("n0"), "cam", "gpu", 99, true),
+        (on("n0"), "cam", "gpu", 100, false),
+        (on("n1"), "cam", "gpu", 99, false),
+        (on("n0"), "log", "gpu", 99, false),
+        (on("n0"), "cam", "cpu", 99, false),
+        (on("n0"), "cam", "", 99, true),
+        // Of whom the group is not known only the one that was named.
+        (on("n0"), "", "gpu", 99, false),
+        (Scope::Template, "cam", "gpu", 99, true),
+        (Scope::Namespace, "", "", 99, false),
+    ] {
+        let found = refusal(&scope, group, kind).keeps_out(("cam-0", "cam"), ("n0", "gpu"), at(now));
+        assert_eq!(found, expected, "{scope:?} {group} {kind} {now}");
+    }
+}
+
+#[test]
 fn refusals_count_twice_as_long_each_time() {
     let table = [
         ("a/n0@100", 100, "a/n0 x1 10s"),

@@ -289,6 +289,7 @@ fn an_update_takes_a_few_at_a_time_and_those_that_do_not_run_first() {
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0"), "stop pod-1"),
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 infeasible=0,1,2"), ""),
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 last=0"), "stop pod-1"),
+        (&format!("{world} update=1 {all} ready=1,2 old=0,1,2 last=0"), "stop pod-0"),
         (&format!("{world} update=2 {all} ready=0,1,2 old=0,1,2 closed=900 now=100"), "next at 900"),
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2 closed=90 now=100"), "stop pod-0"),
         // One that has no place is down: nobody who serves is stopped beside it, and a pod that hangs does not wait for it.

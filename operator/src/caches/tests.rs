@@ -125,3 +125,53 @@ fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
     assert_eq!(rung(&mut rings), names(["app"]));
     assert!(!caches.waits(&key("app"), Waits::default()) && caches.waits(&key("app"), half_a_core()));
 }
+
+/// An application that is gone leaves no decision behind for the next one of its name.
+#[test]
+fn an_answer_that_comes_when_the_application_is_gone_brings_no_decision() {
+    let application = |uid: &str| -> Arc<ActorApplication> {
+        let metadata = json!({"name": "app", "namespace": "shop", "uid": uid});
+        read(
+            json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": metadata, "spec": {"actors": []}}),
+        )
+    };
+    for (there, owner, is_known) in [(Some("1"), "1", true), (None, "1", false), (Some("2"), "1", false)] {
+        let (caches, _rings) = caches(&[]);
+        if let Some(uid) = there {
+            caches.change(|index| index.put_application(application(uid)));
+        }
+        let owners = json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": "app", "uid": owner,
+            "controller": true}]);
+        let written: Arc<Placement> = read(json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement",
+            "metadata": {"name": "app", "namespace": "shop", "uid": "p", "resourceVersion": "7", "ownerReferences": owners},
+            "spec": {"application": "app", "applicationGeneration": 1, "policy": "p", "snapshotDigest": "d", "strategy": "s",
+                "seed": 1, "effort": 1, "assignments": []}}));
+        caches.wrote(Placement::clone(&written));
+        let known = caches.index().named_placement(&key("app")).is_some();
+        assert_eq!(known, is_known, "{there:?} is there, the decision is of {owner}");
+    }
+}
+
+/// Who is made again has the same name and begins with the same generation.
+#[test]
+fn what_is_searched_for_who_is_gone_is_not_for_the_next_of_its_name() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::searches::{Manifest, Search, Searches};
+    let of = |uid: &str, generation: i64| -> Manifest {
+        let mut application =
+            ActorApplication::new("app", serde_json::from_value(json!({"actors": []})).unwrap());
+        (application.metadata.uid, application.metadata.generation) =
+            (Some(uid.to_owned()), Some(generation));
+        Manifest::of(&application)
+    };
+    for (now, is_stopped) in [(of("1", 1), false), (of("1", 2), true), (of("2", 1), true)] {
+        let (searches, _settles) = Searches::new();
+        let stop = Arc::new(AtomicBool::new(false));
+        searches.put(&key("app"), Search::Running { manifest: of("1", 1), stop: stop.clone() });
+        assert!(matches!(searches.take(&key("app"), &now), Search::Running { .. }));
+        assert_eq!(stop.load(Ordering::Acquire), is_stopped);
+        searches.forget_found(&key("app"));
+        assert!(searches.has(&key("app")), "one that is under way goes on");
+    }
+}
