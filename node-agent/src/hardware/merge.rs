@@ -136,6 +136,8 @@ pub struct Memory {
     published: Vec<Device>,
     /// What NVIDIA's driver found last, or what was published of it when the agent last ran.
     driven: Vec<Device>,
+    /// Those of them, by id, that were lost in its last two answers, or were published as lost when the agent last ran.
+    confirmed: BTreeSet<String>,
     /// The links that it found, likewise.
     links: Vec<Link>,
     /// Whether it has said what there is since the agent started.
@@ -169,11 +171,13 @@ impl Memory {
         gpu.and_then(|it| it.pci_bus_id.as_ref()).is_some_and(|at| self.off_bus.contains(at))
     }
 
-    /// How a device is while its driver says nothing: who was lost stays so, and who is gone from the bus is; of the others
+    /// How a device is while its driver says nothing: who was lost twice stays so, and who is gone from the bus is; of the others
     /// nobody knows, but while the driver `is_starting` they are as they were published.
+    ///
+    /// Who was lost once only may be well: said again in each look, it would count as seen twice.
     fn unheard(&self, device: &Device, is_starting: bool) -> Device {
         let health = match device.health {
-            Health::Lost => Health::Lost,
+            Health::Lost if self.confirmed.contains(&device.id) => Health::Lost,
             _ if self.is_off_bus(device) => Health::Lost,
             before if is_starting => before,
             _ => Health::Unknown,
@@ -210,6 +214,11 @@ impl Memory {
             fill(part, before);
         }
         found.extend(self.unsaid_partitions(&found, &unsaid));
+        let is_confirmed = |device: &&Device| {
+            let was_lost = |it: &Device| it.id == device.id && it.health == Health::Lost;
+            device.health == Health::Lost && self.driven.iter().any(was_lost)
+        };
+        self.confirmed = found.iter().filter(is_confirmed).map(|it| it.id.clone()).collect();
         self.driven.clone_from(&found);
         found.extend(foreign);
         found
@@ -295,6 +304,8 @@ impl Memory {
         let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
         let missed: Vec<_> = missed.cloned().collect();
         self.driven.extend(missed);
+        let lost = devices.iter().filter(|device| is_driven(device) && device.health == Health::Lost);
+        self.confirmed.extend(lost.map(|device| device.id.clone()));
         // what is known now may be among those that it failed to hand out
         self.strangers = 0;
     }

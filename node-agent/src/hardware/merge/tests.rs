@@ -1,6 +1,7 @@
 //! What is remembered of a machine, look by look.
 
 use super::*;
+use crate::hardware::steady::Steady;
 use crds::{ComputeResource, MemorySpace};
 
 fn board(id: &str, type_: &str, address: &str) -> Device {
@@ -308,9 +309,11 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
     assert_eq!(silent(&mut memory, Some(bus(&["3b"]))), second(Health::Lost), "with its partition");
     assert_eq!(silent(&mut memory, None), second(Health::Lost), "who does not see changes nothing");
     assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown), "it is plugged in");
-    // the driver says that it is lost, and then no more
+    // the driver says twice that it is lost, and then no more
     let lost = |it: &Device| Device { health: Health::Lost, ..it.clone() };
-    memory.driven(&spec, Some(found(vec![gpus[0].clone(), lost(&gpus[1]), gpus[2].clone()])), false);
+    for _ in 0..2 {
+        memory.driven(&spec, Some(found(vec![gpus[0].clone(), lost(&gpus[1]), gpus[2].clone()])), false);
+    }
     assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Lost), "it stays lost");
     // whoever took one away for good deletes the NodeTopology
     assert_eq!(silent(&mut memory, Some(bus(&["5e"])))[0], Health::Lost);
@@ -320,6 +323,41 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
         [Health::Unknown],
         "of the one that hwloc never listed"
     );
+}
+
+/// What is published of a GPU after each look: `o` is ok, `l` lost, `?` unknown; `-` is a look in which its driver says nothing.
+#[test]
+fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
+    let letters = [('o', Health::Ok), ('l', Health::Lost), ('?', Health::Unknown)];
+    let health_of = |letter: char| letters.iter().find(|it| it.0 == letter).map(|it| it.1);
+    let letter_of = |health: Health| letters.iter().find(|it| it.1 == health).map_or('-', |it| it.0);
+    let spec = NodeTopologySpec::default();
+    for (before, said, then) in [
+        ('o', "ol-ooo", "oooooo"),
+        ('o', "ol------", "oooooo??"),
+        ('o', "ol-l----", "ooolllll"),
+        ('o', "oll-----", "oollllll"),
+        ('o', "ollo-l-----", "oollllllll?"),
+        // what was published counts as said
+        ('l', "------", "llllll"),
+        ('l', "l-----", "llllll"),
+    ] {
+        let gpu = |health| Device {
+            driver: Some("nvidia 1".into()),
+            health,
+            ..board("gpu-3b", "GPU", "0000:3b:00.0")
+        };
+        let published = health_of(before).map(gpu).into_iter().collect();
+        let (mut memory, mut steady) = (Memory::default(), Steady::default());
+        memory.recall(&NodeTopologySpec { devices: published, links: Vec::new() });
+        let mut look = |letter: char| {
+            let answer = health_of(letter).map(|health| found(vec![gpu(health)]));
+            let mut devices = memory.driven(&spec, answer, false);
+            steady.hold(&mut devices);
+            letter_of(devices[0].health)
+        };
+        assert_eq!(said.chars().map(&mut look).collect::<String>(), then, "{before} {said}");
+    }
 }
 
 #[test]
