@@ -255,13 +255,14 @@ impl Memory {
         self.driven.iter().filter_map(as_its_gpu).collect()
     }
 
-    /// The links between what the driver found, or those that it found last: while it says nothing, or fails to hand out a GPU,
-    /// whose links it does not tell.
+    /// The links between what the driver found, or those that it found last: all of them while it says nothing, and those of GPUs
+    /// that it does not list while it fails to hand out some, whose links it does not tell.
     pub fn links(&mut self, found: Option<&Found>) -> Vec<Link> {
-        if let Some(found) = found
-            && (found.withheld == 0 || self.links.is_empty())
-        {
-            self.links.clone_from(&found.links);
+        if let Some(found) = found {
+            let is_listed = |id: &String| found.devices.iter().any(|it| it.id == *id);
+            let is_untold = |link: &Link| !(is_listed(&link.source) && is_listed(&link.destination));
+            self.links.retain(|link| found.withheld > 0 && is_untold(link));
+            self.links.extend(found.links.iter().cloned());
         }
         self.links.clone()
     }

@@ -462,15 +462,33 @@ fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
 }
 
 #[test]
-fn links_stay_while_the_driver_withholds_a_gpu() {
-    let link = |to: char| Link { kind: NVLINK.into(), destination: to.into(), ..Link::default() };
+fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_says() {
+    // a link is named by its two ends
+    let link = |ends: &str| Link {
+        kind: NVLINK.into(),
+        source: ends[..1].to_owned(),
+        destination: ends[1..].to_owned(),
+        ..Link::default()
+    };
     let mut memory = Memory::default();
-    for (told, withheld, then) in
-        [("a", 1, "a"), ("b", 1, "a"), ("ab", 0, "ab"), ("a", 1, "ab"), ("a", 0, "a"), ("", 0, "")]
-    {
-        let links = told.chars().map(link).collect();
-        let links = memory.links(Some(&Found { links, withheld, ..Found::default() }));
-        let ends: String = links.iter().map(|link| link.destination.as_str()).collect();
-        assert_eq!(ends, then, "{told} {withheld}");
+    // each look: who is listed, how many are not handed out, what links it tells, and which are there then
+    for (listed, withheld, told, then) in [
+        ("ab", 1, "ab", "ab"),
+        ("ab", 1, "", ""),
+        ("abc", 0, "ab ac bc", "ab ac bc"),
+        ("ab", 1, "ab", "ab ac bc"),
+        // one went down meanwhile, and another GPU takes the place of the one that is not handed out
+        ("ab", 1, "", "ac bc"),
+        ("ac", 1, "ac", "ac bc"),
+        ("a", 2, "", "ac bc"),
+        ("ac", 0, "ac", "ac"),
+        ("", 0, "", ""),
+    ] {
+        let devices = listed.chars().map(|id| board(&id.to_string(), "GPU", "")).collect();
+        let links = told.split_whitespace().map(link).collect();
+        let links = memory.links(Some(&Found { links, withheld, ..found(devices) }));
+        let mut ends: Vec<_> = links.iter().map(|it| format!("{}{}", it.source, it.destination)).collect();
+        ends.sort();
+        assert_eq!(ends.join(" "), then, "{listed} {withheld} {told}");
     }
 }
