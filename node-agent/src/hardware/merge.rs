@@ -224,22 +224,26 @@ impl Memory {
         found
     }
 
-    /// The GPUs that the driver listed before and does not now: lost, but for as many as it has `withheld`.
+    /// The GPUs that the driver listed before and does not now: lost, but for as many as it has `withheld`. Those come first of which
+    /// nothing was said the last time either; where that leaves more of them than are withheld, nobody knows which of them are lost.
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
-        let mut missing: Vec<_> = missing.cloned().collect();
-        // Those first of which nothing was said the last time either.
-        missing.sort_by_key(|it| it.health != Health::Unknown);
+        let (mut silent, mut heard): (Vec<_>, Vec<_>) =
+            missing.cloned().partition(|it| it.health == Health::Unknown);
         let new = found.iter().filter(|it| it.type_ == "GPU" && !is_in(&self.driven, it)).count();
         let strangers = self.strangers.saturating_sub(new).min(withheld);
         let mut room = withheld - strangers;
-        for gpu in &mut missing {
-            let may_be_there = room > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
-            room -= usize::from(may_be_there);
-            gpu.health = if may_be_there { Health::Unknown } else { Health::Lost };
+        for gpus in [&mut silent, &mut heard] {
+            let has_room = room > 0;
+            for gpu in gpus {
+                let may_be_there = has_room && gpu.health != Health::Lost && !self.is_off_bus(gpu);
+                room = room.saturating_sub(usize::from(may_be_there));
+                gpu.health = if may_be_there { Health::Unknown } else { Health::Lost };
+            }
         }
         self.strangers = strangers + room;
-        missing
+        silent.extend(heard);
+        silent
     }
 
     /// The partitions that were there last and are not in what was found, of GPUs that are lost or not handed out, which say

@@ -406,6 +406,23 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
         ],
         // all are withheld, and then none; whoever is then is known
         [("", 2, "ab", ""), ("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown")],
+        // more go than are withheld: nobody knows which of them it is, until one is off the bus or is handed out again
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("c", 1, "abc", "a unknown, b unknown, c ok"),
+            ("c", 1, "bc", "a lost, b unknown, c ok"),
+        ],
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("c", 1, "abc", "a unknown, b unknown, c ok"),
+            ("ac", 0, "abc", "a ok, b lost, c ok"),
+        ],
+        // who goes after them is none of them
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("c", 1, "abc", "a unknown, b unknown, c ok"),
+            ("", 1, "abc", "a unknown, b unknown, c lost"),
+        ],
         // it is taken out while nothing is said of it
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown"), ("a", 1, "a", "a ok, b lost")],
     ] {
