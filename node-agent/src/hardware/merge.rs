@@ -146,7 +146,7 @@ pub struct Memory {
     placed: BTreeSet<String>,
     /// Those of them that were not on the bus when it could be seen last.
     off_bus: BTreeSet<String>,
-    /// How many of the GPUs that the driver failed to hand out last are none that it ever did.
+    /// How many of the GPUs that the driver failed to hand out last are none that it ever did, or were lost before.
     strangers: usize,
 }
 
@@ -230,7 +230,12 @@ impl Memory {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
         let (mut silent, mut heard): (Vec<_>, Vec<_>) =
             missing.cloned().partition(|it| it.health == Health::Unknown);
-        let new = found.iter().filter(|it| it.type_ == "GPU" && !is_in(&self.driven, it)).count();
+        // One that was lost is a stranger while it is withheld, and none any more when it is handed out and well.
+        let is_new = |gpu: &&Device| {
+            let before = self.driven.iter().find(|it| is_same_board(it, gpu));
+            before.is_none_or(|it| it.health == Health::Lost && gpu.health != Health::Lost)
+        };
+        let new = found.iter().filter(|it| it.type_ == "GPU").filter(is_new).count();
         let strangers = self.strangers.saturating_sub(new).min(withheld);
         let mut room = withheld - strangers;
         for gpus in [&mut silent, &mut heard] {
