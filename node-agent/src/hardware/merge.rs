@@ -134,6 +134,8 @@ pub struct Memory {
     pluggable: BTreeMap<String, Device>,
     /// Devices that can be plugged, as they were published when the agent last ran.
     published: Vec<Device>,
+    /// Those of them that hung on the bus, which hwloc listed; none when it has said what there is since that was heard.
+    hung: Vec<Device>,
     /// What NVIDIA's driver found last, or what was published of it when the agent last ran.
     driven: Vec<Device>,
     /// Those of them, by id, that were lost in its last two answers, or were published as lost when the agent last ran.
@@ -291,6 +293,17 @@ impl Memory {
         self.published.iter().filter(|device| is_of_opencl_alone(device)).cloned().collect()
     }
 
+    /// Hears that hwloc has said what there is, and is believed.
+    pub fn hear_hwloc(&mut self) {
+        self.hung.clear();
+    }
+
+    /// Whether an answer of hwloc leaves out a device that it listed when the agent last ran, and none has counted since that was
+    /// heard.
+    pub fn lacks_recalled(&self, found: &NodeTopologySpec) -> bool {
+        self.hung.iter().any(|device| !found.devices.iter().any(|it| is_same_board(it, device)))
+    }
+
     /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
     /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else. If the
     /// driver spoke before this was heard, its next words say what of it is gone: it may have left partitions unsaid.
@@ -304,12 +317,13 @@ impl Memory {
             self.driven.clear();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
-        // Only hwloc says how a GPU hangs on the bus: who was said to was listed by it.
+        // Only hwloc says how a device hangs on the bus: who was said to was listed by it.
         let hangs = |device: &&Device| {
-            device.type_ == "GPU"
-                && published.links.iter().any(|it| it.kind == PCIE && it.destination == device.id)
+            published.links.iter().any(|it| it.kind == PCIE && it.destination == device.id)
         };
-        self.placed.extend(devices.iter().filter(hangs).filter_map(|it| it.pci_bus_id.clone()));
+        self.hung = self.published.iter().filter(hangs).cloned().collect();
+        let gpus = self.hung.iter().filter(|it| it.type_ == "GPU");
+        self.placed.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
         let is_known = |device: &Device| self.driven.iter().any(|it| it.id == device.id);
         let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
         let missed: Vec<_> = missed.cloned().collect();
@@ -324,6 +338,7 @@ impl Memory {
     pub fn forget(&mut self) {
         self.pluggable.clear();
         self.published.clear();
+        self.hung.clear();
         let is_there = |device: &&Device| device.health != Health::Lost && !self.is_off_bus(device);
         self.driven = self.driven.iter().filter(|it| self.answered && is_there(it)).cloned().collect();
     }

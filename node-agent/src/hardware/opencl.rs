@@ -66,7 +66,7 @@ pub struct Background {
     is_released: bool,
     /// What it found last; none before it has said what there is.
     found: Option<Vec<Device>>,
-    /// What perhaps only it knew when the agent last ran.
+    /// What perhaps only it knew when the agent last ran; nothing when it has said what there is since that was heard.
     recalled: Vec<Device>,
     /// Whether the last devices that it told of left out one: if the next ones do, too, that is believed.
     doubts: bool,
@@ -100,9 +100,20 @@ impl Background {
         self.go_on();
     }
 
-    /// Hears which devices perhaps only OpenCL knew when the agent last ran: its first answer may leave out one of them, too.
+    /// Hears which devices perhaps only OpenCL knew when the agent last ran: its first answer may leave out one of them, too,
+    /// or has already.
     pub fn recall(&mut self, devices: Vec<Device>) {
-        self.recalled = devices;
+        // That it is not installed counts at once.
+        let is_open = self.found.is_none() || matches!(self.fares, Some((CollectorState::Ok, _)));
+        self.recalled = if is_open { devices } else { Vec::new() };
+        if self.found_too_little() {
+            self.ask_again();
+        }
+    }
+
+    /// Whether what it found lacks a device that was recalled later: it is asked once more.
+    fn found_too_little(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| lacks(&self.recalled, found))
     }
 
     /// Whether no process that loads drivers is under way.
@@ -158,6 +169,9 @@ impl Background {
             Answer::Denied(words) => (None, CollectorState::Denied, words),
             Answer::Failed(words) => (None, CollectorState::Error, words),
         };
+        if found.is_some() {
+            self.recalled.clear();
+        }
         self.failures = if found.is_some() { 0 } else { self.failures.saturating_add(1) };
         self.found = found.or(self.found.take());
         self.fares = Some((state, words));
@@ -189,9 +203,9 @@ impl Background {
         true
     }
 
-    /// Whether a look has come back, be it one that failed.
+    /// Whether a look has come back, be it one that failed, but for one that is to be made once more.
     pub fn has_looked(&self) -> bool {
-        self.fares.is_some()
+        self.fares.is_some() && !self.found_too_little()
     }
 
     fn go_on(&mut self) {

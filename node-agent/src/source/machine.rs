@@ -197,6 +197,7 @@ impl Machine {
                 }
                 self.found = Some(found);
                 self.doubts = false;
+                self.memory.hear_hwloc();
                 if let Some(opencl) = &mut self.opencl {
                     opencl.ask_again();
                 }
@@ -215,10 +216,20 @@ impl Machine {
         self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
     }
 
-    /// Whether hwloc leaves out a device of this machine that it told of; what is changed in a description is meant so.
+    /// Whether hwloc leaves out a device of this machine that it told of, now or when the agent last ran; what is changed in a
+    /// description is meant so.
     fn lacks(&self, found: &NodeTopologySpec) -> bool {
-        let known = self.found.as_ref().filter(|_| self.description.is_none());
-        known.is_some_and(|known| lacks(&known.devices, &found.devices))
+        let is_lacking = || match &self.found {
+            Some(known) => lacks(&known.devices, &found.devices),
+            None => self.memory.lacks_recalled(found),
+        };
+        self.description.is_none() && is_lacking()
+    }
+
+    /// Whether what hwloc found lacks a device of which the agent heard later that it was there: hwloc is asked once more.
+    fn found_too_little(&self) -> bool {
+        let found = self.found.as_ref().filter(|_| self.description.is_none());
+        found.is_some_and(|found| self.memory.lacks_recalled(found))
     }
 
     /// Says of PCIe links what they can carry, where hwloc says what they carry at this moment.
@@ -257,7 +268,8 @@ impl Machine {
             merge::add_opencl(&mut spec, known);
             collectors.push(state);
         }
-        let not_said_yet = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_looked());
+        let opencl_is_asked = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_looked());
+        let not_said_yet = self.found.is_none() || self.found_too_little() || opencl_is_asked;
         let virtual_ones =
             if self.description.is_none() { functions::virtual_ones(&self.root) } else { BTreeSet::new() };
         functions::without(&mut spec, &virtual_ones);
@@ -387,6 +399,9 @@ impl Source for Machine {
         match published {
             Some(published) => self.memory.recall(published),
             None => self.memory.forget(),
+        }
+        if self.found_too_little() {
+            self.stamp = None;
         }
         if let Some(opencl) = &mut self.opencl {
             opencl.recall(self.memory.recalled_of_opencl());

@@ -1,7 +1,7 @@
 //! A machine, by the answers of those who are asked about it.
 
 use super::*;
-use crds::{ComputeResource, MemorySpace};
+use crds::{ComputeResource, Link, MemorySpace};
 
 /// The machine that the agent runs on, as hwloc's answers say, without any driver.
 fn machine() -> Machine {
@@ -112,6 +112,109 @@ fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
         machine.assemble();
         let devices: Vec<_> = machine.assemble().topologies["node-a"].devices.clone();
         assert_eq!(devices.iter().collect::<Vec<_>>(), then, "{said}");
+    }
+}
+
+/// What happens, in its order: `r` what was published is heard, `-` an answer without the card, `+` one with it, `k` one in which
+/// it is of unknown kind, `f` a failure.
+#[test]
+fn who_leaves_out_what_was_published_before_the_start_is_asked_once_more_whenever_that_is_heard() {
+    let address = "0000:5e:00.0";
+    let card = Device {
+        id: format!("fpga-{address}"),
+        type_: "FPGA".into(),
+        pci_bus_id: Some(address.into()),
+        ..Device::default()
+    };
+    let unknown =
+        Device { id: format!("accelerator-{address}"), type_: "Accelerator".into(), ..card.clone() };
+    let numa = Device { id: "numa-0".into(), type_: "NUMA Domain".into(), ..Device::default() };
+    let link = |to: &Device| Link {
+        source: numa.id.clone(),
+        destination: to.id.clone(),
+        kind: "PCIe".into(),
+        ..Link::default()
+    };
+    let with = |card: &Device| {
+        let devices = vec![numa.clone(), card.clone()];
+        NodeTopologySpec { devices, links: vec![link(card)] }
+    };
+    let (there, lost) = ("1 FPGA, 1 NUMA Domain", "1 FPGA (1 lost), 1 NUMA Domain");
+    for (events, then, is_asked) in [
+        ("r", "nothing is said", true),
+        ("r-", "nothing is said", true),
+        ("r-f", "nothing is said", true),
+        ("r--", lost, false),
+        ("r-f-", lost, false),
+        ("r-+", there, false),
+        ("rk", "1 Accelerator, 1 NUMA Domain", false),
+        ("-", "1 NUMA Domain", false),
+        ("-r", there, true),
+        ("-rf", there, true),
+        ("-r-", lost, false),
+        ("-rf-", lost, false),
+        ("-r+", there, false),
+        ("+r", there, false),
+        ("+r-", there, true),
+        ("+r--", lost, false),
+    ] {
+        let mut machine = machine();
+        for event in events.chars() {
+            match event {
+                'r' => machine.recall(Some(&with(&card))),
+                '-' => machine.hear(found(&["numa-0"]), 1),
+                '+' => machine.hear(Answer::Found(with(&card)), 1),
+                'k' => machine.hear(Answer::Found(with(&unknown)), 1),
+                _ => machine.hear(Answer::Failed("it hangs".to_owned()), 1),
+            }
+            // the second look in a row, at which a device counts as lost
+            machine.assemble();
+            machine.reading = machine.assemble();
+        }
+        let said = machine.reading.topologies.get("node-a").map(|spec| spec.summary());
+        assert_eq!(said.as_deref().unwrap_or("nothing is said"), then, "{events}");
+        assert_eq!(machine.stamp.is_none(), is_asked, "{events}");
+    }
+}
+
+/// What happens, in its order: `r` what was published is heard, `-` an answer without the card, `+` one with it, `n` that OpenCL is
+/// not installed, `f` a failure.
+#[test]
+fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
+    let card =
+        Device { id: "accelerator-opencl0d0".into(), type_: "Accelerator".into(), ..Device::default() };
+    let published = NodeTopologySpec { devices: vec![card.clone()], links: Vec::new() };
+    let (there, lost) = ("1 Accelerator, 1 NUMA Domain", "1 Accelerator (1 lost), 1 NUMA Domain");
+    for (events, then) in [
+        ("-r", there),
+        ("-rf", there),
+        ("-r-", lost),
+        ("-rf-", lost),
+        ("-r+", there),
+        ("-rn", lost),
+        ("nr", lost),
+        ("+r-", there),
+        ("+r--", lost),
+    ] {
+        let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
+        machine.hear(found(&["numa-0"]), 1);
+        for event in events.chars() {
+            let answer = match event {
+                'r' => None,
+                '-' => Some(Answer::Found(Vec::new())),
+                '+' => Some(Answer::Found(vec![card.clone()])),
+                'n' => Some(Answer::Absent("it is not installed".to_owned())),
+                _ => Some(Answer::Failed("it hangs".to_owned())),
+            };
+            match answer {
+                Some(answer) => machine.opencl.as_mut().unwrap().take_in(answer),
+                None => machine.recall(Some(&published)),
+            }
+            // the second look in a row, at which a device counts as lost
+            machine.assemble();
+            machine.reading = machine.assemble();
+        }
+        assert_eq!(machine.reading.topologies["node-a"].summary(), then, "{events}");
     }
 }
 
