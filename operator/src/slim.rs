@@ -173,6 +173,9 @@ mod tests {
             (["1.25Gi", "250m"], "1342177280250m"),
             (["9Ei", "1"], "10376293541461622785"),
             (["1Ti", "1n"], "1099511627776000000001n"),
+            // as much as many containers with the most that the API server counts
+            (["1000Ei", "1Ei"], "1001Ei"),
+            (["1000Ei", "1n"], "1152921504606846976000000000001n"),
         ] {
             let containers = asked.map(|it| json!({"name": "c", "resources": {"requests": {"memory": it}}}));
             let mut of: Pod = serde_json::from_value(json!({"spec": {"containers": containers}})).unwrap();

@@ -8,8 +8,12 @@ use num_rational::Ratio;
 use crate::Policy;
 use crate::actors::Actors;
 use crate::flows::{Flow, GroupFlow, beside, each_to_each, group_of};
-use crate::numbers::{Exact, ceil, duration, quantity, rate};
+use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
 use crate::pods::{Amounts, requests_with};
+
+/// The most work, and the most messages, of one actor in a window: 5,000 actors, the most of an application, stay below the 2^53 that a
+/// snapshot may add up to, and so do some of others beside them. More is a slip: it is tens of thousands of lanes in the usual window.
+const MOST_OF_AN_ACTOR: u64 = 1 << 40;
 
 /// One group in numbers.
 pub(crate) struct GroupNumbers {
@@ -44,6 +48,7 @@ impl Numbers {
             let found = groups.iter().position(|group| group.name == name);
             found.ok_or_else(|| format!("spec.{at}: there is no group `{name}`; correct the name"))
         };
+        let seconds = policy.window / Exact::from(1_000_000);
         let mut towards = vec![Exact::default(); groups.len()];
         let mut flows: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
         let mut of_groups: BTreeMap<(usize, usize), Flow> = BTreeMap::new();
@@ -77,8 +82,13 @@ impl Numbers {
             let pair_rate = rate / whole(each);
             towards[to] += pair_rate * whole(each * senders) / whole(receivers);
             // Messages above the quantum count several times on the way; the work of the receiver does not grow.
-            let quanta = (bytes / policy.message_quantum).ceil().max(Exact::from(1));
-            let count = pair_rate * policy.window / Exact::from(1_000_000) * quanta;
+            let quanta = product([bytes, policy.message_quantum.recip()])
+                .map(|quanta| quanta.ceil().max(Exact::from(1)));
+            let sent = quanta.and_then(|quanta| product([rate, seconds, quanta]));
+            let sent = at_most(sent, || {
+                format!("spec.{at}: an actor sends too many messages in a window, rate times messageBytes")
+            })?;
+            let count = sent / whole(each);
             let drag =
                 u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
             let add = |flows: &mut BTreeMap<(usize, usize), Flow>, a: usize, b: usize| {
@@ -139,12 +149,21 @@ fn group_numbers(
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let spec = implementation.template.spec.clone().unwrap_or_default();
         let asked = requests_with(&spec, defaults).map_err(|e| format!("{}: {e}", at("template")))?;
-        Ok((implementation.kind.clone(), (ceil((towards + arrivals) * seconds * service), asked)))
+        let work = at_most(product([towards + arrivals, seconds, service]), || {
+            format!("{}: an actor has too much work in a window, what arrives times it", at("serviceTime"))
+        })?;
+        Ok((implementation.kind.clone(), (ceil(work), asked)))
     };
     Ok(GroupNumbers {
         move_cost: policy.move_fixed.saturating_add(ceil(state / policy.bytes_per_point)),
         kinds: group.implementations.iter().map(kind).collect::<Result<_, String>>()?,
     })
+}
+
+/// A number of one actor, if it is known and no slip.
+fn at_most(number: Option<Exact>, what: impl Fn() -> String) -> Result<Exact, String> {
+    let most = Exact::from(i128::from(MOST_OF_AN_ACTOR));
+    number.filter(|number| *number <= most).ok_or_else(|| format!("{}; it may be 2^40, correct it", what()))
 }
 
 pub(crate) fn replicas(group: &ActorGroup) -> usize {

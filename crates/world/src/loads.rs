@@ -109,7 +109,9 @@ impl Loads {
         of: impl Fn(&ApplicationKey) -> Option<Known<'a>>,
         kind: impl Fn(&str) -> Option<&'a str>,
     ) {
-        for key in std::mem::take(&mut self.changed) {
+        // One that could not be counted, whatever the reason, is to be counted still.
+        while let Some(key) = self.changed.first().cloned() {
+            let load = of(&key).and_then(|known| load(&known, policy, &kind));
             if let Some(before) = self.of.remove(&key) {
                 for (unit, sum) in &before.units {
                     if let Some(total) = self.total.get_mut(unit) {
@@ -117,11 +119,11 @@ impl Loads {
                     }
                 }
             }
-            let Some(load) = of(&key).and_then(|known| load(&known, policy, &kind)) else { continue };
-            for (unit, sum) in &load.units {
+            for (unit, sum) in load.iter().flat_map(|load| &load.units) {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
-            self.of.insert(key, load);
+            self.changed.remove(&key);
+            self.of.extend(load.map(|load| (key, load)));
         }
         self.total.retain(|_, sum| sum.count > 0);
     }
@@ -209,4 +211,30 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
     }
     let is_listed = numbers.is_ok() && !is_going;
     Some(Load { units, fault: numbers.err().filter(|_| !is_going), is_listed })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn who_could_not_be_counted_is_counted_the_next_time() {
+        let keys =
+            ["a", "b", "c"].map(|name| ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() });
+        let mut loads = Loads::unknown(keys.iter());
+        let policy = Policy::builtin("p");
+        let counted = RefCell::new(String::new());
+        for (fails, expected) in [("b", "a"), ("", "bc"), ("", "")] {
+            let of = |key: &ApplicationKey| -> Option<Known<'static>> {
+                assert_ne!(key.name, fails, "it cannot be counted");
+                counted.borrow_mut().push_str(&key.name);
+                None
+            };
+            let done = catch_unwind(AssertUnwindSafe(|| loads.catch_up(&policy, of, |_| None)));
+            assert_eq!((done.is_err(), counted.take()), (!fails.is_empty(), expected.to_owned()));
+        }
+    }
 }

@@ -15,8 +15,13 @@ pub struct NumberError {
     pub expected: &'static str,
 }
 
-/// Digits that a number may have in all: products of a few such numbers still fit 128 bits.
+/// Digits that a number may have in all, and behind the point: products of a few such numbers still fit 128 bits.
 const MOST_DIGITS: usize = 18;
+/// The power of two that no quantity passes. The API server counts up to 2^63 of anything; what is asked for is added up over the
+/// containers of a pod and kept as one quantity, so that somewhat more is read, and sums over all pods still fit 128 bits.
+const MOST_OF_A_QUANTITY: u32 = 70;
+/// The parts that a quantity is counted in: the API server knows nothing finer either, and rounds up.
+const PARTS: i128 = 1_000_000_000;
 
 /// A rational: `1`, `0.5`, `3/2`.
 ///
@@ -66,17 +71,17 @@ pub fn duration(text: &str) -> Result<Exact, NumberError> {
     Ok(decimal(&text[..split]).ok_or_else(error)? * Exact::from(microseconds))
 }
 
-/// A Kubernetes quantity: `500m`, `64Mi`, `2`, `1e3`.
+/// A Kubernetes quantity: `500m`, `64Mi`, `2`, `1e3`; rounded up to a billionth, as the API server does.
 ///
 /// # Errors
-/// What is not a quantity.
+/// What is not a quantity, or more than anybody has: the API server ends at 2^63, and up to 2^70 is read.
 pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "quantity, as in 500m, 2 or 64Mi" };
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    // What the API server writes: at most 2^63 of anything, and nothing finer than a billionth.
+    // What is written of a sum: in whole ones, or down to billionths of them.
     let most = match &text[split..] {
-        "" => 20,
-        "n" | "u" | "m" => 28,
+        "" => 22,
+        "n" | "u" | "m" => 31,
         _ => MOST_DIGITS,
     };
     let number = decimal_of(&text[..split], most).ok_or_else(error)?;
@@ -108,7 +113,13 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
             }
         }
     };
-    Ok(number * scale)
+    let exact = number * scale;
+    if exact > two(MOST_OF_A_QUANTITY) {
+        let expected = "quantity that Kubernetes can count: it ends at 2^63, write less";
+        return Err(NumberError { text: text.to_owned(), expected });
+    }
+    let parts = Exact::from(PARTS);
+    Ok((exact * parts).ceil() / parts)
 }
 
 /// At most 18 digits with an optional fraction.
@@ -121,12 +132,24 @@ fn decimal_of(text: &str, most: usize) -> Option<Exact> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = whole.len() + fraction.len();
     let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !all_digits || digits > most || text.ends_with('.') {
+    let is_too_long = digits > most || fraction.len() > MOST_DIGITS;
+    if whole.is_empty() || !all_digits || is_too_long || text.ends_with('.') {
         return None;
     }
     let number: i128 = format!("{whole}{fraction}").parse().ok()?;
     let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     Some(Exact::new(number, scale))
+}
+
+/// The product of numbers; nothing where it does not fit 128 bits.
+pub(crate) fn product(factors: impl IntoIterator<Item = Exact>) -> Option<Exact> {
+    factors.into_iter().try_fold(Exact::from(1), |product, factor| {
+        // What is below one line and above the other is taken out first.
+        let left = Exact::new(*product.numer(), *factor.denom());
+        let right = Exact::new(*factor.numer(), *product.denom());
+        let above = left.numer().checked_mul(*right.numer())?;
+        Some(Exact::new(above, left.denom().checked_mul(*right.denom())?))
+    })
 }
 
 /// The smallest integer that is not below `exact`, at most 2^53 + 1 so that a snapshot refuses what passes 2^53.
@@ -172,9 +195,49 @@ mod tests {
             (shown(quantity("1E")), "1000000000000000000"),
             (shown(quantity("12x")), "`12x` is no quantity, as in 500m, 2 or 64Mi"),
             (shown(quantity("")), "`` is no quantity, as in 500m, 2 or 64Mi"),
+            // finer than a billionth there is nothing
+            (shown(quantity("0.1n")), "1/1000000000"),
+            (shown(quantity("2.000000000000000001")), "2000000001/1000000000"),
+            (shown(quantity("1e-18")), "1/1000000000"),
+            (
+                shown(quantity("0.0000000000000000001")),
+                "`0.0000000000000000001` is no quantity, as in 500m, 2 or 64Mi",
+            ),
+            // a hundred of the most that the API server counts, in whole ones and in billionths
+            (shown(quantity("922337203685477580700")), "922337203685477580700"),
+            (shown(quantity("922337203685477580700000000001n")), "922337203685477580700000000001/1000000000"),
+            (shown(quantity("1024Ei")), "1180591620717411303424"),
+            (
+                shown(quantity("1025Ei")),
+                "`1025Ei` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+            ),
+            (
+                shown(quantity("999999999999999999E")),
+                "`999999999999999999E` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+            ),
+            (
+                shown(quantity("9999999999999999999999999999999n")),
+                "`9999999999999999999999999999999n` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+            ),
         ];
         for (parsed, expected) in table {
             assert_eq!(parsed, expected);
+        }
+    }
+
+    #[test]
+    fn a_product_that_does_not_fit_is_none() {
+        let power = |of_two: u32| Exact::from(1_i128 << of_two);
+        for (factors, expected) in [
+            (vec![], Some(Exact::from(1))),
+            (vec![Exact::new(3, 4), Exact::new(2, 9)], Some(Exact::new(1, 6))),
+            (vec![Exact::from(0), Exact::new(2, 9)], Some(Exact::from(0))),
+            (vec![power(100), power(26)], Some(power(126))),
+            (vec![power(100), power(100).recip(), power(100)], Some(power(100))),
+            (vec![power(100), power(27)], None),
+            (vec![power(100).recip(), power(27).recip()], None),
+        ] {
+            assert_eq!(product(factors.clone()), expected, "{factors:?}");
         }
     }
 

@@ -450,6 +450,11 @@ fn a_pair_that_talks_both_ways_is_one_edge() {
 
 #[test]
 fn what_cannot_be_planned_says_what_to_do() {
+    let ring = |channel: &str| {
+        let channels =
+            format!("spec: {{channels: [{{from: cam, to: cam, {channel}, pattern: Ring}}], actors");
+        changed("spec: {actors", &channels, "")
+    };
     let table = [
         (
             changed("replicas: 2", "replicas: 5001", ""),
@@ -467,12 +472,66 @@ fn what_cannot_be_planned_says_what_to_do() {
             changed("arrivals: 1/s", "arrivals: 1 per second", ""),
             "spec.actors[cam].arrivals: `1 per second` is no rate, as in 30/s, 0.5/m or 100/h",
         ),
+        (
+            changed("cpu: 500m", "cpu: 999999999999999999E", ""),
+            "spec.actors[cam].implementations[cpu].template: asks for a resource in a way that cannot be read: `999999999999999999E` is no quantity that Kubernetes can count: it ends at 2^63, write less; correct it",
+        ),
+        (
+            ring("rate: 999999999/s, messageBytes: 999999999999999Ei"),
+            "spec.channels[0].messageBytes: `999999999999999Ei` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+        ),
+        (
+            ring("rate: 999999999.999999/s, messageBytes: 1024Ei"),
+            "spec.channels[0]: an actor sends too many messages in a window, rate times messageBytes; it may be 2^40, correct it",
+        ),
+        (
+            changed("arrivals: 1/s", "arrivals: 999999999.999999/h", "")
+                .replace("serviceTime: 10ms", "serviceTime: 999999999.999999s"),
+            "spec.actors[cam].implementations[cpu].serviceTime: an actor has too much work in a window, what arrives times it; it may be 2^40, correct it",
+        ),
     ];
     for (yaml, expected) in table {
         assert_eq!(world_of(&yaml).unwrap_err().to_string(), expected);
     }
     let busy = changed("arrivals: 1/s", "arrivals: 5000/s", "");
     assert!(shown(&busy).ends_with("note Saturated: an actor of cam has more work than any unit does for one actor; add replicas or a faster kind"));
+}
+
+/// What one application says too much of is told to it, and the others are planned.
+#[test]
+fn numbers_of_one_application_are_no_trouble_of_another() {
+    let application = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    for (from, to) in [
+        ("cpu: 500m", "cpu: 999999999999999999E"),
+        (
+            "spec: {actors",
+            "spec: {channels: [{from: cam, to: cam, rate: 1/s, messageBytes: 1025Ei, pattern: Ring}], actors",
+        ),
+        (
+            "spec: {actors",
+            "spec: {channels: [{from: cam, to: cam, rate: 1/s, messageBytes: 1024Ei, pattern: Ring}], actors",
+        ),
+        ("serviceTime: 1ms", "serviceTime: 999999999s"),
+        // it fits by itself, and nobody fits beside it
+        ("serviceTime: 1ms", "serviceTime: 300239975s"),
+    ] {
+        assert!(application.contains(from), "{from}");
+        let other = application.replacen(from, to, 1);
+        let yaml = changed("kind: cpu", "kind: cpu", &format!("{other}\n---\n{}", placement("other", "{}")));
+        let mut objects = Objects::default();
+        objects.read("test", &yaml).unwrap();
+        let index = Index::of(&objects);
+        let ruled =
+            Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+        for policy in [Policy::builtin("p"), ruled] {
+            let world = |name: &str| snapshot(&index, &key(name), &policy, Timestamp::UNIX_EPOCH);
+            let (app, other) = (world("app").unwrap(), world("other").unwrap_err().to_string());
+            assert!(other.starts_with("spec."), "{to}: {other}");
+            let told =
+                |note: &world::Note| note.condition == "Partial" && note.message.contains("of ns/other only");
+            assert!(app.notes.iter().any(told), "{to}: {:?}", app.notes);
+        }
+    }
 }
 
 #[test]
