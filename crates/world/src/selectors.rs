@@ -91,13 +91,15 @@ fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<O
     let name = node.name_any();
     let tolerated =
         |taint: &Taint| spec.tolerations.iter().flatten().chain(more).any(|t| tolerates(t, taint));
+    let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
+    // The strictest taint decides whether what runs there may stay; a cordon lets it.
+    let taint = node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !may_stay(taint));
     let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-    if node_spec.unschedulable == Some(true) && !tolerated(&cordon) {
+    let is_cordoned = node_spec.unschedulable == Some(true) && !tolerated(&cordon);
+    if is_cordoned && taint.is_none_or(may_stay) {
         return Some(Objection { reason: format!("{name} is cordoned"), except_current: true });
     }
-    let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
-    // The strictest taint decides whether what runs there may stay.
-    let taint = node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !may_stay(taint))?;
+    let taint = taint?;
     let reason = if SILENT.contains(&taint.key.as_str()) {
         format!("{name} is not ready")
     } else {

@@ -193,6 +193,23 @@ fn nodes_object_with_a_reason() {
                 "{kind: cpu, podDefaults: {tolerations: [{key: k, operator: Exists}]}}}",
             );
     assert_eq!(difference(&tolerated), "");
+    // Who may stay on a cordoned node may not where a taint says so as well.
+    let node =
+        |spec: &str| difference(&changed("{name: n1}, ", &format!("{{name: n1}}, spec: {{{spec}}}, "), ""));
+    let cordon = "{key: node.kubernetes.io/unschedulable, effect: NoSchedule}";
+    for (taints, is_stricter) in
+        [("", false), ("k, effect: NoSchedule", false), ("k, effect: NoExecute", true)]
+    {
+        let taints = if taints.is_empty() { String::new() } else { format!(", {{key: {taints}}}") };
+        let both = node(&format!("unschedulable: true, taints: [{cordon}{taints}]"));
+        let alone = if is_stricter {
+            format!("taints: [{}]", &taints[2..])
+        } else {
+            "unschedulable: true".to_owned()
+        };
+        assert_eq!(both, node(&alone), "{taints}");
+        assert_eq!(both.contains("exceptCurrent"), !is_stricter, "{both}");
+    }
 }
 
 #[test]
