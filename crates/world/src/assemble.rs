@@ -17,7 +17,7 @@ use crate::application::{ActorName, template_problem};
 use crate::asked::actors;
 use crate::constraints::{avoided_pairs, constraints};
 use crate::demand::{Numbers, edges_of, replicas};
-use crate::entries::{file_nodes, file_unit, speaks_of};
+use crate::entries::{file_nodes, file_units, speaks_of};
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
@@ -141,7 +141,7 @@ pub fn snapshot(
     let (sums, faults) = index.others(key, policy, are_listed);
     notes.extend(faults.iter().map(|(other, problem)| unread(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
-    file.units = offer.units.iter().map(|unit| file_unit(unit, sums.get(&unit.id))).collect();
+    file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     Ok(World { snapshot, units, pools, notes, digests: Digests::default() })

@@ -9,10 +9,11 @@ use crate::Policy;
 use crate::actors::Actors;
 use crate::flows::{Flow, GroupFlow, beside, each_to_each, group_of};
 use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
-use crate::pods::{Amounts, requests_with};
+use crate::pods::{Amounts, asks, requests_with};
 
-/// The most work, and the most messages, of one actor in a window: 5,000 actors, the most of an application, stay below the 2^53 that a
-/// snapshot may add up to, and so do some of others beside them. More is a slip: it is tens of thousands of lanes in the usual window.
+/// The most work and the most messages of one actor in a window, the most of what moving it costs, and of what its pod asks for: 5,000
+/// actors, the most of an application, stay below the 2^53 that a snapshot may add up to, and so do some of others beside them. More is a
+/// slip: it is tens of thousands of lanes in the usual window.
 const MOST_OF_AN_ACTOR: u64 = 1 << 40;
 
 /// One group in numbers.
@@ -149,13 +150,22 @@ fn group_numbers(
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let spec = implementation.template.spec.clone().unwrap_or_default();
         let asked = requests_with(&spec, defaults).map_err(|e| format!("{}: {e}", at("template")))?;
+        if let Some((resource, _)) = asks(&asked).into_iter().find(|(_, amount)| *amount > MOST_OF_AN_ACTOR) {
+            return Err(format!(
+                "{}: a pod asks for too much {resource}; it may be 2^40, correct it",
+                at("template")
+            ));
+        }
         let work = at_most(product([towards + arrivals, seconds, service]), || {
             format!("{}: an actor has too much work in a window, what arrives times it", at("serviceTime"))
         })?;
         Ok((implementation.kind.clone(), (ceil(work), asked)))
     };
+    let points = at_most(product([state, policy.bytes_per_point.recip()]), || {
+        format!("{}: moving an actor costs too much", at("stateBytes"))
+    })?;
     Ok(GroupNumbers {
-        move_cost: policy.move_fixed.saturating_add(ceil(state / policy.bytes_per_point)),
+        move_cost: policy.move_fixed.saturating_add(ceil(points)),
         kinds: group.implementations.iter().map(kind).collect::<Result<_, String>>()?,
     })
 }

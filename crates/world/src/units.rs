@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
+use placement::LARGEST;
 
-use crate::numbers::{Exact, floor, rational};
+use crate::numbers::{Exact, floor, product, rational};
 use crate::ownership::Whose;
 use crate::pods::{allocatable, resource_unit, unit_of};
 use crate::report::PoolReport;
@@ -244,8 +245,8 @@ impl Source<'_> {
             zone,
             numa: numa.map(|numa| format!("numa-{numa}")),
             pool: self.name.to_owned(),
-            capacity: floor(self.measures.per_lane * lanes).max(1),
-            capacity_per_actor: floor(self.measures.per_lane).max(1),
+            capacity: capacity(product([self.measures.per_lane, lanes.max(Exact::default())])),
+            capacity_per_actor: capacity(Some(self.measures.per_lane)),
             memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
@@ -426,6 +427,11 @@ impl Source<'_> {
         devices.sort_by(|a, b| (a.numa_node, &a.id).cmp(&(b.numa_node, &b.id)));
         devices
     }
+}
+
+/// Work in microseconds per window. More than a snapshot counts is as good as the most that it does.
+fn capacity(exact: Option<Exact>) -> u64 {
+    exact.map_or(LARGEST, floor).clamp(1, LARGEST)
 }
 
 /// The memory of the smallest of some devices, in MiB, where it is known of each.

@@ -528,6 +528,8 @@ fn numbers_of_one_application_are_no_trouble_of_another() {
             "spec: {actors",
             "spec: {channels: [{from: cam, to: cam, rate: 1/s, messageBytes: 1024Ei, pattern: Ring}], actors",
         ),
+        ("cpu: 500m", "cpu: 1E"),
+        ("replicas: 2,", "replicas: 2, stateBytes: 4Ei,"),
         ("serviceTime: 1ms", "serviceTime: 999999999s"),
         // it fits by itself, and nobody fits beside it
         ("serviceTime: 1ms", "serviceTime: 300239975s"),
@@ -548,6 +550,39 @@ fn numbers_of_one_application_are_no_trouble_of_another() {
                 |note: &world::Note| note.condition == "Partial" && note.message.contains("of ns/other only");
             assert!(app.notes.iter().any(told), "{to}: {:?}", app.notes);
         }
+    }
+}
+
+#[test]
+fn numbers_of_nodes_and_pools_that_pass_what_is_counted_are_the_most_that_is() {
+    for (from, to, expected) in [
+        ("speed: \"2\"", "speed: '999999', lanes: 1000", "unit n0/gpus-0 9007199254740992 1 numa-0"),
+        (
+            "metadata: {name: n1}, status: {allocatable: {cpu: \"4\"",
+            "metadata: {name: n1}, status: {allocatable: {cpu: 9P",
+            r#"node n1 {"cpuMilli":9007199254740992,"memoryMiB":8192,"pods":10}"#,
+        ),
+        (
+            "metadata: {name: n1}, status: {allocatable: {cpu: \"4\"",
+            "metadata: {name: n1}, status: {allocatable: {cpu: 9P",
+            "unit n1/cpus-0 9007199254740992 many -",
+        ),
+    ] {
+        let told = shown(&changed(from, to, ""));
+        assert!(told.lines().any(|line| line == expected), "{expected}: {told}");
+    }
+    let licence = |cost: &str| {
+        let node = format!("{{name: n1, labels: {{cairn.dev/licence-cost: '{cost}'}}}}");
+        let world = world_of(&changed("{name: n1}", &node, "")).unwrap();
+        world.snapshot.file().nodes.iter().find(|node| node.id == "n1").unwrap().licence_cost
+    };
+    for (cost, expected) in [
+        ("40", Some(40)),
+        ("9007199254740993", Some(1 << 40)),
+        ("18446744073709551616", None),
+        ("dear", None),
+    ] {
+        assert_eq!(licence(cost), expected, "{cost}");
     }
 }
 
