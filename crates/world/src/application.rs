@@ -82,7 +82,7 @@ pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String>
 }
 
 /// Whether the pool's units are had through the resource.
-fn gives(pool: &DevicePool, resource: &str) -> bool {
+pub(crate) fn gives(pool: &DevicePool, resource: &str) -> bool {
     let Some(given) = &pool.spec.resource else { return false };
     match given.device_plugin.split_once("{index}") {
         None => given.device_plugin == resource,

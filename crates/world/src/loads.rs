@@ -7,7 +7,7 @@ use crds::{ActorApplication, Placement};
 use crate::actors::Actors;
 use crate::application::ActorName;
 use crate::demand::Numbers;
-use crate::pods::{Amounts, asks};
+use crate::pods::{Amounts, asks, asks_there};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
@@ -168,7 +168,8 @@ impl Loads {
 /// not known what its actors do and ask for, but that they are there, and what their pods ask for.
 ///
 /// Who is on the move takes room where it is decided to be, and where it is until its pod is gone. On one unit, who goes makes room for
-/// who comes: it counts for the more of what was decided to be there and of what is there.
+/// who comes: it counts for the more of what was decided to be there and of what is there. So does whose pod asks for something else than
+/// the manifest says: for the more of both.
 fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a str>) -> Option<Load> {
     let Known { application, actors, decision, pods } = known;
     let is_going = application.metadata.deletion_timestamp.is_some();
@@ -184,7 +185,7 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
         // It runs there, whatever the manifest says by now; what it did there is not known any more, what its pod asks for is.
         known.map_or_else(
             || Sum { count: 1, asks: pod.map(asks).unwrap_or_default(), ..Sum::default() },
-            |(work, asked)| Sum { count: 1, work: *work, asks: asks(asked) },
+            |(work, asked)| Sum { count: 1, work: *work, asks: asks_there(asked, pod) },
         )
     };
     let group_of: BTreeMap<String, usize> =

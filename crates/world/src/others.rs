@@ -7,13 +7,13 @@ use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
 use crate::actors::actors_in;
-use crate::application::{ActorName, Which};
+use crate::application::{ActorName, Which, gives};
 use crate::asked::actors;
 use crate::index::Held;
 use crate::loads::{Known, Loads, Sum, There};
 use crate::objects::{Name, namespace_of};
 use crate::ownership::Whose;
-use crate::pods::{Amounts, is_over, unit_of};
+use crate::pods::{Amounts, is_over, more_than, requests_with, unit_of};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 
@@ -66,7 +66,10 @@ impl Index {
 
     /// A pod comes or goes: what its application puts on units is counted anew, if that makes a difference.
     pub(crate) fn pod_counts(&mut self, name: &Name) {
-        let key = self.pods.get(name).and_then(|held| self.is_by_pods(held).or_else(|| self.has_stray(held)));
+        let by = |held: &Held| {
+            self.is_by_pods(held).or_else(|| self.asks_for_more(held)).or_else(|| self.has_stray(held))
+        };
+        let key = self.pods.get(name).and_then(by);
         if let Some(key) = key {
             self.changed(&key);
         }
@@ -87,6 +90,18 @@ impl Index {
             || is_unlisted()
             || way.is_none_or(|(group, kind)| way_of(application, group, kind).is_none());
         is_by_pods.then_some(key)
+    }
+
+    /// The application of a pod that asks for more than its template says, the device aside that its pool gives it.
+    fn asks_for_more(&self, held: &Held) -> Option<ApplicationKey> {
+        let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
+        let Whose::Of((application, instance)) = self.of_pod(&held.pod) else { return None };
+        let way = way_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
+        let defaults = self.defaults(&namespace_of(application));
+        let asked = way.template.spec.as_ref().map(|spec| requests_with(spec, &defaults));
+        let asked = asked.transpose().ok()?.unwrap_or_default();
+        let is_more = more_than(&held.asks, &asked).any(|resource| !gives(pool, resource));
+        is_more.then(|| ApplicationKey::of(application))
     }
 
     /// The application of a pod, where one of its pods on the same unit was not decided to be there. Where none was, its decision says

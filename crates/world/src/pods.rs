@@ -103,6 +103,23 @@ pub(crate) fn asks(requests: &Amounts) -> BTreeMap<String, u64> {
     asks
 }
 
+/// The resources of which a pod asks for more than its template says, as where admission puts a container beside the actor's.
+pub(crate) fn more_than<'a>(pod: &'a Amounts, template: &'a Amounts) -> impl Iterator<Item = &'a String> {
+    let says = move |resource: &String| template.get(resource).copied().unwrap_or_default();
+    pod.iter().filter(move |(resource, amount)| **amount > says(resource)).map(|(resource, _)| resource)
+}
+
+/// What an actor's pod takes of its node: what its template says, and of everything as much as the pod asks for where one is there.
+pub(crate) fn asks_there(template: &Amounts, pod: Option<&Amounts>) -> BTreeMap<String, u64> {
+    let mut taken = asks(template);
+    let pod = pod.filter(|pod| more_than(pod, template).next().is_some());
+    for (resource, amount) in pod.into_iter().flat_map(asks) {
+        let most = taken.entry(resource).or_default();
+        *most = amount.max(*most);
+    }
+    taken
+}
+
 /// A resource's name in a snapshot, and what its amounts are multiplied by there.
 pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
     let mebibytes = Exact::new(1, 1 << 20);

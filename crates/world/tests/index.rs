@@ -150,7 +150,7 @@ fn others(index: &Index) -> String {
 }
 
 /// Something happens to `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, `typo` in a quantity, `leaves`, and of a pod
-/// `goes`, `ends`, `gone`.
+/// `goes`, `ends`, `gone`, and `asks ACTOR CPU`.
 fn happens(index: &mut Index, all: &Objects, event: &str) {
     let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
     let name = format!("shop-{rest}");
@@ -197,6 +197,16 @@ fn happens(index: &mut Index, all: &Objects, event: &str) {
         "ends" => {
             let mut pod = pod();
             pod.status = Some(PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() });
+            index.put_pod(Arc::new(pod));
+        }
+        "asks" => {
+            let (actor, cpu) = rest.split_once(' ').unwrap();
+            let name = format!("shop-{actor}");
+            let pod = all.pods.iter().find(|pod| pod.name_any() == name).unwrap();
+            let mut pod: Pod = pod.as_ref().clone();
+            let container = &mut pod.spec.as_mut().unwrap().containers[0];
+            let asked = container.resources.as_mut().unwrap().requests.as_mut().unwrap();
+            asked.insert("cpu".to_owned(), Quantity(cpu.to_owned()));
             index.put_pod(Arc::new(pod));
         }
         "gone" => index.remove_pod("ns", &name),
@@ -296,6 +306,38 @@ fn others_that_cannot_be_read_or_are_going_away_take_room_where_their_pods_are()
         }
         assert_eq!(room(&index, &plain), expected, "{events}");
         assert_eq!(room(&index, &ruled), expected, "{events}, and a program");
+    }
+}
+
+#[test]
+fn others_whose_pods_ask_for_more_than_their_templates_say_take_it() {
+    let all = everything();
+    let both = "n0/cpus-0 1, n1/gpus-0 1";
+    for (events, expected) in [
+        ("asks s-0 1", &*format!("{both}; n0 5000, n1 6000")),
+        ("asks s-0 2500m", &format!("{both}; n0 5000, n1 4500")),
+        ("asks s-1 3500m", &format!("{both}; n0 3500, n1 6000")),
+        // one that asks for less may be made anew
+        ("asks s-0 500m", &format!("{both}; n0 5000, n1 6000")),
+        ("asks s-0 3, asks s-0 1", &format!("{both}; n0 5000, n1 6000")),
+        // what the next one will ask for, the template says
+        ("asks s-0 3, gone s-0", &format!("{both}; n0 5000, n1 6000")),
+        ("asks s-0 3, ends s-0", &format!("{both}; n0 5000, n1 6000")),
+        // where no decision speaks of it, and at the end that it comes from
+        ("undecided, asks s-0 3", &format!("{both}; n0 5000, n1 4000")),
+        (
+            "decided s-0@n1/cpus-0 s-1@n0/cpus-0, asks s-0 3",
+            "n0/cpus-0 1, n1/cpus-0 1, n1/gpus-0 1; n0 5000, n1 2000",
+        ),
+    ] {
+        let mut index = Index::of(&all);
+        let policy = Policy::builtin("p");
+        for event in events.split(", ") {
+            // What was counted before the event is counted anew after it.
+            drop(room(&index, &policy));
+            happens(&mut index, &all, event);
+        }
+        assert_eq!(room(&index, &policy), expected, "{events}");
     }
 }
 
