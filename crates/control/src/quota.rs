@@ -35,8 +35,10 @@ impl<'a> Quotas<'a> {
 
 /// What a quota counts of an actor on a unit.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> u64 {
-    let Constraint::Quota { pool, resource, .. } = given else { return 0 };
-    if pool.is_some() && *pool != unit.pool {
+    let Constraint::Quota { pool, pools, numa, resource, .. } = given else { return 0 };
+    let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));
+    let in_pool = (pool.is_none() || *pool == unit.pool) && pools.as_ref().is_none_or(is_in);
+    if !in_pool || (numa.is_some() && *numa != unit.numa) {
         return 0;
     }
     let Some(resource) = resource else { return 1 };

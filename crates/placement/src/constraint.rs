@@ -94,6 +94,12 @@ macro_rules! each_constraint {
                 /// Only what is placed on units of this pool counts.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pool: Option<String>,
+                /// Only what is placed on units of one of these pools counts.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pools: Option<Vec<String>>,
+                /// Only what is placed in this NUMA domain, of whichever node, counts.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                numa: Option<String>,
                 /// What is counted, of unit and node together; without it, how many they are.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 resource: Option<String>,
@@ -377,6 +383,12 @@ impl Field for Option<String> {
 
     fn text(&self) -> Option<&str> {
         self.as_deref()
+    }
+}
+
+impl Field for Option<Vec<String>> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+        given.take(name)
     }
 }
 

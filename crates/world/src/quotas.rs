@@ -19,6 +19,9 @@ use crate::ownership::Whose;
 use crate::pods::{add, asks, is_over, requests_with, resource_unit};
 use crate::{ApplicationKey, Index};
 
+/// What stands for the number of a NUMA domain in the name of a pool's resource.
+const DOMAIN: &str = "{index}";
+
 impl Index {
     /// A quota of a namespace that came or changed.
     pub fn put_quota(&mut self, quota: Arc<ResourceQuota>) {
@@ -69,7 +72,7 @@ fn of_pool(
     if most.is_none() && per_namespace.is_none() {
         return Vec::new();
     }
-    let actors = of_kind(own, &pool.spec.kind);
+    let actors = of_kinds(own, &BTreeSet::from([pool.spec.kind.as_str()]));
     let (mut everywhere, mut here) = (0, 0);
     for other in index.applications.keys().filter(|other| *other != key) {
         let Some(placement) = index.placement(other) else { continue };
@@ -83,6 +86,8 @@ fn of_pool(
         (left < actors.len()).then(|| Constraint::Quota {
             actors: actors.clone(),
             pool: Some(name.clone()),
+            pools: None,
+            numa: None,
             resource: None,
             max: u64::try_from(left).unwrap_or(u64::MAX),
             reason: Some(format!("pool {name} takes {most} instances{of}, and others have {others}")),
@@ -93,13 +98,15 @@ fn of_pool(
     all.into_iter().chain(per_namespace.and_then(|most| bound(most, here, of))).collect()
 }
 
-/// The actors that can run on this kind.
-fn of_kind((application, actors): (&ActorApplication, &Actors), kind: &str) -> Vec<String> {
-    let can = |group: &&crds::ActorGroup| group.implementations.iter().any(|way| way.kind == kind);
+/// The actors that can run on one of these kinds.
+fn of_kinds((application, actors): (&ActorApplication, &Actors), kinds: &BTreeSet<&str>) -> Vec<String> {
+    let can =
+        |group: &&crds::ActorGroup| group.implementations.iter().any(|way| kinds.contains(way.kind.as_str()));
     let groups: BTreeSet<&str> =
         application.spec.actors.iter().filter(can).map(|group| group.name.as_str()).collect();
     let own = actors.names.iter().filter(|name| groups.contains(name.group.as_str()));
-    own.filter(|name| actors.may_run_on(name, kind)).map(ToString::to_string).collect()
+    let may = |name: &&ActorName| kinds.iter().any(|kind| actors.may_run_on(name, kind));
+    own.filter(may).map(ToString::to_string).collect()
 }
 
 /// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
@@ -111,7 +118,6 @@ fn of_namespace(index: &Index, own: (&ActorApplication, &Actors), key: &Applicat
     }
     let others = others(index, application, key);
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
-    let pools: BTreeMap<&str, Vec<&DevicePool>> = by_resource(index);
     let mut bounds = Vec::new();
     for quota in quotas {
         let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
@@ -125,27 +131,36 @@ fn of_namespace(index: &Index, own: (&ActorApplication, &Actors), key: &Applicat
                 quota.name_any(),
                 shown(hard)
             );
-            let bound = |actors: Vec<String>, pool: Option<String>, resource: Option<String>| {
-                Constraint::Quota { actors, pool, resource, max: left, reason: Some(reason.clone()) }
-            };
-            match pools.get(resource) {
-                // Of a device each actor asks for one.
-                Some(pools) => {
-                    for pool in pools {
-                        let actors = of_kind(own, &pool.spec.kind);
-                        if u64::try_from(actors.len()).is_ok_and(|count| left < count) {
-                            bounds.push(bound(actors, Some(pool.name_any()), None));
-                        }
-                    }
-                }
-                None if left < most(own, &unit) => {
-                    bounds.push(bound(all.clone(), None, Some(unit)));
-                }
-                None => {}
+            let devices = handing_out(index, resource);
+            if devices.is_empty() && left < most(own, &unit) {
+                let (actors, reason) = (all.clone(), Some(reason.clone()));
+                let (pool, pools, numa, resource) = (None, None, None, Some(unit));
+                bounds.push(Constraint::Quota { actors, pool, pools, numa, resource, max: left, reason });
+            }
+            for (numa, pools) in devices {
+                bounds.extend(of_devices(own, (numa, pools.as_slice()), left, &reason));
             }
         }
     }
     bounds
+}
+
+/// What is left of a device, over all the pools that hand it out: each actor asks for one.
+fn of_devices(
+    own: (&ActorApplication, &Actors),
+    (numa, pools): (Option<String>, &[&DevicePool]),
+    left: u64,
+    reason: &str,
+) -> Option<Constraint> {
+    let actors = of_kinds(own, &pools.iter().map(|pool| pool.spec.kind.as_str()).collect());
+    let names: Vec<String> = pools.iter().map(|pool| pool.name_any()).collect();
+    let (pool, pools) = match names.as_slice() {
+        [one] => (Some(one.clone()), None),
+        _ => (None, Some(names)),
+    };
+    let is_reached = u64::try_from(actors.len()).is_ok_and(|count| left < count);
+    let reason = Some(reason.to_owned());
+    is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, resource: None, max: left, reason })
 }
 
 fn shown(amount: Exact) -> String {
@@ -168,15 +183,34 @@ fn counted_as(name: &str) -> Option<&str> {
     }
 }
 
-/// Pools by the resource that they hand out.
-fn by_resource(index: &Index) -> BTreeMap<&str, Vec<&DevicePool>> {
-    let mut pools: BTreeMap<&str, Vec<&DevicePool>> = BTreeMap::new();
+/// The pools that hand out a resource, with whatever units they have, or with those of one NUMA domain, where they have a resource
+/// for each. One that is both is bounded in each way by itself.
+fn handing_out<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>, Vec<&'a DevicePool>> {
+    let mut pools: BTreeMap<Option<String>, Vec<&DevicePool>> = BTreeMap::new();
     for pool in index.pools() {
-        if let Some(resource) = &pool.spec.resource {
-            pools.entry(resource.device_plugin.as_str()).or_default().push(pool);
+        let Some(given) = &pool.spec.resource else { continue };
+        let domain = match given.device_plugin.split_once(DOMAIN) {
+            None => (given.device_plugin == resource).then_some(None),
+            Some((before, after)) => {
+                let number = resource.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                number.filter(|number| is_number(number)).map(|number| Some(format!("numa-{number}")))
+            }
+        };
+        if let Some(domain) = domain {
+            pools.entry(domain).or_default().push(pool);
         }
     }
     pools
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The resource that a pod on a unit asks for: units of NUMA domains are numbered as the domains are.
+fn resource_on(device_plugin: &str, unit: &str) -> String {
+    let number = unit.rsplit_once('-').map_or("", |(_, number)| number);
+    device_plugin.replace(DOMAIN, number)
 }
 
 /// The most of a resource that all the application's actors could ask for.
@@ -233,7 +267,8 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
             let spec = way.and_then(|way| way.template.spec.as_ref());
             let mut asked = spec.and_then(|spec| requests_with(spec, &defaults).ok()).unwrap_or_default();
             if let Some(resource) = &pool.spec.resource {
-                add(&mut asked, &BTreeMap::from([(resource.device_plugin.clone(), Exact::from(1))]));
+                let resource = resource_on(&resource.device_plugin, &assignment.unit);
+                add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));
             }
             take(asks(&asked));
         }

@@ -242,15 +242,16 @@ fn what_was_decided_is_where_things_are() {
     assert_eq!(difference(&changed("kind: cpu", "kind: cpu", &gone)), "");
 }
 
-/// What bounds the application: `MAX of RESOURCE in POOL: REASON`.
+/// What bounds the application: `MAX of RESOURCE in POOLS DOMAIN: REASON`.
 fn quotas(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let told = world.snapshot.file().constraints.iter().filter_map(|given| match given {
-        Constraint::Quota { actors, pool, resource, max, reason } => Some(format!(
-            "{} actors: {max} of {} in {}: {}",
+        Constraint::Quota { actors, pool, pools, numa, resource, max, reason } => Some(format!(
+            "{} actors: {max} of {} in {}{}: {}",
             actors.len(),
             resource.as_deref().unwrap_or("them"),
-            pool.as_deref().unwrap_or("all"),
+            pools.as_ref().map(|pools| pools.join(" and ")).or(pool.clone()).unwrap_or("all".to_owned()),
+            numa.as_ref().map(|numa| format!(" {numa}")).unwrap_or_default(),
             reason.as_deref().unwrap()
         )),
         _ => None,
@@ -309,6 +310,56 @@ fn bounds_of_pools_and_namespaces_count_less_what_others_have() {
         (with("pods: 2", &foreign.replace("namespace: ns", "namespace: away")), ""),
         (with("pods: 0", foreign).replace("{hard:", "{scopes: [BestEffort], hard:"), ""),
         (with("pods: 0", foreign).replace("name: q, namespace: ns", "name: q, namespace: away"), ""),
+    ] {
+        assert_eq!(quotas(&yaml), expected, "{yaml}");
+    }
+}
+
+/// However many pools hand out a resource, and though it is one NUMA domain's, it is bounded once.
+#[test]
+fn a_quota_of_a_device_is_over_all_units_that_it_is_had_through() {
+    let quota = |hard: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{hard: {{{hard}}}}}}}"
+        )
+    };
+    let pool = |name: &str, spec: &str| {
+        format!(
+            "{{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: {name}}}, spec: {{{spec}}}}}"
+        )
+    };
+    let t4s = pool(
+        "t4s",
+        "kind: gpu, nodeSelector: {matchLabels: {gpu: t4}}, resource: {devicePlugin: nvidia.com/gpu}",
+    );
+    let small = t4s.replace("kind: gpu,", "kind: cpu,");
+    let domains = pool(
+        "domains",
+        "kind: numa-domain, unit: NumaDomain, resource: {devicePlugin: 'cairn.dev/numa-{index}'}",
+    );
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let decided =
+        placement("other", "{}").replace("n0/gpus-0", "n0/domains-0").replace("pool: gpus", "pool: domains");
+    let with = |hard: &str, more: &[&String]| {
+        let more: Vec<&str> = more.iter().map(|text| text.as_str()).collect();
+        let more = format!("{}\n---\n{}", quota(hard), more.join("\n---\n"));
+        changed("{kind: cpu, serviceTime", "{kind: numa-domain, serviceTime", &more)
+    };
+    let gpus = "2 actors: 1 of them in gpus and t4s: ResourceQuota q allows requests.nvidia.com/gpu 1, less what others have";
+    let domain = |most: u64| {
+        format!(
+            "2 actors: 1 of them in domains numa-0: ResourceQuota q allows requests.cairn.dev/numa-0 {most}, less what others have"
+        )
+    };
+    for (yaml, expected) in [
+        (with("requests.nvidia.com/gpu: 1", &[&t4s]), gpus.to_owned()),
+        (with("requests.nvidia.com/gpu: 2", &[&t4s]), String::new()),
+        (with("requests.nvidia.com/gpu: 1", &[&small]), gpus.to_owned()),
+        (with("requests.cairn.dev/numa-0: 1", &[&domains]), domain(1)),
+        (with("requests.cairn.dev/numa-0: 2", &[&domains]), String::new()),
+        (with("requests.cairn.dev/numa-0: 2", &[&domains, &other, &decided]), domain(2)),
+        (with("requests.cairn.dev/numa-1: 2", &[&domains, &other, &decided]), String::new()),
+        (with("requests.cairn.dev/numa-x: 0", &[&domains]), String::new()),
     ] {
         assert_eq!(quotas(&yaml), expected, "{yaml}");
     }

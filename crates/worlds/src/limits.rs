@@ -113,9 +113,14 @@ fn all(file: &SnapshotFile, places: &Assigned) -> BTreeMap<String, Breach> {
         );
     }
     for (number, constraint) in file.constraints.iter().enumerate() {
-        if let Constraint::Quota { actors, pool, resource, max, .. } = constraint {
+        if let Constraint::Quota { actors, pool, pools, numa, resource, max, .. } = constraint {
             say(format!("quota {number}"), (*max).into(), &|_, actor, there| {
-                if !actors.contains(&actor.id) || (pool.is_some() && *pool != there.pool) {
+                let is_elsewhere = (pool.is_some() && *pool != there.pool)
+                    || (numa.is_some() && *numa != there.numa)
+                    || pools
+                        .as_ref()
+                        .is_some_and(|pools| !pools.iter().any(|it| Some(it) == there.pool.as_ref()));
+                if !actors.contains(&actor.id) || is_elsewhere {
                     return 0;
                 }
                 let way = actor.runs_on.get(&there.kind);

@@ -178,6 +178,8 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
             actors: list(actors),
             max: max.parse().unwrap(),
             pool: rest.iter().find_map(|word| word.strip_prefix("pool=")).map(own),
+            pools: rest.iter().find_map(|word| word.strip_prefix("pools=")).map(list),
+            numa: rest.iter().find_map(|word| word.strip_prefix("numa=")).map(own),
             resource: rest.iter().find_map(|word| word.strip_prefix("of=")).map(own),
             reason,
         }),

@@ -276,7 +276,7 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             let (all, theirs): (i128, i128) = (drawn(at), drawn(&alone));
             all <= i128::from(*max) || all == theirs
         }),
-        Constraint::Quota { actors, pool, resource, max, .. } => {
+        Constraint::Quota { actors, pool, pools, numa, resource, max, .. } => {
             let used = |who: &dyn Fn(&String) -> bool| -> u128 {
                 let named = file.actors.iter().filter(|actor| actors.contains(&actor.id) && who(&actor.id));
                 let of = |actor: &Actor| {
@@ -286,7 +286,10 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
                         let all = [&actor.requires, &way.requires, &way.node_requires];
                         all.iter().map(|of| u128::from(of.get(resource).copied().unwrap_or(0))).sum()
                     };
-                    let counts = pool.is_none() || *pool == unit.pool;
+                    let in_pool = |pool: &String| unit.pool.as_ref() == Some(pool);
+                    let counts = pool.as_ref().is_none_or(in_pool)
+                        && pools.as_ref().is_none_or(|pools| pools.iter().any(in_pool))
+                        && numa.as_ref().is_none_or(|numa| unit.numa.as_ref() == Some(numa));
                     counts.then(|| resource.as_ref().map_or(1, required))
                 };
                 named.filter_map(of).sum()

@@ -333,11 +333,16 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 drawn(places) <= i64::try_from(*max).unwrap() || drawn(places) == drawn(&alone)
             })
         }
-        Constraint::Quota { actors, pool, resource, max, .. } => {
+        Constraint::Quota { actors, pool, pools, numa, resource, max, .. } => {
             let mut used = [0_u64; 2];
             for id in actors {
                 let (actor, Some(unit)) = (&file.actors[position(file, id)], at(id)) else { continue };
                 if !actor.runs_on.contains_key(&unit.kind) || (pool.is_some() && *pool != unit.pool) {
+                    continue;
+                }
+                let of_pools =
+                    pools.as_ref().is_none_or(|of| unit.pool.as_ref().is_some_and(|pool| of.contains(pool)));
+                if !of_pools || (numa.is_some() && *numa != unit.numa) {
                     continue;
                 }
                 let mut amount = 1;

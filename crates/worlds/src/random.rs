@@ -78,6 +78,8 @@ pub fn over_full(seed: u64) -> SnapshotFile {
                 file.constraints.push(Constraint::Quota {
                     actors,
                     pool: None,
+                    pools: None,
+                    numa: None,
                     resource: None,
                     max,
                     reason: None,
@@ -293,7 +295,10 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
             let resource = ["memory", "cores"][rng.usize(..2)].to_owned();
             let pool = unit.pool.filter(|_| rng.bool());
             let resource = rng.bool().then_some(resource);
-            Constraint::Quota { actors, pool, resource, max: rng.u64(..5), reason: None }
+            let (max, numa) = (rng.u64(..5), None);
+            // One pool in a list is that pool.
+            let (pool, pools) = if max % 2 == 0 { (pool, None) } else { (None, pool.map(|pool| vec![pool])) };
+            Constraint::Quota { actors, pool, pools, numa, resource, max, reason: None }
         }
         _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: rng.u64(2..9) },
     })

@@ -47,6 +47,8 @@ pub fn snapshot(text: &str) -> Snapshot {
                     file.constraints.push(Constraint::Quota {
                         actors: names.iter().map(|name| format!("ns/app/{name}")).collect(),
                         pool: None,
+                        pools: None,
+                        numa: None,
                         resource: None,
                         max: max.parse().unwrap(),
                         reason: None,

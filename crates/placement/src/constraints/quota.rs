@@ -1,4 +1,4 @@
-//! `quota`: so many of some actors at most, or so much of a resource that they require, in all or in one pool.
+//! `quota`: so many of some actors at most, or so much of a resource that they require, in all or in some pools together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +20,20 @@ const QUOTA: &str = "quota";
 /// At most so much over all who are named and placed. What fixed actors use by themselves, beyond the quota or not, may be used.
 pub(super) struct Quota;
 
-/// What a quota counts of one actor on one unit, by the file: nothing where the unit is not in the pool, one without a resource,
+/// Whether what is placed on a unit counts: each of pool, pools and NUMA domain that the quota names is the unit's.
+fn counts(given: &Constraint, unit: &Unit) -> bool {
+    let Constraint::Quota { pool, pools, numa, .. } = given else { return false };
+    let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));
+    (pool.is_none() || *pool == unit.pool)
+        && pools.as_ref().is_none_or(is_in)
+        && (numa.is_none() || *numa == unit.numa)
+}
+
+/// What a quota counts of one actor on one unit, by the file: nothing where the unit does not count, one without a resource,
 /// else what the actor requires of unit and node; on a kind that it does not run on, what it requires on all.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
-    let Constraint::Quota { pool, resource, .. } = given else { return 0 };
-    if pool.is_some() && *pool != unit.pool {
+    let Constraint::Quota { resource, .. } = given else { return 0 };
+    if !counts(given, unit) {
         return 0;
     }
     let Some(resource) = resource else { return 1 };
@@ -39,7 +48,7 @@ fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
 struct Ledger {
     /// By actor and kind; nobody's amount is below 0, and nobody who is not named has any.
     amounts: IxVec<ActorIx, Vec<i64>>,
-    /// By unit: whether it is in the pool.
+    /// By unit: whether what is placed there counts.
     counts: IxVec<UnitIx, bool>,
     /// What it allows, or what fixed actors use by themselves.
     limit: i64,
@@ -50,12 +59,11 @@ struct Ledger {
 impl Ledger {
     fn new(snapshot: &Snapshot, position: usize, given: &Constraint) -> Self {
         let (file, problem) = (snapshot.file(), snapshot.problem());
-        let Constraint::Quota { actors, pool, max, .. } = given else { unreachable!("it is a quota") };
+        let Constraint::Quota { actors, max, .. } = given else { unreachable!("it is a quota") };
         let mut amounts: IxVec<ActorIx, Vec<i64>> = IxVec::of(Vec::new(), snapshot.actors());
         // One unit of each kind that counts speaks for all.
         let mut speakers: IxVec<KindIx, Option<UnitIx>> = IxVec::of(None, problem.kinds.len());
-        let counts: IxVec<UnitIx, bool> =
-            file.units.iter().map(|unit| pool.is_none() || *pool == unit.pool).collect();
+        let counts: IxVec<UnitIx, bool> = file.units.iter().map(|unit| counts(given, unit)).collect();
         for (unit, &kind) in problem.unit_kind.enumerate() {
             if counts[unit] {
                 speakers[kind] = Some(unit);
@@ -173,12 +181,17 @@ impl Limit for Quota {
     }
 
     fn demands(&self, position: usize, given: &Constraint) -> String {
-        let Constraint::Quota { actors, pool, resource, max, .. } = given else {
+        let Constraint::Quota { actors, pool, pools, numa, resource, max, .. } = given else {
             return format!("constraints[{position}]");
         };
         let of = resource.as_ref().map(|resource| format!("{resource} for ")).unwrap_or_default();
-        let place = pool.as_ref().map(|pool| format!(" in pool {pool}")).unwrap_or_default();
-        format!("at most {max} {}{} actors{place}", if of.is_empty() { "of " } else { &of }, actors.len())
+        let places = [
+            pool.as_ref().map(|pool| format!(" in pool {pool}")),
+            pools.as_ref().map(|pools| format!(" in pools {}", pools.join(", "))),
+            numa.as_ref().map(|numa| format!(" in {numa} of any node")),
+        ];
+        let places: String = places.into_iter().flatten().collect();
+        format!("at most {max} {}{} actors{places}", if of.is_empty() { "of " } else { &of }, actors.len())
     }
 
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {

@@ -200,6 +200,33 @@ fn a_cap_on_power_binds_every_place_of_its_scope() {
 }
 
 #[test]
+fn a_quota_over_several_pools_counts_what_is_in_any_of_them() {
+    let units = "u:cpu:10:pool=p,numa=d0 v:cpu:10:pool=q,numa=d1 w:cpu:10:pool=r,numa=d0 x:cpu:10";
+    let actors = "a:cpu=1 b:cpu=1 c:cpu=1";
+    let table = [
+        ("quota a,b,c 1 pools=p,q", "a=u b=w c=x", ""),
+        (
+            "quota a,b,c 1 pools=p,q",
+            "a=u b=v",
+            "constraint: 2 used, 1 allowed: at most 1 of 3 actors in pools p, q",
+        ),
+        ("quota a,b,c 1 numa=d0", "a=u b=v c=x", ""),
+        (
+            "quota a,b,c 1 numa=d0",
+            "a=u b=w",
+            "constraint: 2 used, 1 allowed: at most 1 of 3 actors in d0 of any node",
+        ),
+        ("quota a,b,c 1 pools=q,r numa=d0", "a=u b=v c=w", ""),
+        ("quota a,b,c 1 pool=p pools=q,r", "a=u b=v c=w", ""),
+    ];
+    for (rule, places, expected) in table {
+        let snapshot = world(units, actors, rule);
+        assert_eq!(says(&snapshot, places), expected, "{rule}: {places}");
+        assert_eq!(placement::Snapshot::read(&snapshot.write()).unwrap().write(), snapshot.write());
+    }
+}
+
+#[test]
 fn a_quota_binds_those_that_it_names() {
     let units = "u:cpu:10:pool=p,mem=9 v:cpu:10:mem=9 g:gpu:10:pool=p,mem=9";
     let actors = "a:cpu=1,gpu=1:mem=2 b:cpu=1:mem=2 c:cpu=1:mem=2 x:cpu=1:at=u,fixed,mem=3";
