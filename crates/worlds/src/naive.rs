@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Actor, CapScope, Constraint, Places, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, CapScope, Constraint, Message, Places, Scope, SnapshotFile, Unit};
 
 use crate::limits::{self, Passed};
 
@@ -108,9 +108,11 @@ fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
 /// for paths of one more message each time.
 fn costliest_path(file: &SnapshotFile, at: &Placed) -> i128 {
     let mut beyond: BTreeMap<&str, i128> = BTreeMap::new();
+    let counts = |message: &&Message| message.count > 0 && !goes_round(file, message);
+    let messages: Vec<&Message> = file.messages.iter().filter(counts).collect();
     for _ in &file.actors {
         let mut longer = beyond.clone();
-        for message in file.messages.iter().filter(|message| message.count > 0) {
+        for message in &messages {
             let (from, to) = (message.from.as_str(), message.to.as_str());
             let Some((u, v)) = at.get(from).zip(at.get(to)).filter(|_| from != to) else { continue };
             let step = if u.id == v.id { 0 } else { exchange(file, u, v) };
@@ -121,6 +123,25 @@ fn costliest_path(file: &SnapshotFile, at: &Placed) -> i128 {
         beyond = longer;
     }
     beyond.into_values().max().unwrap_or(0)
+}
+
+/// Whether a message is between fixed actors, and what it brings comes back to its sender by way of fixed actors alone.
+pub(crate) fn goes_round(file: &SnapshotFile, message: &Message) -> bool {
+    let fixed = |id: &String| file.actors.iter().any(|actor| actor.id == *id && actor.fixed);
+    if !fixed(&message.from) || !fixed(&message.to) {
+        return false;
+    }
+    let mut reached = vec![&message.to];
+    let mut looked_at = 0;
+    while let Some(from) = reached.get(looked_at).copied() {
+        looked_at += 1;
+        for next in file.messages.iter().filter(|next| next.count > 0 && next.from == *from) {
+            if fixed(&next.to) && !reached.contains(&&next.to) {
+                reached.push(&next.to);
+            }
+        }
+    }
+    reached.contains(&&message.from)
 }
 
 fn overload(file: &SnapshotFile, at: &Placed) -> i128 {

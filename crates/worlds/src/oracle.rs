@@ -8,6 +8,7 @@ use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
 
 use crate::limits::{self, Passed};
+use crate::naive::goes_round;
 pub use crate::positions::Assigned;
 use crate::positions::{load, on, position, same, watts};
 
@@ -184,7 +185,8 @@ fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
 /// The most expensive path of messages from an actor on.
 fn costliest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
     let place = |id: &str| places[position(file, id)];
-    let steps = file.messages.iter().filter(|m| m.from == from && m.to != from && m.count > 0);
+    let counts = |m: &&Message| m.from == from && m.to != from && m.count > 0 && !goes_round(file, m);
+    let steps = file.messages.iter().filter(counts);
     let beyond = steps.filter_map(|message| {
         let (u, v) = (place(from)?, place(&message.to)?);
         let step = if u == v { 0 } else { i64::try_from(exchange(file, u, v)).unwrap() };

@@ -172,6 +172,28 @@ fn latency_is_the_dearest_path() {
     assert_eq!(latency("b=v c=u"), 1, "what has no place passes nothing on");
 }
 
+/// Another application's requests and answers refuse nobody, and count nothing; what passes from one of its actors to another counts.
+#[test]
+fn what_others_send_round_is_left_out_of_latency() {
+    let units = "u:cpu:9 v:cpu:9 w:cpu:9:node=m g:gpu:9";
+    let actors = "a:cpu=1 b:cpu=1,gpu=1 x:cpu=1:at=u,fixed y:cpu=1:at=w,fixed z:cpu=1:at=v,fixed";
+    let rules = "x to y 1; y to x 1; a to x 1; y to b 1; z to y 1";
+    let latency = |places| alone(Criterion::Latency, units, actors, rules, places);
+    assert_eq!(latency(""), 61, "from z to y");
+    assert_eq!(latency("a=v b=u"), 61 + 61, "from z to y to b");
+    assert_eq!(latency("a=w b=w"), 61, "from a to x, and no further");
+    let all = world(units, actors, &format!("objectives latency; {rules}"));
+    let sends: Vec<usize> = ActorIx::first(5).map(|actor| all.sends_to(actor).len()).collect();
+    assert_eq!(sends, [1, 0, 0, 1, 1]);
+    // Where an own actor is on the cycle it is as it was.
+    let mut round = file(units, actors, "objectives latency; a to x 1; x to y 1; y to a 1");
+    assert!(
+        Snapshot::new(round.clone()).unwrap_err().to_string().contains("without a cycle, and these 3 actors")
+    );
+    round.messages.pop();
+    assert!(Snapshot::new(round).is_ok());
+}
+
 #[test]
 fn what_is_not_named_is_not_worked_out() {
     let snapshot = world("u:cpu:9:idle=7,power=7", "a:cpu=1:group=g b:cpu=1", "a to b 1; b to a 1");
