@@ -23,6 +23,15 @@ pub struct Channel {
     pub apart: i64,
 }
 
+/// Pairs of actors that channels between groups tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pairs {
+    /// All of them.
+    All,
+    /// Those that are not between two fixed actors.
+    Open,
+}
+
 /// The channels between groups of a world.
 #[derive(Clone, Debug, Default)]
 pub struct Channels {
@@ -34,6 +43,8 @@ pub struct Channels {
     pub members: IxVec<EndIx, Vec<ActorIx>>,
     /// How many pairs of actors have to do with each other.
     pub pairs: usize,
+    /// How many of them are not between two fixed actors.
+    pub open_pairs: usize,
     /// Whether the edges of the problem hold those pairs.
     pub is_written_out: bool,
 }
@@ -67,6 +78,9 @@ impl Channels {
             *sum = (sum.0.saturating_add(count), sum.1.saturating_add(number(channel.drag)));
         }
         channels.of = IxVec::of(Vec::new(), channels.members.len());
+        let is_fixed = |actor: &&ActorIx| file.actors[actor.at()].fixed;
+        let fixed: IxVec<EndIx, usize> =
+            channels.members.iter().map(|of| of.iter().filter(is_fixed).count()).collect();
         for ((a, b), (rate, apart)) in sums {
             let pairs = channels.pairs_between(a, b);
             if pairs == 0 {
@@ -74,6 +88,8 @@ impl Channels {
                 continue;
             }
             channels.pairs = channels.pairs.saturating_add(pairs);
+            let open = pairs - pairs_of(fixed[a], fixed[b], a == b);
+            channels.open_pairs = channels.open_pairs.saturating_add(open);
             channels.of[a].push(Channel { peer: b, rate, apart });
             if a != b {
                 channels.of[b].push(Channel { peer: a, rate, apart });
@@ -91,17 +107,43 @@ impl Channels {
 
     /// Why something that reads pairs of actors cannot be had; `None` where edges stand for all pairs.
     pub fn refusal(&self, who: &str) -> Option<String> {
-        self.are_whole().then(|| {
-            format!(
-                "{who} reads pairs of actors, and the channels between groups make {}; at most {MOST_PAIRS} are written out",
-                self.pairs
-            )
-        })
+        self.are_whole().then(|| too_many(who, self.pairs))
+    }
+
+    /// Why something that can do without pairs of two fixed actors cannot be had; `None` where the others are few enough.
+    pub fn open_refusal(&self, who: &str) -> Option<String> {
+        (self.are_whole() && self.open_pairs > MOST_PAIRS).then(|| too_many(who, self.open_pairs))
+    }
+
+    /// The pairs that whoever can do without some gets: all, as long as edges stand for them.
+    pub(crate) fn enough_pairs(&self) -> Pairs {
+        if self.is_written_out { Pairs::All } else { Pairs::Open }
+    }
+
+    /// Goes through the pairs that are not between two fixed actors, the smaller position first; who asks has seen that they are
+    /// few enough.
+    pub fn for_each_open_pair(
+        &self,
+        fixed: &IxVec<ActorIx, bool>,
+        mut each: impl FnMut(ActorIx, ActorIx, &Channel),
+    ) {
+        for (end, of) in self.of.enumerate() {
+            for channel in of.iter().filter(|channel| channel.peer >= end) {
+                let peers = &self.members[channel.peer];
+                let open: Vec<ActorIx> = peers.iter().copied().filter(|actor| !fixed[*actor]).collect();
+                for &a in &self.members[end] {
+                    let peers = if fixed[a] { &open } else { peers };
+                    // Within a group each pair is met in both orders.
+                    for &b in peers.iter().filter(|b| channel.peer != end || a < **b) {
+                        each(a.min(b), a.max(b), channel);
+                    }
+                }
+            }
+        }
     }
 
     fn pairs_between(&self, a: EndIx, b: EndIx) -> usize {
-        let size = self.members[a].len();
-        if a == b { size * size.saturating_sub(1) / 2 } else { size * self.members[b].len() }
+        pairs_of(self.members[a].len(), self.members[b].len(), a == b)
     }
 
     /// What two actors have to do with each other by such channels.
@@ -128,6 +170,17 @@ impl Channels {
         });
         once.map(|(end, channel)| (channel, self.pairs_between(end, channel.peer)))
     }
+}
+
+/// How many pairs two groups of such sizes make, or one group with itself.
+fn pairs_of(one: usize, other: usize, is_own: bool) -> usize {
+    if is_own { one * one.saturating_sub(1) / 2 } else { one * other }
+}
+
+fn too_many(who: &str, pairs: usize) -> String {
+    format!(
+        "{who} reads pairs of actors, and the channels between groups make {pairs}; at most {MOST_PAIRS} are written out"
+    )
 }
 
 /// The actors of each group that channels may name, as they name it.
@@ -197,15 +250,22 @@ pub(crate) fn open_sums(file: &SnapshotFile) -> (u128, u128) {
     })
 }
 
-/// Goes through every ordered pair of every channel: who sends, and who receives.
-pub(crate) fn for_each_pair(file: &SnapshotFile, mut each: impl FnMut(ActorIx, ActorIx, &GroupMessage)) {
+/// Goes through every ordered pair of every channel, or the open ones: who sends, and who receives.
+pub(crate) fn for_each_pair(
+    file: &SnapshotFile,
+    pairs: Pairs,
+    mut each: impl FnMut(ActorIx, ActorIx, &GroupMessage),
+) {
     if file.group_messages.is_empty() {
         return;
     }
     let members = members(file);
     for channel in &file.group_messages {
         let (Some(from), Some(to)) = (members.get(&channel.from), members.get(&channel.to)) else { continue };
+        let is_closed = |actor: ActorIx| pairs == Pairs::Open && file.actors[actor.at()].fixed;
+        let open: Vec<ActorIx> = to.iter().copied().filter(|actor| !is_closed(*actor)).collect();
         for &a in from {
+            let to = if is_closed(a) { &open } else { to };
             to.iter().filter(|b| **b != a).for_each(|b| each(a, *b, channel));
         }
     }

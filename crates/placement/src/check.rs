@@ -22,7 +22,11 @@ pub const MOST_EDGES: usize = 200_000;
 const MOST_NAMED: usize = 8;
 
 /// Refuses names that do not exist, numbers out of range, contradictions.
-pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
+pub(crate) fn check(
+    file: &SnapshotFile,
+    objectives: &Objectives,
+    channels: &Channels,
+) -> Result<(), SnapshotError> {
     if file.version != VERSION {
         let problem = format!("version {} is not known; this program reads version {VERSION}", file.version);
         return Err(SnapshotError::new("version", problem));
@@ -44,22 +48,23 @@ pub(crate) fn check(file: &SnapshotFile, objectives: &Objectives) -> Result<(), 
     check_exchange_cost(file, &names)?;
     constraints::check_names(file, &mut names)?;
     check_sums(file, objectives)?;
-    if objectives.names(Criterion::Latency) { check_paths(file) } else { Ok(()) }
+    if objectives.names(Criterion::Latency) { check_paths(file, channels) } else { Ok(()) }
 }
 
-/// Refuses criteria that look at single pairs of actors where channels between groups make more than are written out.
+/// Refuses criteria that look at single pairs of actors where channels between groups make more than are written out. `latency`
+/// does without those between two fixed actors; to `busiest` they are something that units have to do.
 pub(crate) fn check_pairs(
     channels: &Channels,
     objectives: &Objectives,
     most_pairs: usize,
 ) -> Result<(), SnapshotError> {
-    let mut of_single_pairs = [Criterion::Latency, Criterion::Busiest].into_iter();
-    let named = of_single_pairs.find(|criterion| objectives.names(*criterion));
-    let Some(named) = named.filter(|_| channels.are_whole()) else { return Ok(()) };
+    let of_single_pairs =
+        [(Criterion::Latency, channels.open_pairs), (Criterion::Busiest, channels.pairs)].into_iter();
+    let mut named = of_single_pairs.filter(|(criterion, _)| objectives.names(*criterion));
+    let Some((named, pairs)) = named.find(|(_, pairs)| *pairs > most_pairs) else { return Ok(()) };
     let problem = format!(
-        "{} pairs of actors, and `{named}` looks at each; at most {most_pairs} then: take `{named}` out of the objectives, or make \
-         the groups smaller",
-        channels.pairs
+        "{pairs} pairs of actors, and `{named}` looks at each; at most {most_pairs} then: take `{named}` out of the objectives, or \
+         make the groups smaller"
     );
     Err(SnapshotError::new("groupMessages", problem))
 }
@@ -220,8 +225,8 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
 }
 
 /// Refuses messages that form a cycle: no path among them is the longest.
-fn check_paths(file: &SnapshotFile) -> Result<(), SnapshotError> {
-    let Err(cycle) = Paths::of(file) else { return Ok(()) };
+fn check_paths(file: &SnapshotFile, channels: &Channels) -> Result<(), SnapshotError> {
+    let Err(cycle) = Paths::of(file, channels.enough_pairs()) else { return Ok(()) };
     let mut names: Vec<&str> =
         cycle.iter().chain(cycle.first()).map(|&a| file.actors[a.at()].id.as_str()).collect();
     if names.len() > MOST_NAMED {

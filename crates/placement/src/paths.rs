@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::channels;
+use crate::channels::{self, Pairs};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec};
 
@@ -31,12 +31,12 @@ enum Known {
 }
 
 impl Paths {
-    /// The graph of a file's messages; those to oneself, those that are never sent, and those of cycles that fixed actors form
-    /// among themselves are left out.
+    /// The graph of a file's messages, with these pairs of its channels between groups. Messages to oneself, those that are never
+    /// sent, and those of cycles that fixed actors form among themselves are left out.
     ///
     /// # Errors
     /// The actors of another cycle, in the order of its messages.
-    pub fn of(file: &SnapshotFile) -> Result<Self, Vec<ActorIx>> {
+    pub fn of(file: &SnapshotFile, pairs: Pairs) -> Result<Self, Vec<ActorIx>> {
         let ids = file.actors.iter().map(|actor| actor.id.as_str());
         let position: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();
         let mut next: IxVec<ActorIx, Vec<ActorIx>> = IxVec::of(Vec::new(), file.actors.len());
@@ -44,7 +44,7 @@ impl Paths {
         {
             next[position[message.from.as_str()]].push(position[message.to.as_str()]);
         }
-        channels::for_each_pair(file, |from, to, channel| {
+        channels::for_each_pair(file, pairs, |from, to, channel| {
             if channel.count > 0 {
                 next[from].push(to);
             }
@@ -297,7 +297,7 @@ mod tests {
                 .collect();
             let file = json!({"version": 1, "units": [], "actors": actors, "messages": messages});
             // A cycle by way of somebody who can move is refused, as ever.
-            let Ok(paths) = Paths::of(&serde_json::from_value(file).unwrap()) else { continue };
+            let Ok(paths) = Paths::of(&serde_json::from_value(file).unwrap(), Pairs::All) else { continue };
             for (from, to) in pairs() {
                 let is_round = comes[from][to] && comes[to][from] && fixed[from] && fixed[to];
                 left_out += usize::from(sends[from][to] && is_round);
@@ -321,7 +321,7 @@ mod tests {
             });
             let (actors, messages): (Vec<_>, Vec<_>) = (actors.collect(), messages.collect());
             let file = json!({"version": 1, "units": [], "actors": actors, "messages": messages});
-            let paths = Paths::of(&serde_json::from_value(file).unwrap()).unwrap();
+            let paths = Paths::of(&serde_json::from_value(file).unwrap(), Pairs::All).unwrap();
             // Who has no place sends and receives nothing.
             let price = |places: &[Option<i64>], from: ActorIx, to: ActorIx| {
                 Some((places[from.at()]? - places[to.at()]?).abs())

@@ -4,7 +4,7 @@ mod lookup;
 
 use std::collections::BTreeMap;
 
-use crate::channels::{self, Channels};
+use crate::channels::{self, Channels, Pairs};
 use crate::error::number;
 use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
@@ -207,7 +207,8 @@ impl Problem {
         enter_constraints(file, &mut problem);
         problem.find_candidates(file);
         if objectives.names(Criterion::Latency) {
-            problem.paths = Paths::of(file).expect("cycles of messages are refused on input");
+            let pairs = problem.channels.enough_pairs();
+            problem.paths = Paths::of(file, pairs).expect("cycles of messages are refused on input");
         }
         problem
     }
@@ -299,7 +300,7 @@ impl Problem {
             add(&pair.a, &pair.b, &|edge| edge.interference += number(pair.drag));
         }
         if self.channels.is_written_out {
-            channels::for_each_pair(file, |from, to, channel| {
+            channels::for_each_pair(file, Pairs::All, |from, to, channel| {
                 let edge = pairs.entry((from.min(to), from.max(to))).or_default();
                 edge.rate += number(channel.count);
                 edge.sent += if from < to { number(channel.count) } else { 0 };

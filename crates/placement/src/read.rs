@@ -65,7 +65,7 @@ impl Snapshot {
         channels::check(&file)?;
         let channels = Channels::new(&file, most_pairs);
         check_pairs(&channels, &objectives, most_pairs)?;
-        check(&file, &objectives)?;
+        check(&file, &objectives, &channels)?;
         let enter = |file: &SnapshotFile, problem: &mut Problem| {
             constraints::enter(file, problem);
             constraints::lift(known, file, problem);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
 
+use placement::channels::Channel;
 use placement::ix::{ActorIx, IxVec, KindIx, UnitIx};
 use placement::{Assignment, Implementation, Problem, Snapshot};
 
@@ -275,23 +276,41 @@ impl<'a> Facts<'a> {
     }
 
     fn of_pairs(&mut self) {
+        let problem = self.problem;
+        let channels = &problem.channels;
         let read = ["msg_exch_rate", "mutual_annoyance"].into_iter().find(|name| self.reads(name));
-        if let Some(refusal) = read.and_then(|name| self.problem.channels.refusal(&format!("`{name}`"))) {
+        if let Some(refusal) = read.and_then(|name| channels.open_refusal(&format!("`{name}`"))) {
             self.fault = Some(refusal);
             return;
         }
-        for (actor, edges) in self.problem.edges.enumerate() {
+        for (actor, edges) in problem.edges.enumerate() {
             for edge in edges.iter().filter(|edge| edge.peer > actor) {
-                let (a, b) = (Fact::Actor(actor), Fact::Actor(edge.peer));
-                let ties = [
-                    ("msg_exch_rate", edge.rate),
-                    ("mutual_annoyance", edge.annoyance),
-                    ("interferes", edge.interference),
-                ];
-                for (name, value) in ties.into_iter().filter(|(_, value)| *value > 0) {
-                    self.number(name, &[a.clone(), b.clone()], value);
-                }
+                let channel = self.not_in_edges(actor, edge.peer);
+                let (rate, apart) = (edge.rate + channel.rate, edge.annoyance + channel.apart);
+                self.tied(actor, edge.peer, [rate, apart, edge.interference]);
             }
+        }
+        if read.is_some() && channels.are_whole() {
+            // What others' channels tie to one another may be any number of pairs, and is nothing that is decided here.
+            channels.for_each_open_pair(&problem.fixed, |a, b, channel| {
+                if problem.edges[a].binary_search_by_key(&b, |edge| edge.peer).is_err() {
+                    self.tied(a, b, [channel.rate, channel.apart, 0]);
+                }
+            });
+        }
+    }
+
+    /// What channels between groups come to for two actors that no edge says.
+    fn not_in_edges(&self, a: ActorIx, b: ActorIx) -> Channel {
+        let channels = &self.problem.channels;
+        if channels.are_whole() { channels.between(a, b) } else { Channel::default() }
+    }
+
+    /// What two actors have to do with each other: messages, drag when apart, drag when together.
+    fn tied(&mut self, a: ActorIx, b: ActorIx, values: [i64; 3]) {
+        let names = ["msg_exch_rate", "mutual_annoyance", "interferes"];
+        for (name, value) in names.into_iter().zip(values).filter(|(_, value)| *value > 0) {
+            self.number(name, &[Fact::Actor(a), Fact::Actor(b)], value);
         }
     }
 

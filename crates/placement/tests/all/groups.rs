@@ -112,6 +112,46 @@ fn what_is_wrong_with_them_is_said_where_it_stands() {
     );
 }
 
+/// Two groups of another application that talk all to all, and an own actor beside them: `latency` does without what is sent between
+/// the two where it is too much, and `busiest` does not.
+#[test]
+fn channels_of_others_are_no_pairs_of_ours() {
+    let other = |group: &str, at: usize| {
+        let id = format!("o/t/{group}-{at}");
+        json!({"id": id, "group": group, "runsOn": {"cpu": 1}, "fixed": true, "current": "n/c"})
+    };
+    let mut actors: Vec<Value> =
+        ["x", "y"].into_iter().flat_map(|group| (0..4).map(move |at| other(group, at))).collect();
+    actors.push(json!({"id": "v/s/a-0", "group": "a", "runsOn": {"cpu": 1}}));
+    let channel = |from: &str, to: &str| json!({"from": from, "to": to, "count": 1});
+    // Requests and answers, and an own actor that sends requests.
+    let channels = [channel("o/t/x", "o/t/y"), channel("o/t/y", "o/t/x"), channel("v/s/a", "o/t/x")];
+    let unit = |node: &str| json!({"id": format!("{node}/c"), "kind": "cpu", "node": node, "capacity": 9});
+    let file = |objective: &str| -> SnapshotFile {
+        let file = json!({"version": 1, "units": [unit("n"), unit("m")], "actors": actors, "groupMessages": channels,
+            "exchangeCost": {"otherKind": 1, "otherNode": 6}, "objectives": [objective]});
+        serde_json::from_value(file).unwrap()
+    };
+    for most in [4, 20] {
+        let snapshot = Snapshot::with_most_pairs(file("latency"), most).unwrap();
+        assert_eq!((snapshot.problem().channels.pairs, snapshot.problem().channels.open_pairs), (20, 4));
+        let (own, away) = (ActorIx::new(8), UnitIx::new(1));
+        let there: Assignment =
+            ActorIx::first(9).map(|actor| Some(if actor == own { away } else { UnitIx::new(0) })).collect();
+        assert_eq!(snapshot.cost(&there).of(Criterion::Latency), 7);
+        let sent: Vec<usize> = ActorIx::first(9).map(|actor| snapshot.sends_to(actor).len()).collect();
+        assert_eq!(sent, [0, 0, 0, 0, 0, 0, 0, 0, 4], "{most}");
+    }
+    let refused =
+        |objective: &str, most| Snapshot::with_most_pairs(file(objective), most).unwrap_err().to_string();
+    assert!(
+        refused("latency", 3).starts_with("groupMessages: 4 pairs of actors, and `latency` looks at each")
+    );
+    assert!(
+        refused("busiest", 19).starts_with("groupMessages: 20 pairs of actors, and `busiest` looks at each")
+    );
+}
+
 /// What is never sent costs nothing, however much a message would: between forty who only drag, and by one who is alone in a
 /// group.
 #[test]
