@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Actor, CapScope, Constraint, Levels, Places, Scope, SnapshotFile, Unit};
+use placement::file::{Actor, CapScope, Constraint, Levels, Message, Places, Scope, SnapshotFile, Unit};
 use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
 
