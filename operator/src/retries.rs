@@ -27,7 +27,8 @@ impl Retries {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = failing.get(key).filter(|known| known.reason == error.reason());
         if let Some(known) = known.filter(|known| now < known.until) {
-            return known.until.saturating_sub(now);
+            // A clock that was set back makes nobody wait for longer.
+            return known.until.saturating_sub(now).min(error.longest_wait());
         }
         let count = known.map_or(0, |known| known.count);
         let wait = error.wait().saturating_mul(2_u32.saturating_pow(count)).min(error.longest_wait());

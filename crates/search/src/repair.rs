@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Answer, Budget, Snapshot, StoppedBy};
+use placement::{Answer, Budget, Snapshot};
 
 use crate::local::improve;
 
@@ -15,8 +15,8 @@ pub fn obeying(snapshot: &Snapshot, answer: Answer, budget: &Budget) -> Answer {
     if rules.violations(&answer.assignment).is_empty() {
         return answer;
     }
-    // Where the clock ended it nothing is left: as much effort again would be spent before there is anything to repair.
-    let is_over = answer.stopped_by == StoppedBy::Deadline;
+    // When the clock is over nothing is left: as much effort again would be spent before there is anything to repair.
+    let is_over = (budget.stop)();
     let left = budget.effort.map_or(u64::MAX, |effort| effort.saturating_sub(answer.effort));
     let left = if is_over { 0 } else { left };
     let effort = left.min(REPAIR * (snapshot.actors() as u64).max(100));

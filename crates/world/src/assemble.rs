@@ -17,7 +17,8 @@ use crate::application::{ActorName, template_problem};
 use crate::asked::actors;
 use crate::constraints::{avoided_pairs, constraints};
 use crate::demand::{Numbers, edges_of, replicas};
-use crate::entries::{file_nodes, file_units, speaks_of};
+use crate::entries::{ALWAYS_TOLD, file_nodes, file_units, speaks_of};
+use crate::loads::There;
 use crate::nouns::own;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
@@ -156,9 +157,30 @@ fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, pol
         }
         let actors = actors(index, other);
         let Ok(numbers) = Numbers::of(other, &actors, policy) else { continue };
+        let first = file.actors.len();
         add_application(file, (other, &actors), &numbers, |name| {
             places.get(&name.short()).map(|unit| (*unit, true))
         });
+        raise(&mut file.actors[first..], index, other);
+    }
+}
+
+/// Those whose pods ask for more than their templates say take that much where they are.
+fn raise(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
+    let pods = index.pods_of(application).into_iter();
+    let there: BTreeMap<String, There> = pods.map(|pod| (pod.actor.to_string(), pod)).collect();
+    for actor in listed {
+        let is_there = |pod: &&There| actor.current.as_deref() == Some(pod.unit);
+        let Some(pod) = there.get(&actor.id).filter(is_there) else { continue };
+        for (resource, amount) in asks(pod.asks) {
+            for way in actor.runs_on.values_mut() {
+                // What else its template does not name is its device, or nothing that anybody plans with.
+                if ALWAYS_TOLD.contains(&resource.as_str()) || way.node_requires.contains_key(&resource) {
+                    let most = way.node_requires.entry(resource.clone()).or_default();
+                    *most = amount.max(*most);
+                }
+            }
+        }
     }
 }
 

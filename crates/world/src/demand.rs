@@ -16,6 +16,12 @@ use crate::pods::{Amounts, asks, requests_with};
 /// slip: it is tens of thousands of lanes in the usual window.
 const MOST_OF_AN_ACTOR: u64 = 1 << 40;
 
+/// The most work of one actor in however long a window.
+const MOST_WORK: u64 = 1 << 50;
+
+/// The window that a policy has which names none, in microseconds.
+const USUAL_WINDOW: i128 = 30_000_000;
+
 /// One group in numbers.
 pub(crate) struct GroupNumbers {
     /// Price of moving one actor.
@@ -86,7 +92,7 @@ impl Numbers {
             let quanta = product([bytes, policy.message_quantum.recip()])
                 .map(|quanta| quanta.ceil().max(Exact::from(1)));
             let sent = quanta.and_then(|quanta| product([rate, seconds, quanta]));
-            let sent = at_most(sent, || {
+            let sent = at_most(sent, MOST_OF_AN_ACTOR, || {
                 format!("spec.{at}: an actor sends too many messages in a window, rate times messageBytes")
             })?;
             let count = sent / whole(each);
@@ -156,12 +162,12 @@ fn group_numbers(
                 at("template")
             ));
         }
-        let work = at_most(product([towards + arrivals, seconds, service]), || {
+        let work = at_most(product([towards + arrivals, seconds, service]), most_work(policy), || {
             format!("{}: an actor has too much work in a window, what arrives times it", at("serviceTime"))
         })?;
         Ok((implementation.kind.clone(), (ceil(work), asked)))
     };
-    let points = at_most(product([state, policy.bytes_per_point.recip()]), || {
+    let points = at_most(product([state, policy.bytes_per_point.recip()]), MOST_OF_AN_ACTOR, || {
         format!("{}: moving an actor costs too much", at("stateBytes"))
     })?;
     Ok(GroupNumbers {
@@ -170,10 +176,19 @@ fn group_numbers(
     })
 }
 
+/// The most work of one actor in a window of this policy: as many lanes in a long one as in the usual one.
+fn most_work(policy: &Policy) -> u64 {
+    let windows = ceil(policy.window / Exact::from(USUAL_WINDOW)).max(1);
+    MOST_OF_AN_ACTOR.saturating_mul(windows).min(MOST_WORK)
+}
+
 /// A number of one actor, if it is known and no slip.
-fn at_most(number: Option<Exact>, what: impl Fn() -> String) -> Result<Exact, String> {
-    let most = Exact::from(i128::from(MOST_OF_AN_ACTOR));
-    number.filter(|number| *number <= most).ok_or_else(|| format!("{}; it may be 2^40, correct it", what()))
+fn at_most(number: Option<Exact>, most: u64, what: impl Fn() -> String) -> Result<Exact, String> {
+    let bound = Exact::from(i128::from(most));
+    let power = most.ilog2();
+    number
+        .filter(|number| *number <= bound)
+        .ok_or_else(|| format!("{}; it may be 2^{power}, correct it", what()))
 }
 
 pub(crate) fn replicas(group: &ActorGroup) -> usize {

@@ -25,6 +25,9 @@ pub(crate) fn speaks_of(file: &SnapshotFile, word: &str) -> bool {
     program.is_some_and(|program| program.contains(word))
 }
 
+/// What is told of every node, whether anybody asks for it or not.
+pub(crate) const ALWAYS_TOLD: [&str; 3] = ["cpuMilli", "memoryMiB", "pods"];
+
 /// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
 ///
 /// Others that are summed up by unit have what they ask for already.
@@ -39,7 +42,7 @@ pub(crate) fn file_nodes(
         offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
-    let told: BTreeSet<&str> = asked.map(String::as_str).chain(["cpuMilli", "memoryMiB", "pods"]).collect();
+    let told: BTreeSet<&str> = asked.map(String::as_str).chain(ALWAYS_TOLD).collect();
     let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for unit in offer.units.iter() {
         for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {

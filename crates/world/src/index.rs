@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::kept::Grace;
-use crate::loads::Loads;
+use crate::loads::{Loads, Measure};
 use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
@@ -54,7 +54,7 @@ pub struct Index {
     /// Nodes whose agent is silent.
     pub(crate) silent_agents: BTreeSet<String>,
     /// What applications put on units, by the window that it is counted over.
-    pub(crate) loads: Mutex<BTreeMap<Exact, Loads>>,
+    pub(crate) loads: Mutex<BTreeMap<Measure, Loads>>,
     /// What nodes offer, by that window.
     pub(crate) offers: Mutex<BTreeMap<Exact, Offers>>,
 }

@@ -7,6 +7,7 @@ use crds::{ActorApplication, Placement};
 use crate::actors::Actors;
 use crate::application::ActorName;
 use crate::demand::Numbers;
+use crate::numbers::Exact;
 use crate::pods::{Amounts, asks, asks_there};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Policy};
@@ -159,6 +160,22 @@ impl Loads {
     /// Whether what an application puts on units was counted by its pods.
     pub fn is_unlisted(&self, key: &ApplicationKey) -> bool {
         self.of.get(key).is_some_and(|load| !load.is_listed)
+    }
+}
+
+/// By what of a policy the numbers of applications are worked out, and whether they are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Measure {
+    window: Exact,
+    message_quantum: Exact,
+    bytes_per_point: Exact,
+}
+
+impl Measure {
+    /// That of this policy.
+    pub fn of(policy: &Policy) -> Self {
+        let Policy { window, message_quantum, bytes_per_point, .. } = *policy;
+        Self { window, message_quantum, bytes_per_point }
     }
 }
 

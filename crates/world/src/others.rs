@@ -10,15 +10,15 @@ use crate::actors::actors_in;
 use crate::application::{ActorName, Which, gives};
 use crate::asked::actors;
 use crate::index::Held;
-use crate::loads::{Known, Loads, Sum, There};
+use crate::loads::{Known, Loads, Measure, Sum, There};
 use crate::objects::{Name, namespace_of};
 use crate::ownership::Whose;
 use crate::pods::{Amounts, is_over, more_than, requests_with, unit_of};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 
-/// So many windows of policies are remembered at the same time.
-const MOST_WINDOWS: usize = 16;
+/// So many measures of policies are remembered at the same time.
+const MOST_MEASURES: usize = 16;
 
 impl Index {
     /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be read.
@@ -31,10 +31,11 @@ impl Index {
         are_listed: bool,
     ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
         let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > MOST_WINDOWS {
+        if all.len() > MOST_MEASURES {
             all.clear();
         }
-        let loads = all.entry(policy.window).or_insert_with(|| Loads::unknown(self.applications.keys()));
+        let measure = Measure::of(policy);
+        let loads = all.entry(measure).or_insert_with(|| Loads::unknown(self.applications.keys()));
         let of = |key: &ApplicationKey| {
             let application = self.application(key)?.as_ref();
             Some(Known {
@@ -50,7 +51,7 @@ impl Index {
     }
 
     /// The pods of an application that are not over.
-    fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<There<'a>> {
+    pub(crate) fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<There<'a>> {
         let pod = |instance: &crds::Instance| {
             let held = self.pods.get(&(namespace_of(instance), instance.name_any()))?;
             let is_own = !is_over(&held.pod) && matches!(self.of_pod(&held.pod), Whose::Of(_));

@@ -341,6 +341,32 @@ fn others_whose_pods_ask_for_more_than_their_templates_say_take_it() {
     }
 }
 
+/// Under a policy with a program others are listed: they take as much of their nodes as those who are summed up.
+#[test]
+fn others_who_are_listed_take_what_their_pods_ask_for_too() {
+    let all = everything();
+    let ruled =
+        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+    for events in ["asks s-0 1", "asks s-0 2500m", "asks s-1 3500m", "asks s-0 500m"] {
+        let mut index = Index::of(&all);
+        happens(&mut index, &all, events);
+        let left = |world: &World| -> Vec<u64> {
+            let file = world.snapshot.file();
+            let fixed = |node: &str| -> u64 {
+                let there = |it: &&placement::file::Actor| {
+                    it.fixed && it.current.as_ref().is_some_and(|unit| unit.starts_with(&format!("{node}/")))
+                };
+                let ways = file.actors.iter().filter(there).flat_map(|it| it.runs_on.values());
+                ways.filter_map(|way| way.node_requires.get("cpuMilli")).sum()
+            };
+            file.nodes.iter().map(|node| node.provides["cpuMilli"] - fixed(&node.id)).collect()
+        };
+        let [summed, listed] =
+            [&Policy::builtin("p"), &ruled].map(|policy| left(&world_of_web(&index, policy)));
+        assert_eq!(listed, summed, "{events}");
+    }
+}
+
 #[test]
 fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     let mut all = everything();

@@ -150,6 +150,9 @@ pub struct Memory {
     off_bus: BTreeSet<String>,
     /// How many of the GPUs that the driver failed to hand out last are none that it ever did, or were lost before.
     strangers: usize,
+    /// How many of them are among those that it did, and which those may be.
+    withheld: usize,
+    silent: BTreeSet<String>,
 }
 
 impl Memory {
@@ -231,7 +234,7 @@ impl Memory {
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
         let (mut silent, mut heard): (Vec<_>, Vec<_>) =
-            missing.cloned().partition(|it| it.health == Health::Unknown);
+            missing.cloned().partition(|it| self.silent.contains(&it.id));
         // One that was lost is a stranger while it is withheld, and none any more when it is handed out and well.
         let is_new = |gpu: &&Device| {
             let before = self.driven.iter().find(|it| is_same_board(it, gpu));
@@ -240,16 +243,25 @@ impl Memory {
         let new = found.iter().filter(|it| it.type_ == "GPU").filter(is_new).count();
         let strangers = self.strangers.saturating_sub(new).min(withheld);
         let mut room = withheld - strangers;
-        for gpus in [&mut silent, &mut heard] {
-            let has_room = room > 0;
+        // Nobody knows which of the silent ones are withheld, but how many of them were the last time.
+        for (gpus, most) in [(&mut silent, self.withheld), (&mut heard, usize::MAX)] {
+            let most = room.min(most);
+            let mut taken = 0;
             for gpu in gpus {
-                let may_be_there = has_room && gpu.health != Health::Lost && !self.is_off_bus(gpu);
-                room = room.saturating_sub(usize::from(may_be_there));
+                let may_be_there = most > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
+                taken += usize::from(may_be_there);
                 gpu.health = if may_be_there { Health::Unknown } else { Health::Lost };
             }
+            room -= taken.min(most);
         }
+        // What is left may be a silent one after all, where more of those are known than were withheld.
+        let are_silent = |gpus: &[Device]| gpus.iter().filter(|it| it.health == Health::Unknown).count();
+        room -= room.min(are_silent(&silent).saturating_sub(self.withheld));
         self.strangers = strangers + room;
+        self.withheld = withheld - self.strangers;
         silent.extend(heard);
+        let unknown = silent.iter().filter(|it| it.health == Health::Unknown);
+        self.silent = unknown.map(|it| it.id.clone()).collect();
         silent
     }
 
@@ -331,7 +343,9 @@ impl Memory {
         let lost = devices.iter().filter(|device| is_driven(device) && device.health == Health::Lost);
         self.confirmed.extend(lost.map(|device| device.id.clone()));
         // what is known now may be among those that it failed to hand out
-        self.strangers = 0;
+        (self.strangers, self.withheld) = (0, usize::MAX);
+        let unknown = self.driven.iter().filter(|it| it.health == Health::Unknown);
+        self.silent = unknown.map(|it| it.id.clone()).collect();
     }
 
     /// Misses nothing any more of what is not there now.

@@ -104,7 +104,7 @@ impl Background {
     /// or has already.
     pub fn recall(&mut self, devices: Vec<Device>) {
         // That it is not installed counts at once.
-        let is_open = self.found.is_none() || matches!(self.fares, Some((CollectorState::Ok, _)));
+        let is_open = !matches!(self.fares, Some((CollectorState::Absent, _)));
         self.recalled = if is_open { devices } else { Vec::new() };
         if self.found_too_little() {
             self.ask_again();
@@ -128,14 +128,21 @@ impl Background {
         self.go_on();
     }
 
-    /// What OpenCL found last, none before it has said what there is, and how it fares.
+    /// What OpenCL found last, none before it has said what there is, and how it fares. What it left out of what was recalled is as it was
+    /// until it has been asked once more.
     pub fn last(&mut self) -> (Option<Vec<Device>>, Collector) {
         self.hear();
         self.again |= self.is_overdue();
         self.go_on();
         let not_yet = || (CollectorState::Absent, "it is being asked".to_owned());
         let (state, words) = self.fares.clone().unwrap_or_else(not_yet);
-        (self.found.clone(), Collector { name: "opencl", state, words, took: self.took })
+        let mut found = self.found.clone();
+        if let Some(found) = &mut found {
+            let is_missed = |it: &&Device| found.iter().all(|other| other.id != it.id);
+            let missed: Vec<_> = self.recalled.iter().filter(is_missed).cloned().collect();
+            found.extend(missed);
+        }
+        (found, Collector { name: "opencl", state, words, took: self.took })
     }
 
     fn hear(&mut self) {
@@ -203,9 +210,9 @@ impl Background {
         true
     }
 
-    /// Whether a look has come back, be it one that failed, but for one that is to be made once more.
+    /// Whether a look has come back, be it one that failed.
     pub fn has_looked(&self) -> bool {
-        self.fares.is_some() && !self.found_too_little()
+        self.fares.is_some()
     }
 
     fn go_on(&mut self) {

@@ -423,6 +423,12 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("", 1, "abc", "a unknown, b unknown, c lost"),
         ],
+        // but for as many as are withheld then
+        [
+            ("abc", 0, "abc", "a ok, b ok, c ok"),
+            ("c", 1, "abc", "a unknown, b unknown, c ok"),
+            ("", 2, "abc", "a unknown, b unknown, c unknown"),
+        ],
         // one that was lost is handed out again, and another one is withheld in its place
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "a", "a ok, b lost"), ("b", 1, "ab", "a unknown, b ok")],
         // it is taken out while nothing is said of it

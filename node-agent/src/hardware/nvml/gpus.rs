@@ -158,7 +158,7 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
         }
     }
     let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
-    Ok(Found { links: links(&gpus, known), devices, unsaid, withheld })
+    Ok(Found { links: links(&gpus, known, withheld), devices, unsaid, withheld })
 }
 
 /// Lost, degraded when memory that failed could not be replaced by spare rows, else well.
@@ -209,8 +209,8 @@ pub fn number(handle: &Handle<'_>, field: u32) -> Option<f64> {
 /// The NVLinks of each pair of GPUs as one link, as wide as all of them.
 ///
 /// Where they go to a switch, every pair whose GPUs are on a switch is joined, as wide as the narrower of the two. A GPU that NVML
-/// does not hand out is no switch.
-fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>) -> Vec<Link> {
+/// does not hand out is no switch: while there is one, only what NVML says to be none is.
+fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>, withheld: usize) -> Vec<Link> {
     let index: BTreeMap<&str, usize> =
         gpus.iter().enumerate().map(|(at, gpu)| (gpu.address.as_str(), at)).collect();
     let mut direct = BTreeMap::<(usize, usize), i64>::new();
@@ -229,8 +229,11 @@ fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>) -> Vec<Link> {
                 // Counted from its other end.
                 Some(_) => {}
                 None if known.contains(&remote) => {}
-                None if nvml_links::leads_to_gpu(&gpu.handle, number) == Some(true) => {}
-                None => switched[at] += each,
+                None => match nvml_links::leads_to_gpu(&gpu.handle, number) {
+                    Some(true) => {}
+                    None if withheld > 0 => {}
+                    Some(false) | None => switched[at] += each,
+                },
             }
         }
     }

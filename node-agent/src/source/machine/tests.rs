@@ -193,6 +193,8 @@ fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
         ("-r+", there),
         ("-rn", lost),
         ("nr", lost),
+        ("-fr", there),
+        ("-fr-", lost),
         ("+r-", there),
         ("+r--", lost),
     ] {
