@@ -29,8 +29,11 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
     let largest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
     let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
     let (of_groups, drags_of_groups) = channels::sums(file);
-    let messages = sum(&mut file.messages.iter().map(|message| message.count)).saturating_add(of_groups);
-    let drags = sum(&mut file.annoyance.iter().chain(&file.interference).map(|pair| pair.drag));
+    // What an actor says to itself, or does to itself, is ignored.
+    let messages = file.messages.iter().filter(|message| message.from != message.to);
+    let messages = sum(&mut messages.map(|message| message.count)).saturating_add(of_groups);
+    let drags = file.annoyance.iter().chain(&file.interference).filter(|pair| pair.a != pair.b);
+    let drags = sum(&mut drags.map(|pair| pair.drag));
     let drags = drags.saturating_add(drags_of_groups);
     let moves = sum(&mut file.actors.iter().map(|actor| actor.move_cost));
     let preferences = sum(&mut file.constraints.iter().map(|constraint| match constraint {

@@ -42,7 +42,8 @@ impl Measure for Busiest {
 
     fn largest(&self, file: &SnapshotFile, sums: &FileSums) -> Option<(&'static str, &'static str, u128)> {
         let smallest = file.units.iter().map(|unit| unit.capacity).min().unwrap_or(1);
-        let messages: u128 = file.messages.iter().map(|message| u128::from(message.count)).sum();
+        let messages = file.messages.iter().filter(|message| message.from != message.to);
+        let messages: u128 = messages.map(|message| u128::from(message.count)).sum();
         let messages = messages.saturating_add(channels::sums(file).0);
         let most = messages.saturating_mul(sums.message).saturating_add(sums.work);
         Some(("units", "busiest", most.saturating_mul(1000).div_ceil(u128::from(smallest.max(1)))))
