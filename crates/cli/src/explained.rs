@@ -104,6 +104,9 @@ fn homeless(whom: &[ActorIx], assignment: &Assignment) -> Vec<ActorIx> {
     whom.iter().copied().filter(|&actor| assignment[actor].is_none()).collect()
 }
 
+/// Who is asked for one by one at most: nobody reads more, and each takes as long as the first.
+const MOST_QUESTIONS: usize = 32;
+
 /// For whom room is looked for: one of each group, as the others are like it, and all at once.
 fn questions(world: &Snapshot, homeless: &[ActorIx]) -> Vec<Vec<ActorIx>> {
     let mut groups = BTreeSet::new();
@@ -111,7 +114,7 @@ fn questions(world: &Snapshot, homeless: &[ActorIx]) -> Vec<Vec<ActorIx>> {
         Some(group) => groups.insert(group),
         None => true,
     };
-    let one_of_each = homeless.iter().filter(is_new).map(|&actor| vec![actor]);
+    let one_of_each = homeless.iter().filter(is_new).take(MOST_QUESTIONS).map(|&actor| vec![actor]);
     let all = (homeless.len() > 1).then(|| homeless.to_vec());
     one_of_each.collect::<Vec<_>>().into_iter().chain(all).collect()
 }

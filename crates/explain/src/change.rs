@@ -1,5 +1,7 @@
 //! What can be changed in a world so that there is more room, one thing at a time.
 
+use std::collections::BTreeSet;
+
 use placement::file::{Actor, Constraint, Node, RunsOn, SnapshotFile, Unit};
 use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 use placement::{LARGEST, Snapshot};
@@ -173,7 +175,7 @@ impl Change {
                     actor.runs_on.entry(kind.clone()).or_default();
                 }
             }
-            Self::Nodes { like, more } => (0..*more).for_each(|_| one_more_node(snapshot, *like, file)),
+            Self::Nodes { like, more } => more_nodes(snapshot, *like, *more, file),
             Self::Kind { actor, kind } => a_unit_of(file, &id_of(*actor), kind),
         }
     }
@@ -286,20 +288,45 @@ fn free_name(like: &str, is_taken: impl Fn(&str) -> bool) -> String {
     name
 }
 
-fn one_more_node(snapshot: &Snapshot, like: NodeIx, file: &mut SnapshotFile) {
-    let id = &snapshot.nodes()[like];
-    let is_node = |name: &str| {
-        file.nodes.iter().any(|node| node.id == name) || file.units.iter().any(|unit| unit.node == name)
-    };
-    let new = free_name(id, is_node);
-    if let Some(node) = file.nodes.iter().find(|node| node.id == *id) {
-        let node = Node { id: new.clone(), ..node.clone() };
-        file.nodes.push(node);
+/// Names that nothing has yet, all like one.
+struct Names {
+    like: String,
+    given: u64,
+}
+
+impl Names {
+    fn next(&mut self, taken: &mut BTreeSet<String>) -> String {
+        loop {
+            self.given += 1;
+            let name = match self.given {
+                1 => format!("{}-more", self.like),
+                number => format!("{}-more-{number}", self.like),
+            };
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
     }
-    let units: Vec<Unit> = file.units.iter().filter(|unit| unit.node == *id).cloned().collect();
-    for unit in units {
-        let name = free_name(&unit.id, |name| file.units.iter().any(|other| other.id == name));
-        file.units.push(Unit { id: name, node: new.clone(), others: None, ..unit });
+}
+
+/// Nodes like one, with units like its own.
+fn more_nodes(snapshot: &Snapshot, like: NodeIx, more: u64, file: &mut SnapshotFile) {
+    let id = &snapshot.nodes()[like];
+    let nodes = file.nodes.iter().map(|node| &node.id).chain(file.units.iter().map(|unit| &unit.node));
+    let mut nodes: BTreeSet<String> = nodes.cloned().collect();
+    let mut units: BTreeSet<String> = file.units.iter().map(|unit| unit.id.clone()).collect();
+    let node = file.nodes.iter().find(|node| node.id == *id).cloned();
+    let of_node = file.units.iter().filter(|unit| unit.node == *id).cloned();
+    let mut of_node: Vec<(Names, Unit)> =
+        of_node.map(|unit| (Names { like: unit.id.clone(), given: 0 }, unit)).collect();
+    let mut names = Names { like: id.clone(), given: 0 };
+    for _ in 0..more {
+        let new = names.next(&mut nodes);
+        file.nodes.extend(node.clone().map(|node| Node { id: new.clone(), ..node }));
+        for (names, unit) in &mut of_node {
+            let id = names.next(&mut units);
+            file.units.push(Unit { id, node: new.clone(), others: None, ..unit.clone() });
+        }
     }
 }
 

@@ -28,6 +28,9 @@ const MOST_TRIED: usize = 48;
 /// How many actors that a rule names are left out of it, one at a time.
 const MOST_LEFT_OUT: usize = 8;
 
+/// How many nodes that are proposed at most: each is made in a world of its own, and who needs more does not need to be told how many.
+const MOST_NODES: u64 = 256;
+
 /// Of several actors, all limits that keep them out are lifted at once where they are no more than so many.
 const MOST_LIFTED: usize = 12;
 /// What it takes to write a policy out, in pieces for each unit and actor: about as long as so many looks.
@@ -286,7 +289,7 @@ impl Search<'_> {
                 .filter(move |kind| !is_there(kind))
                 .map(move |kind| Change::Kind { actor, kind: kind.clone() })
         });
-        let more = self.whom.len() as u64;
+        let more = (self.whom.len() as u64).min(MOST_NODES);
         like.into_values().map(move |like| Change::Nodes { like, more }).chain(missing)
     }
 
