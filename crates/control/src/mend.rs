@@ -11,6 +11,9 @@ use crate::due::strain;
 /// Pieces of effort for each actor where a policy has rules: what is placed without regard to them is repaired.
 const OBEYING: u64 = 4;
 
+/// Places that are looked at at most for actors that are placed anew though they did not collide: a few tenths of a second.
+const MOST_CHOICES: usize = 100_000;
+
 /// The plan in the newest world: what still holds of it stays, and what collided is placed again by `quick`.
 ///
 /// Collided is who has no place any more, or came to where others brought more work meanwhile than was planned with.
@@ -28,9 +31,14 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     let comers: Vec<(ActorIx, UnitIx)> =
         all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
     // Without moves; with them; and as if nothing had been planned for those who are nowhere yet: they may have been
-    // planned to be together where only some of them fit now.
-    let kept = [comers.as_slice(), all.as_slice(), &[]].map(|some| insert(newest, runs.clone(), some).0);
-    let mended = kept.map(|kept| again(planned, plan, newest, quick, &kept, &comers));
+    // planned to be together where only some of them fit now. Where those are many what did not collide stays.
+    let anew: &[(ActorIx, UnitIx)] = &[];
+    let may_begin_anew = comers.len().saturating_mul(newest.units()) <= MOST_CHOICES;
+    let kept = [comers.as_slice(), all.as_slice()].into_iter().chain(may_begin_anew.then_some(anew));
+    let mended = kept.map(|some| {
+        let kept = insert(newest, runs.clone(), some).0;
+        again(planned, plan, newest, quick, &kept, &comers)
+    });
     let value = |assignment: &Assignment| {
         let cost = price(newest, assignment);
         (cost.unplaced, cost.vector(newest))
@@ -38,7 +46,7 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     // A rule may ask for somebody who is not there any more.
     let is_allowed =
         |assignment: &Assignment| written(newest).is_none_or(|rules| rules.violations(assignment).is_empty());
-    let best = mended.into_iter().filter(is_allowed).min_by_key(value)?;
+    let best = mended.filter(is_allowed).min_by_key(value)?;
     Some(Box::new(told(planned, plan, newest, best)))
 }
 

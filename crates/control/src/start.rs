@@ -43,9 +43,12 @@ pub fn has_started(seen: &Seen) -> bool {
     seen.instances.values().any(|instance| instance.pod.is_some())
 }
 
-/// Starts nobody of an application that starts all at once while one of its places may not be taken.
+/// Starts nobody of an application that starts all at once while one of its places may not be taken, or one of its actors waits for a
+/// name, for its Instance, or for a while to be over.
 pub fn hold_start(todo: &mut Todo, seen: &Seen, infeasible: &BTreeSet<String>) {
-    if has_started(seen) || infeasible.is_empty() {
+    let is_made = |step: &Step| matches!(step, Step::Create { .. });
+    let is_whole = infeasible.is_empty() && todo.waiting.is_empty() && !todo.steps.iter().any(is_made);
+    if has_started(seen) || is_whole {
         return;
     }
     let mut held = Vec::new();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::{
-    Actor, Decision, Id, Instance, Left, Pod, Seen, Unit, Wanted, all_or_nothing, hold_start, steps,
+    Actor, Decision, Id, Instance, Left, Pod, Seen, Taken, Unit, Wanted, all_or_nothing, hold_start, steps,
 };
 
 mod worlds;
@@ -45,9 +45,11 @@ fn where_one_has_no_place_nobody_has() {
     }
 }
 
-/// What is started of `a` and `b`, of which those in `pods` have a pod and those in `infeasible` a place that may not be taken.
-fn started(pods: &str, infeasible: &str) -> String {
+/// What is started of `a` and `b`, of which those in `pods` have a pod, those in `infeasible` a place that may not be taken, those in
+/// `unmade` no Instance, and those in `taken` a name that somebody else has.
+fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
     let actors = ["a", "b"];
+    let by_another = || Taken::ByAnother("Pod b, which is not of this application".to_owned());
     let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid") };
     let wanted = Wanted {
         actors: actors.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
@@ -73,7 +75,12 @@ fn started(pods: &str, infeasible: &str) -> String {
     let unit =
         Unit { kind: "cpu".to_owned(), node: "n".to_owned(), pool: "cpu".to_owned(), ..Unit::default() };
     let seen = Seen {
-        instances: actors.map(|name| (name.to_owned(), instance(name))).into(),
+        instances: actors
+            .into_iter()
+            .filter(|name| !unmade.contains(name))
+            .map(|name| (name.to_owned(), instance(name)))
+            .collect(),
+        taken: taken.split_whitespace().map(|name| (name.to_owned(), by_another())).collect(),
         left: Left {
             units: [("n/cpu-0".to_owned(), unit)].into(),
             nodes: [("n".to_owned(), BTreeMap::from([("pods".to_owned(), 9)]))].into(),
@@ -94,13 +101,16 @@ fn started(pods: &str, infeasible: &str) -> String {
 
 #[test]
 fn nobody_starts_while_a_place_of_one_may_not_be_taken() {
-    for (pods, infeasible, expected) in [
-        ("", "", "start a, start b"),
-        ("", "b", "a waits, b waits"),
+    for (pods, infeasible, others, expected) in [
+        ("", "", ["", ""], "start a, start b"),
+        ("", "b", ["", ""], "a waits, b waits"),
+        // Nor while one waits for its Instance, or for its name.
+        ("", "", ["b", ""], "a waits"),
+        ("", "", ["", "b"], "a waits, b waits"),
         // What has started goes on: who is lost comes again, whatever becomes of the others.
-        ("a", "", "start b"),
-        ("b", "b", "start a"),
+        ("a", "", ["", ""], "start b"),
+        ("b", "b", ["", ""], "start a"),
     ] {
-        assert_eq!(started(pods, infeasible), expected, "pods {pods}, infeasible {infeasible}");
+        assert_eq!(started(pods, infeasible, others), expected, "{pods} {infeasible} {others:?}");
     }
 }

@@ -12,7 +12,9 @@ use crate::model::Model;
 use crate::solution::Solution;
 
 /// Times that the clock could have been asked before it is: a few hundredths of a second.
-const PATIENCE: u32 = 1 << 10;
+const PATIENCE: usize = 1 << 10;
+/// Places that are looked at in the time of what else is counted once.
+const PLACES: usize = 16;
 
 /// A snapshot laid out, with capacities as limits where that is right; and whether that is not known because `stop` ended it.
 pub(crate) fn laid_out<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
@@ -31,17 +33,20 @@ pub(crate) fn laid_out<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (
 /// right does not depend on a clock.
 fn everybody_fits(model: &Model<'_>, stop: &dyn Fn() -> bool) -> Option<bool> {
     // In small worlds it is over before it is worth while to ask.
-    let asked = Cell::new(0u32);
-    let rarely = || {
-        asked.set(asked.get() + 1);
-        asked.get().is_multiple_of(PATIENCE) && stop()
+    let asked = Cell::new(0usize);
+    let after = |work: usize| {
+        let before = asked.get();
+        asked.set(before + work);
+        before / PATIENCE != asked.get() / PATIENCE && stop()
     };
+    let rarely = || after(1);
     Solution::new(model).in_bulk(|solution| {
         solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
         for item in ItemIx::first(model.free) {
             if solution.place[item] != NOWHERE && solution.is_excused(item) {
                 solution.take_out(item);
-                if rarely() {
+                // Each place is looked at.
+                if after(1 + solution.model.candidates(item).len() / PLACES) {
                     return None;
                 }
                 put_right(solution, item);
