@@ -97,7 +97,7 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     })
 }
 
-/// The units that an amount is written in, the finest first, by how many make one.
+/// The units that an amount is written in, the largest first, by how many make one.
 const UNITS: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", 1_000_000_000)];
 
 /// An amount as it is written, rounded up: there is nothing smaller than a billionth.
@@ -113,15 +113,12 @@ fn amount(exact: world::Exact) -> Quantity {
 /// Counts and times of restarts are not kept: a container that ends again and again is one fact, not one for each time.
 pub fn pod(pod: &mut Pod) {
     metadata(pod);
-    let only = |map: &mut Option<BTreeMap<String, String>>, wanted: &str| {
-        *map = map.as_mut().and_then(|map| Some([map.remove_entry(wanted)?].into()));
+    let keep = |map: &mut Option<BTreeMap<String, String>>, wanted: &[&str]| {
+        let kept = map.take().into_iter().flatten().filter(|(name, _)| wanted.contains(&name.as_str()));
+        *map = Some(kept.collect::<BTreeMap<_, _>>()).filter(|kept| !kept.is_empty());
     };
-    only(&mut pod.metadata.annotations, crds::labels::UNIT);
-    let is_read = |name: &str| [crds::labels::TEMPLATE_HASH, crds::labels::ACTOR].contains(&name);
-    pod.metadata.labels = pod.metadata.labels.take().map(|mut labels| {
-        labels.retain(|name, _| is_read(name));
-        labels
-    });
+    keep(&mut pod.metadata.annotations, &[crds::labels::UNIT]);
+    keep(&mut pod.metadata.labels, &[crds::labels::TEMPLATE_HASH, crds::labels::ACTOR]);
     if let Some(spec) = pod.spec.take() {
         // Requests of a pod as a whole stand for those of its containers, each of which is two kilobytes.
         let asks = world::requests(&spec).unwrap_or_default();

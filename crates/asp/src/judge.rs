@@ -108,8 +108,7 @@ impl Judge for ClingoJudge {
                 policy.name()
             )));
         }
-        // Of limits and criteria clingo has seen nothing here: how much it judges of these, `confirm` says.
-        Ok(Judgement { violations, penalty, judged: Judged::None })
+        Ok(Judgement { violations, penalty })
     }
 
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {

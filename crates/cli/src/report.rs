@@ -145,14 +145,9 @@ pub fn objective(snapshot: &Snapshot, cost: &Cost) -> InOrder {
     InOrder(values)
 }
 
-/// The levels that are named, the most important first: who is excused is told beside who has no place.
-pub fn named_levels(snapshot: &Snapshot) -> impl Iterator<Item = &Vec<Criterion>> {
-    snapshot.objectives().levels().iter().filter(|level| !level.contains(&Criterion::Excused))
-}
-
 /// The names of the levels, the most important first.
 fn keys(snapshot: &Snapshot) -> impl Iterator<Item = String> {
-    named_levels(snapshot).map(|level| Objectives::key(level))
+    snapshot.objectives().named().map(|level| Objectives::key(level))
 }
 
 /// The bounds that are known, the most important level first.

@@ -6,7 +6,6 @@ use placement::ix::ActorIx;
 use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 
 use crate::explained::Explained;
-use crate::report::named_levels;
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::text::{by_whom, grouped, joined, section};
@@ -156,7 +155,7 @@ fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
         StoppedBy::Effort => "the search ended without a proof",
         StoppedBy::Proof => "the proof does not cover it",
     };
-    for level in named_levels(snapshot) {
+    for level in snapshot.objectives().named() {
         let key = Objectives::key(level);
         let value: i64 = level.iter().map(|criterion| plan.cost.of(*criterion)).sum();
         match plan.bound.get(&key) {

@@ -279,15 +279,6 @@ fn node_of<'a>(file: &'a mut SnapshotFile, id: &str) -> &'a mut Node {
     &mut file.nodes[at]
 }
 
-/// A name that nothing has yet.
-fn free_name(like: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let mut name = format!("{like}-more");
-    while is_taken(&name) {
-        name.push_str("-more");
-    }
-    name
-}
-
 /// Names that nothing has yet, all like one.
 struct Names {
     like: String,
@@ -295,6 +286,10 @@ struct Names {
 }
 
 impl Names {
+    fn like(id: &str) -> Self {
+        Self { like: id.to_owned(), given: 0 }
+    }
+
     fn next(&mut self, taken: &mut BTreeSet<String>) -> String {
         loop {
             self.given += 1;
@@ -309,17 +304,20 @@ impl Names {
     }
 }
 
+/// The names that nodes have, and units.
+fn taken(file: &SnapshotFile) -> (BTreeSet<String>, BTreeSet<String>) {
+    let nodes = file.nodes.iter().map(|node| &node.id).chain(file.units.iter().map(|unit| &unit.node));
+    (nodes.cloned().collect(), file.units.iter().map(|unit| unit.id.clone()).collect())
+}
+
 /// Nodes like one, with units like its own.
 fn more_nodes(snapshot: &Snapshot, like: NodeIx, more: u64, file: &mut SnapshotFile) {
     let id = &snapshot.nodes()[like];
-    let nodes = file.nodes.iter().map(|node| &node.id).chain(file.units.iter().map(|unit| &unit.node));
-    let mut nodes: BTreeSet<String> = nodes.cloned().collect();
-    let mut units: BTreeSet<String> = file.units.iter().map(|unit| unit.id.clone()).collect();
+    let (mut nodes, mut units) = taken(file);
     let node = file.nodes.iter().find(|node| node.id == *id).cloned();
     let of_node = file.units.iter().filter(|unit| unit.node == *id).cloned();
-    let mut of_node: Vec<(Names, Unit)> =
-        of_node.map(|unit| (Names { like: unit.id.clone(), given: 0 }, unit)).collect();
-    let mut names = Names { like: id.clone(), given: 0 };
+    let mut of_node: Vec<(Names, Unit)> = of_node.map(|unit| (Names::like(&unit.id), unit)).collect();
+    let mut names = Names::like(id);
     for _ in 0..more {
         let new = names.next(&mut nodes);
         file.nodes.extend(node.clone().map(|node| Node { id: new.clone(), ..node }));
@@ -337,11 +335,9 @@ fn a_unit_of(file: &mut SnapshotFile, actor: &str, kind: &str) {
     for (resource, quantity) in needs.requires {
         *provides.entry(resource).or_default() += quantity;
     }
-    let node = free_name(kind, |name| {
-        file.nodes.iter().any(|node| node.id == name) || file.units.iter().any(|unit| unit.node == name)
-    });
+    let (mut nodes, mut units) = taken(file);
+    let [node, id] = [&mut nodes, &mut units].map(|taken| Names::like(kind).next(taken));
     file.nodes.push(Node { id: node.clone(), provides: needs.node_requires, ..Node::default() });
-    let id = free_name(kind, |name| file.units.iter().any(|unit| unit.id == name));
     file.units.push(Unit {
         id,
         kind: kind.to_owned(),

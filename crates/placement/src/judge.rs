@@ -50,8 +50,6 @@ pub struct Judgement {
     pub violations: Vec<String>,
     /// Σ penalties: those of the policy and those of `prefer`.
     pub penalty: i64,
-    /// What clingo judged of the placement for it; what the policy's own rules say of it is nothing of that.
-    pub judged: Judged,
 }
 
 /// What clingo, beside the checker, judged of a placement.

@@ -48,6 +48,11 @@ impl Objectives {
         &self.0
     }
 
+    /// The levels that somebody named: who is excused is told beside who has no place.
+    pub fn named(&self) -> impl Iterator<Item = &Vec<Criterion>> {
+        self.0.iter().filter(|level| !level.contains(&Criterion::Excused))
+    }
+
     /// The same below a level that counts who is excused.
     pub(crate) fn with_excused(&self) -> Self {
         if self.names(Criterion::Excused) {

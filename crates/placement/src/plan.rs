@@ -163,7 +163,7 @@ pub fn plan(
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
     };
-    let (violations, mut cost, mut judged) = assess(snapshot, judge, &assignment)?;
+    let (violations, mut cost) = assess(snapshot, judge, &assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Infeasible { strategy: name, violations });
     }
@@ -173,13 +173,13 @@ pub fn plan(
     let (mut stage, mut found_by) = (answer.stage, answer.found_by);
     let proposed = cost.vector(snapshot);
     if let Some(kept) = not_worse(snapshot, judge, &proposed)? {
-        ((assignment, cost, judged), stage, found_by) = (kept, Stage::Incumbent, FoundBy::Incumbent);
+        ((assignment, cost), stage, found_by) = (kept, Stage::Incumbent, FoundBy::Incumbent);
     }
     if claimed.is_none() {
         (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
     }
     let claimed = claimed.unwrap_or(proposed);
-    judged = judged.max(judge.confirm(snapshot, &assignment, &cost)?);
+    let judged = judge.confirm(snapshot, &assignment, &cost)?;
     // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
     let refuted = answer.optimal && cost.vector(snapshot) < claimed;
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
@@ -218,21 +218,21 @@ fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Resul
     }
 }
 
-/// What checker and judge say, the exact cost with the judge's penalty in it, and what clingo judged.
+/// What checker and judge say, and the exact cost with the judge's penalty in it.
 fn assess(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     assignment: &Assignment,
-) -> Result<(Vec<Violation>, Cost, Judged), JudgeError> {
+) -> Result<(Vec<Violation>, Cost), JudgeError> {
     let mut violations = snapshot.violations(assignment);
     if !violations.is_empty() {
-        return Ok((violations, Cost::default(), Judged::None));
+        return Ok((violations, Cost::default()));
     }
     let judgement = judge.judge(snapshot, assignment)?;
     let of_policy = |says| Violation { rule: Rule::Policy, says };
     violations.extend(judgement.violations.into_iter().map(of_policy));
     let cost = Cost { policy: judgement.penalty, ..snapshot.cost(assignment) };
-    Ok((violations, cost, judgement.judged))
+    Ok((violations, cost))
 }
 
 /// What runs now, if it is feasible and not worse than what was proposed.
@@ -240,15 +240,15 @@ fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     proposed: &[i64],
-) -> Result<Option<(Assignment, Cost, Judged)>, JudgeError> {
+) -> Result<Option<(Assignment, Cost)>, JudgeError> {
     let incumbent = snapshot.incumbent();
     // The judge is expensive, and penalties are never below 0: what is worse without them needs no verdict.
     if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
         return Ok(None);
     }
-    let (violations, cost, judged) = assess(snapshot, judge, &incumbent)?;
+    let (violations, cost) = assess(snapshot, judge, &incumbent)?;
     let keep = violations.is_empty() && cost.vector(snapshot).as_slice() <= proposed;
-    Ok(keep.then_some((incumbent, cost, judged)))
+    Ok(keep.then_some((incumbent, cost)))
 }
 
 /// Under rules that are written out, a feasible assignment without the moves that gain nothing, and what it cost with them:
@@ -260,7 +260,7 @@ fn tidied(
     if snapshot.rules().is_none() {
         return Ok(None);
     }
-    let (violations, cost, _) = assess(snapshot, &NoPolicy, assignment)?;
+    let (violations, cost) = assess(snapshot, &NoPolicy, assignment)?;
     if !violations.is_empty() {
         return Ok(None);
     }
@@ -284,7 +284,7 @@ fn take_back_idle_moves(
         if idle.is_empty() {
             return Ok((assignment, cost));
         }
-        let (violations, price, _) = assess(snapshot, judge, &without)?;
+        let (violations, price) = assess(snapshot, judge, &without)?;
         if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
             (assignment, cost) = (without, price);
             continue;
@@ -298,7 +298,7 @@ fn take_back_idle_moves(
             let mut without = assignment.clone();
             without[actor] = snapshot.current(actor);
             verdicts += 1;
-            let (violations, price, _) = assess(snapshot, judge, &without)?;
+            let (violations, price) = assess(snapshot, judge, &without)?;
             if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
                 (assignment, cost, changed) = (without, price, true);
             }
@@ -389,12 +389,12 @@ impl Plan {
         if !world.violations(&self.assignment).is_empty() {
             return Ok(Self { judged: Judged::None, ..self });
         }
-        let (violations, _, judged) = assess(world, judge, &self.assignment)?;
+        let (violations, _) = assess(world, judge, &self.assignment)?;
         if !violations.is_empty() {
             return Err(PlanError::Disobeyed { strategy: self.strategy, violations });
         }
         let confirmed = judge.confirm(world, &self.assignment, &self.cost)?;
-        Ok(Self { judged: judged.max(confirmed), ..self })
+        Ok(Self { judged: confirmed, ..self })
     }
 
     /// The world that was planned: the snapshot, and what the policy derived from it.
@@ -410,8 +410,7 @@ impl Plan {
     /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
     /// where no bound is known for that level.
     pub fn gap_percent(&self, snapshot: &Snapshot) -> Option<i64> {
-        let named = |level: &&Vec<Criterion>| !level.contains(&Criterion::Excused);
-        for level in snapshot.objectives().levels().iter().filter(named) {
+        for level in snapshot.objectives().named() {
             let value: i64 = level.iter().map(|criterion| self.cost.of(*criterion)).sum();
             let bound = *self.bound.get(&Objectives::key(level))?;
             if bound < value {

@@ -205,7 +205,7 @@ impl Judge for Strict {
         } else {
             vec![]
         };
-        Ok(Judgement { violations, penalty: 7, ..Judgement::default() })
+        Ok(Judgement { violations, penalty: 7 })
     }
 }
 
