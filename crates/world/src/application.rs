@@ -6,6 +6,7 @@ use crds::{ActorApplication, ActorGroup, DevicePool};
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::ApplicationKey;
+use crate::handed_out::{Gives, gives};
 use crate::pods::requests;
 
 /// The name of one actor: its application, its group, and which one of it.
@@ -74,21 +75,9 @@ pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String>
         Ok(asked) => asked,
         Err(e) => return Some(format!("asks for a resource in a way that cannot be read: {e}; correct it")),
     };
-    let own = |name: &&String| pools.iter().any(|pool| gives(pool, name));
+    let own = |name: &&String| pools.iter().any(|pool| gives(pool, name) != Gives::Nothing);
     let resource = asked.keys().find(own)?;
     Some(format!(
         "asks for {resource} itself; remove it, Cairn adds the resource of the pool that it chooses"
     ))
-}
-
-/// Whether the pool's units are had through the resource.
-pub(crate) fn gives(pool: &DevicePool, resource: &str) -> bool {
-    let Some(given) = &pool.spec.resource else { return false };
-    match given.device_plugin.split_once("{index}") {
-        None => given.device_plugin == resource,
-        Some((before, after)) => {
-            let index = resource.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-            index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
-        }
-    }
 }

@@ -19,6 +19,7 @@ mod entries;
 mod flows;
 mod gaps;
 mod grace;
+mod handed_out;
 mod index;
 mod kept;
 mod loads;

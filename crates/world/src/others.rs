@@ -7,8 +7,9 @@ use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
 use crate::actors::actors_in;
-use crate::application::{ActorName, Which, gives};
+use crate::application::{ActorName, Which};
 use crate::asked::actors;
+use crate::handed_out::{Gives, gives};
 use crate::index::Held;
 use crate::loads::{Known, Loads, Measure, Sum, There};
 use crate::objects::{Name, namespace_of};
@@ -101,7 +102,7 @@ impl Index {
         let defaults = self.defaults(&namespace_of(application));
         let asked = way.template.spec.as_ref().map(|spec| requests_with(spec, &defaults));
         let asked = asked.transpose().ok()?.unwrap_or_default();
-        let is_more = more_than(&held.asks, &asked).any(|resource| !gives(pool, resource));
+        let is_more = more_than(&held.asks, &asked).any(|resource| gives(pool, resource) == Gives::Nothing);
         is_more.then(|| ApplicationKey::of(application))
     }
 

@@ -11,6 +11,7 @@ use placement::file::Constraint;
 use crate::actors::Actors;
 use crate::application::ActorName;
 use crate::asked;
+use crate::handed_out::{Gives, gives, resource_of};
 use crate::index::{Held, named};
 use crate::nouns::object_name;
 use crate::numbers::{Exact, floor, quantity};
@@ -18,9 +19,6 @@ use crate::objects::namespace_of;
 use crate::ownership::Whose;
 use crate::pods::{add, asks, is_over, requests_with, resource_unit};
 use crate::{ApplicationKey, Index};
-
-/// What stands for the number of a NUMA domain in the name of a pool's resource.
-const DOMAIN: &str = "{index}";
 
 impl Index {
     /// A quota of a namespace that came or changed.
@@ -188,29 +186,13 @@ fn counted_as(name: &str) -> Option<&str> {
 fn handing_out<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>, Vec<&'a DevicePool>> {
     let mut pools: BTreeMap<Option<String>, Vec<&DevicePool>> = BTreeMap::new();
     for pool in index.pools() {
-        let Some(given) = &pool.spec.resource else { continue };
-        let domain = match given.device_plugin.split_once(DOMAIN) {
-            None => (given.device_plugin == resource).then_some(None),
-            Some((before, after)) => {
-                let number = resource.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-                number.filter(|number| is_number(number)).map(|number| Some(format!("numa-{number}")))
-            }
-        };
-        if let Some(domain) = domain {
-            pools.entry(domain).or_default().push(pool);
+        match gives(pool, resource) {
+            Gives::Nothing => {}
+            Gives::Any => pools.entry(None).or_default().push(pool),
+            Gives::Domain(number) => pools.entry(Some(format!("numa-{number}"))).or_default().push(pool),
         }
     }
     pools
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// The resource that a pod on a unit asks for: units of NUMA domains are numbered as the domains are.
-fn resource_on(device_plugin: &str, unit: &str) -> String {
-    let number = unit.rsplit_once('-').map_or("", |(_, number)| number);
-    device_plugin.replace(DOMAIN, number)
 }
 
 /// The most of a resource that all the application's actors could ask for.
@@ -266,8 +248,8 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
             let way = group.implementations.iter().find(|way| way.kind == pool.spec.kind);
             let spec = way.and_then(|way| way.template.spec.as_ref());
             let mut asked = spec.and_then(|spec| requests_with(spec, &defaults).ok()).unwrap_or_default();
-            if let Some(resource) = &pool.spec.resource {
-                let resource = resource_on(&resource.device_plugin, &assignment.unit);
+            let number = assignment.unit.rsplit_once('-').map_or("", |(_, number)| number);
+            if let Some(resource) = resource_of(pool, number) {
                 add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));
             }
             take(asks(&asked));

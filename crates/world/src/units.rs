@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use placement::LARGEST;
 
+use crate::handed_out::resource_of;
 use crate::numbers::{Exact, floor, product, rational};
 use crate::ownership::Whose;
 use crate::pods::{allocatable, resource_unit, unit_of};
@@ -274,9 +275,7 @@ impl Source<'_> {
     }
 
     fn resource(&self, index: i32) -> String {
-        let resource =
-            self.pool.spec.resource.as_ref().map_or("", |resource| resource.device_plugin.as_str());
-        resource.replace("{index}", &index.to_string())
+        resource_of(self.pool, &index.to_string()).unwrap_or_default()
     }
 
     fn offer_domains(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
