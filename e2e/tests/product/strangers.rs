@@ -21,6 +21,13 @@ fn foreign(name: &str) -> Value {
         "spec": {"containers": [{"name": "main", "image": "none"}]}})
 }
 
+/// A decision of this name that is nobody's.
+pub fn decision(name: &str) -> Value {
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name},
+        "spec": {"application": name, "applicationGeneration": 1, "policy": "theirs", "snapshotDigest": "theirs",
+            "strategy": "theirs", "seed": 1, "effort": 1}})
+}
+
 /// The operator, as whom an administrator can act.
 pub const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
 
@@ -101,11 +108,8 @@ async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
 #[tokio::test]
 async fn a_placement_of_somebody_else_that_has_our_name_is_left_alone() {
     let stage = Stage::set("foreign-placement", [SimulatedNode::new("one")], [cpus()]).await;
-    let theirs = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "web"},
-        "spec": {"application": "web", "applicationGeneration": 1, "policy": "theirs", "snapshotDigest": "theirs",
-            "strategy": "theirs", "seed": 1, "effort": 1}});
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
-    stage.namespace.kubectl_with(create, &theirs.to_string()).await.unwrap();
+    stage.namespace.kubectl_with(create, &decision("web").to_string()).await.unwrap();
     let before = kept::<Placement>(&stage, "web").await;
     stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
     let seen = stage

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::installed::cluster;
 use crate::stage::{SOON, Seen, Stage, application, cpus, gpus, unanswered};
-use crate::strangers::{OPERATOR_USER, is_refused};
+use crate::strangers::{OPERATOR_USER, decision, is_refused};
 
 /// An application that must not notice anything: one actor on a node of its own.
 async fn bystander(stage: &Stage) -> (Seen, crate::stage::PodHistory) {
@@ -27,6 +27,39 @@ async fn unaffected(stage: &Stage, (before, history): &(Seen, crate::stage::PodH
     // Where a simulated node is late with its heartbeat, its pods are told not to be ready, and nobody tells otherwise.
     let told = &now.condition("Ready").unwrap().message;
     assert!(told.starts_with("all 1 actors run where they were placed"), "{told}");
+}
+
+/// Refuses an operation on objects of the test's namespace where `condition` holds, in these words, until it is [`allow`]ed: by a
+/// policy of this name.
+async fn refuse(
+    stage: &Stage,
+    (operation, group, resource): (&str, &str, &str),
+    condition: &str,
+    words: &str,
+) -> String {
+    let namespace = stage.namespace.name();
+    let name = format!("{namespace}-{resource}");
+    let condition = format!("request.namespace == '{namespace}' && {condition}");
+    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]});
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [{"name": "it", "expression": condition}],
+            "validations": [{"expression": "false", "message": words}]}});
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    stage.apply(&policy).await;
+    stage.apply(&binding).await;
+    name
+}
+
+/// Takes a policy away.
+async fn allow(policy: &str) {
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        cluster().kubectl(["delete", kind, policy]).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -282,23 +315,8 @@ async fn a_pod_that_may_not_be_deleted_holds_up_nobody() {
     let stage = Stage::set("no-delete", [SimulatedNode::new("one")], [cpus()]).await;
     stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
     let before = stage.settled("app", Seen::all_placed).await;
-    let namespace = stage.namespace.name();
-    let name = format!("{namespace}-keeps-a");
-    let of_a = format!(
-        "request.namespace == '{namespace}' && request.name == 'app-a-0' && request.userInfo.username == '{OPERATOR_USER}'"
-    );
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {"resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]},
-            "matchConditions": [{"name": "of-a", "expression": of_a}],
-            "validations": [{"expression": "false", "message": "it stays for now"}]}});
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-    stage.apply(&policy).await;
-    stage.apply(&binding).await;
+    let of_a = format!("request.name == 'app-a-0' && request.userInfo.username == '{OPERATOR_USER}'");
+    let policy = refuse(&stage, ("DELETE", "", "pods"), &of_a, "it stays for now").await;
     let operator = format!("--as={OPERATOR_USER}");
     let delete = ["delete", "pod", "app-a-0", "--dry-run=server", operator.as_str()];
     is_refused(&stage, delete, &json!({}), "it stays for now").await;
@@ -330,9 +348,7 @@ async fn a_pod_that_may_not_be_deleted_holds_up_nobody() {
             updated(seen, 1)
         })
         .await;
-    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        cluster().kubectl(["delete", kind, &name]).await.unwrap();
-    }
+    allow(&policy).await;
     stage.settled("app", |seen| updated(seen, 2)).await;
 }
 
@@ -340,42 +356,67 @@ async fn a_pod_that_may_not_be_deleted_holds_up_nobody() {
 #[tokio::test]
 async fn an_instance_that_is_refused_holds_up_its_actor_alone() {
     let stage = Stage::set("no-instance", [SimulatedNode::new("one")], [cpus()]).await;
-    let namespace = stage.namespace.name();
-    let name = format!("{namespace}-without-a-0");
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {"resourceRules": [
-                {"apiGroups": ["cairn.dev"], "apiVersions": ["v1alpha1"], "operations": ["CREATE"], "resources": ["instances"]}]},
-            "matchConditions": [{"name": "of-a-0",
-                "expression": format!("request.namespace == '{namespace}' && object.metadata.name == 'app-a-0'")}],
-            "validations": [{"expression": "false", "message": "not this one for now"}]}});
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-    stage.apply(&policy).await;
-    stage.apply(&binding).await;
+    let (of_a_0, words) = ("object.metadata.name == 'app-a-0'", "not this one for now");
+    let policy = refuse(&stage, ("CREATE", "cairn.dev", "instances"), of_a_0, words).await;
     let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "app-a-0"},
         "spec": {"applicationName": "app", "actorGroup": "a", "actor": "a-0", "template": {}}});
     let operator = format!("--as={OPERATOR_USER}");
     let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
-    is_refused(&stage, create, &instance, "not this one for now").await;
+    is_refused(&stage, create, &instance, words).await;
     stage.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
     stage.event("app", "Refused", "a-0: ").await;
     stage
         .seen("app", |seen| {
             seen.message("Placed", "True")?;
             let told = seen.message("Ready", "False")?;
-            ensure!(told.contains("a-0 waits: ") && told.contains("not this one for now"), "{told}");
+            ensure!(told.contains("a-0 waits: ") && told.contains(words), "{told}");
             let runs: Vec<_> = seen.pods.iter().map(kube::ResourceExt::name_any).collect();
             ensure!(runs == ["app-a-1", "app-a-2"], "{runs:?}");
             Ok(())
         })
         .await;
-    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        cluster().kubectl(["delete", kind, &name]).await.unwrap();
-    }
+    allow(&policy).await;
     stage.settled("app", super::stage::Seen::all_placed).await;
+}
+
+/// A decision that admission refuses is told in its own words, and nothing of it is begun; it is tried again, though nobody touches
+/// the application.
+#[tokio::test]
+async fn a_decision_that_is_refused_is_told_and_tried_again() {
+    let stage = Stage::set("no-decision", [SimulatedNode::new("quiet")], [cpus()]).await;
+    let bystander = bystander(&stage).await;
+    let (of_app, words) = ("object.metadata.name == 'app'", "nothing is decided for now");
+    let policy = refuse(&stage, ("CREATE", "cairn.dev", "placements"), of_app, words).await;
+    let operator = format!("--as={OPERATOR_USER}");
+    let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
+    is_refused(&stage, create, &decision("app"), words).await;
+    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    stage.event("app", "Refused", words).await;
+    let refused = stage
+        .seen("app", |seen| {
+            let told = seen.message("Accepted", "False")?;
+            ensure!(told.starts_with("Placement app was refused: ") && told.contains(words), "{told}");
+            ensure!(
+                seen.condition("Accepted").is_some_and(|it| it.reason == "Refused"),
+                "{:?}",
+                seen.condition("Accepted")
+            );
+            let ready = seen.message("Ready", "False")?;
+            ensure!(ready == told, "{ready}");
+            Ok(())
+        })
+        .await;
+    assert_eq!((refused.decision.is_none(), refused.instances.len(), refused.pods.len()), (true, 0, 0));
+    let port = stage.product.operator.port(8080).unwrap();
+    let text = e2e::process::http(port, "/metrics").await.unwrap().body;
+    let counted = "cairn_operator_reconciles_total{result=\"Refused\"} ";
+    let count = text.lines().find_map(|line| line.strip_prefix(counted));
+    assert!(count.is_some_and(|count| count != "0"), "{count:?}");
+    allow(&policy).await;
+    let made = stage.settled("app", Seen::all_placed).await;
+    assert_eq!(made.application.metadata.generation, refused.application.metadata.generation);
+    made.message("Accepted", "True").unwrap();
+    unaffected(&stage, &bystander).await;
 }
 
 /// More actors than are planned at once: it is said what is too large and what to do, and nothing is made.
