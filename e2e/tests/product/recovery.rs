@@ -12,7 +12,7 @@ use crate::installed::cluster;
 use crate::stage::{Group, SOON, Seen, Stage, application, cpus, gpus};
 
 /// The snapshot from which an application would be planned now.
-async fn snapshot(stage: &Stage, name: &str) -> anyhow::Result<String> {
+pub async fn snapshot(stage: &Stage, name: &str) -> anyhow::Result<String> {
     let port = stage.product.operator.port(8081)?;
     let answer = e2e::process::http(port, &format!("/debug/snapshot/{}/{name}", stage.namespace)).await?;
     ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use crds::{ActorCounts, Revisions, labels};
-use e2e::{Gate, SimulatedNode};
+use e2e::{Gate, SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::installed::cluster;
-use crate::stage::{PodHistory, Seen, Stage, application, cpus};
+use crate::recovery::snapshot;
+use crate::stage::{PodHistory, SOON, Seen, Stage, application, cpus};
 
 const TEMPLATE: &str = "/spec/actors/0/implementations/0/template";
 
@@ -190,6 +191,50 @@ async fn a_first_template_that_the_api_server_refuses_is_named_though_nobody_sta
     assert!(seen.condition("TemplateInvalid").is_none(), "{:?}", seen.condition("TemplateInvalid"));
 }
 
+/// An actor has one place, where it could not start again while its node is cordoned: its pod serves on as it is, and the others
+/// are updated; it is when its node takes pods again.
+#[tokio::test]
+async fn who_could_not_come_back_serves_on_and_is_updated_when_it_could() {
+    let stage = Stage::set("no-return", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
+    manifest["spec"]["actors"][0]["spread"] = json!("node");
+    stage.apply(&manifest).await;
+    let before = stage.settled("app", |seen| all_run(seen, "none")).await;
+    let history = stage.watch_pods().await;
+    // of the one whose turn would be first
+    let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
+    cluster().kubectl(["cordon", &node]).await.unwrap();
+    wait_for("the operator knows", SOON, async || {
+        let snapshot = snapshot(&stage, "app").await?;
+        ensure!(snapshot.contains(&format!("{node} is cordoned")), "{snapshot}");
+        anyhow::Ok(())
+    })
+    .await;
+    image(&stage, "newer").await;
+    let waits = stage
+        .seen("app", |seen| {
+            let (counts, revision) = counts(seen);
+            ensure!((counts.ready, counts.updated) == (2, 1), "{counts:?}");
+            ensure!(revision.update.is_some() && revision.update != revision.current, "{revision:?}");
+            let images: Vec<_> =
+                images(&seen.pods).iter().map(|(actor, image)| format!("{actor} {image}")).collect();
+            ensure!(images == ["a-0 none", "a-1 newer"], "{images:?}");
+            ensure!(seen.pods.iter().all(is_ready), "not all are ready");
+            seen.message("Ready", "True").map(drop)
+        })
+        .await;
+    let uid = |seen: &Seen| seen.pods.iter().find(|pod| pod.name_any() == "app-a-0")?.uid();
+    assert_eq!(uid(&waits), uid(&before));
+    assert_eq!(waits.places(), before.places());
+    assert_eq!(history.caught_up().await.lives()["a-0"], 1);
+
+    cluster().kubectl(["uncordon", &node]).await.unwrap();
+    let after = stage.settled("app", |seen| all_run(seen, "newer")).await;
+    assert_eq!(after.places(), before.places());
+    let lives = history.caught_up().await.lives();
+    assert!(lives.values().all(|pods| *pods == 2), "each is replaced once: {lives:?}");
+}
+
 /// Paused between the end of a pod and the start of the next one: the actor is not left lying.
 #[tokio::test]
 async fn what_was_begun_is_finished_though_the_application_is_paused() {
@@ -204,7 +249,7 @@ async fn what_was_begun_is_finished_though_the_application_is_paused() {
     stage.settled("app", |seen| all_run(seen, "none")).await;
     let gate = Gate::close(cluster, &stage.namespace, &[("pods", 0)]).await.unwrap();
     stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &on("two")]).await.unwrap();
-    e2e::wait_for("a pod is gone, and its successor is held", crate::stage::SOON, async || {
+    wait_for("a pod is gone, and its successor is held", SOON, async || {
         let held = gate.held("pods");
         ensure!(held > 0, "{held} held");
         anyhow::Ok(())
