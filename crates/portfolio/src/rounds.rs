@@ -57,7 +57,8 @@ pub(crate) fn run(mut search: Search, instance: Option<Instance>, without: Optio
                 break why;
             }
             let has_time = budget.left.is_none_or(|left| left() >= begun.elapsed());
-            let is_long = bounds.is_none() && search.spent() >= LONG && has_time;
+            // A bound takes the levels above as the answer has them, and a better one breaks fewer rules first.
+            let is_long = bounds.is_none() && search.spent() >= LONG && has_time && search.best.broken == 0;
             let work = is_long.then(|| bound::work(search.snapshot)).flatten();
             if work.is_some_and(|work| work <= search.spent().saturating_mul(NUMBERS)) {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());

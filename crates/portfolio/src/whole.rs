@@ -161,7 +161,8 @@ pub(crate) fn take_bounds(search: &mut Search, scale: &Scale, known: &[i64]) -> 
         // A bound of a level holds where the levels above are at their bounds.
         let Some(least) = known.get(position + 1).filter(|_| tight) else { return false };
         let divisor = i64::try_from(scale.level(snapshot, position)).unwrap_or(i64::MAX);
-        let least = least.saturating_mul(divisor);
+        // What clingo knows of a sum with terms below 0 before it has looked; no criterion is.
+        let least = least.saturating_mul(divisor).max(0);
         search.bound.insert(Objectives::key(level), least);
         tight = search.best.vector[position + 1] == least;
     }

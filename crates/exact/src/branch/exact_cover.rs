@@ -29,6 +29,8 @@ pub(crate) struct ExactCover<N> {
     best: Option<(N, Vec<u64>)>,
     chosen: Vec<u64>,
     steps: u64,
+    /// At how many steps the clock is looked at again.
+    next_look: u64,
 }
 
 impl<N: Value> ExactCover<N> {
@@ -45,6 +47,7 @@ impl<N: Value> ExactCover<N> {
             best: None,
             chosen: Vec::new(),
             steps: 0,
+            next_look: PATIENCE,
         };
         let slack = cover.slack(N::default(), cover.prices.iter().copied().sum(), units);
         for column in columns {
@@ -93,8 +96,11 @@ impl<N: Value> ExactCover<N> {
         if self.steps > limits.0 {
             return Err(Halt::TooMuch);
         }
-        if self.steps.is_multiple_of(PATIENCE) && limits.1() {
-            return Err(Halt::Stopped);
+        if self.steps >= self.next_look {
+            self.next_look = self.steps + PATIENCE;
+            if limits.1() {
+                return Err(Halt::Stopped);
+            }
         }
         if items == 0 {
             if kept >= self.target {

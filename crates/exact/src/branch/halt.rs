@@ -8,3 +8,22 @@ pub(crate) enum Halt {
     /// It takes more work, or more room, than it is worth.
     TooMuch,
 }
+
+/// Takes work off what is left; where that is less, nothing is left.
+pub(crate) fn charge(left: &mut u64, work: u64) -> Result<(), Halt> {
+    let enough = *left >= work;
+    *left = left.saturating_sub(work);
+    if enough { Ok(()) } else { Err(Halt::TooMuch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_charged_too() {
+        let mut left = 10;
+        assert_eq!((charge(&mut left, 7), left), (Ok(()), 3));
+        assert_eq!((charge(&mut left, 7), left), (Err(Halt::TooMuch), 0));
+    }
+}

@@ -4,7 +4,7 @@ use placement::ix::UnitIx;
 
 use crate::branch::column::Column;
 use crate::branch::exact_cover::ExactCover;
-use crate::branch::halt::Halt;
+use crate::branch::halt::{Halt, charge};
 use crate::branch::model::{Model, ones};
 use crate::branch::prices::price;
 use crate::branch::value::Value;
@@ -123,7 +123,7 @@ impl<N: Value> Problem<N> {
             *left = left.saturating_sub(MOST_COLUMNS as u64);
             return Err(Halt::TooMuch);
         }
-        *left = left.checked_sub(columns.len() as u64).ok_or(Halt::TooMuch)?;
+        charge(left, columns.len() as u64)?;
         columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));
         let Some(prices) = price((self.size(), self.units), &columns, target, left, stop)? else {
             return Ok(None);

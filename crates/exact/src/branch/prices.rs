@@ -6,7 +6,7 @@
 //! worked out from them in integers (Geoffrion, 1974).
 
 use crate::branch::column::Column;
-use crate::branch::halt::Halt;
+use crate::branch::halt::{Halt, charge};
 use crate::branch::model::ones;
 use crate::branch::value::Value;
 
@@ -42,7 +42,7 @@ pub(crate) fn price<N: Value>(
     let mut simplex = Simplex::new((items, units), columns);
     let mut best: Option<Prices<N>> = None;
     loop {
-        *left = left.checked_sub(columns.len() as u64 * 4).ok_or(Halt::TooMuch)?;
+        charge(left, columns.len() as u64 * 4)?;
         if stop() {
             return Err(Halt::Stopped);
         }

@@ -4,7 +4,7 @@ use placement::ix::UnitIx;
 use placement::{Assignment, Snapshot};
 
 use crate::branch::bound::Part;
-use crate::branch::halt::Halt;
+use crate::branch::halt::{Halt, charge};
 use crate::branch::model::{Model, World, ones};
 use crate::branch::partition::Problem;
 use crate::branch::value::Value;
@@ -92,7 +92,7 @@ struct Tree<'a, N> {
 
 impl<N: Value> Tree<'_, N> {
     fn spend(&mut self, work: u64) -> Result<(), Halt> {
-        self.left = self.left.checked_sub(work).ok_or(Halt::TooMuch)?;
+        charge(&mut self.left, work)?;
         if (self.limits.stop)() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
