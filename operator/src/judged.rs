@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use placement::{JudgeError, Plan, PlanError, Snapshot};
+use placement::{JudgeError, Plan, PlanError, Snapshot, SolveError};
 use world::ApplicationKey;
 
 use crate::error::Error;
@@ -45,7 +45,7 @@ impl Mismatches {
                 count(plan.judged.into());
                 Ok(plan)
             }
-            Err(PlanError::Judge(JudgeError::Mismatch(problem))) => {
+            Err(defect) if let Some(problem) = disagreement(&defect) => {
                 count(MISMATCH);
                 let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 if kept.len() >= MOST_KEPT && !kept.contains_key(key) {
@@ -60,6 +60,16 @@ impl Mismatches {
             }
             Err(other) => Err(other.into()),
         }
+    }
+}
+
+/// What the planner's own numbers and rules say against an answer, where clingo or the search says otherwise.
+fn disagreement(error: &PlanError) -> Option<String> {
+    match error {
+        PlanError::Judge(JudgeError::Mismatch(problem)) => Some(problem.clone()),
+        PlanError::Solve { source: source @ SolveError::Mismatch { .. }, .. } => Some(source.to_string()),
+        PlanError::Infeasible { .. } => Some(error.to_string()),
+        _ => None,
     }
 }
 
@@ -78,10 +88,23 @@ mod tests {
         let key = |name: usize| ApplicationKey { namespace: "shop".into(), name: name.to_string() };
         assert_eq!(mismatches.of(&key(0)), None);
         for name in 0..6 {
-            let differs = Err(PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())));
+            let differs = Err(match name {
+                0 => PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())),
+                1 => PlanError::Infeasible { strategy: "asp", violations: Vec::new() },
+                _ => {
+                    let source = SolveError::Mismatch { reported: "1".to_owned(), exact: "2".to_owned() };
+                    PlanError::Solve { strategy: "asp", source }
+                }
+            });
             let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics, LOST).unwrap_err();
             assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
-            assert!(refused.chain().contains("1 is not 2; the plan is not carried out"));
+            let says = [
+                "1 is not 2",
+                "asp proposed what is not feasible",
+                "the solver's costs 1 differ from the exact 2",
+            ];
+            let (chain, says) = (refused.chain(), says[name.min(2)]);
+            assert!(chain.contains(says) && chain.contains("the plan is not carried out"), "{chain}");
         }
         let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();
         assert_eq!((kept, mismatches.of(&key(5))), (vec![2, 3, 4, 5], Some(snapshot.write())));
